@@ -41,7 +41,6 @@ class ClientConnection:
         "_listener",
         "_offer",
         "_outbox",
-        "_search",
         "login",
         "session",
         "shutdown",
@@ -59,10 +58,13 @@ class ClientConnection:
         self._flow = flow
         self._deferred = _NONE
         self._allowed: tuple[Pass, ...] = ()
-        self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
+
+    @property
+    def _search(self) -> Search:
+        return Search(self._flow, self._outbox)
 
     @property
     def links(self) -> list[Link]:

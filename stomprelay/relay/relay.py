@@ -355,6 +355,7 @@ class Relay:
         )
         flow = join(client, listener, offer, session, self._outbox, self._chance)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
+        self._until = inf
         self._connection.begin(now)
 
     def _fail(self, error: StompError) -> None:

@@ -51,6 +51,14 @@ class Terms:
         return b"%d,%d" % (self.can_send, self.wants)
 
 
+@lru_cache(_SHARED)
+def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
+    """Return after how many seconds without a write a beat is due, and after how many without a sign a peer is dead."""
+    send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
+    expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
+    return send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
+
+
 class HeartBeat:
     """The beats of one leg. All times are `now` of the caller's clock, in seconds."""
 
@@ -67,10 +75,7 @@ class HeartBeat:
         """Compute both intervals from the terms of the two sides. From now on ask `deadline` and call `due` and
         `dead` when it has come.
         """
-        send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
-        expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
-        self._pause = send * ours.idle / 1000 if send else inf
-        self._limit = expect * ours.tolerance / 1000 if expect else inf
+        self._pause, self._limit = _intervals(ours, theirs)
         self.received_at = self.sent_at = now
 
     def sent(self, now: float) -> None:

@@ -32,7 +32,7 @@ from stomprelay.wire.names import (
     SEND,
     UNESCAPED,
 )
-from stomprelay.wire.pieces import Pieces
+from stomprelay.wire.pieces import Awaited, HeadSoFar, Pieces
 from stomprelay.wire.run import NOTHING_PASSES, Keep, Passing, Rules, Run
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ _NUL: Final = re.compile(rb"\0")
 _WORD: Final = re.compile(rb"[A-Za-z]{1,16}")
 """Matches what may have been meant for a command, and is quoted; not a line that got lost, of a head or a body."""
 _NO_LF: Final = re.compile(rb"[^\n]")
-_NO_FACTS: Final = (b"", 0, -1, False)
 _FROM_CLIENTS: Final = OPENING | CLIENT_COMMANDS
 _FROM_BROKERS: Final = BROKER_COMMANDS | {CONNECTED}
 _NOT_ASKING: Final = tuple(command + end for command in _FROM_BROKERS for end in (b"\n", b"\r\n"))
@@ -94,21 +93,14 @@ class Decoder:
 
     __slots__ = (
         "_allowed",
-        "_asks",
         "_at",
+        "_awaited",
         "_commands",
         "_data",
-        "_end",
         "_head",
         "_keeping",
         "_later",
-        "_line",
-        "_lines",
-        "_mark",
         "_memo",
-        "_memo_facts",
-        "_most",
-        "_need",
         "_pieces",
         "_recording",
         "_rest",
@@ -126,9 +118,7 @@ class Decoder:
         self._rest: tuple[bytes, int] | None = None
         self._later: Pieces | None = None
         self._pieces: Pieces | None = None
-        self._lines = self._line = self._need = self._most = 0
-        self._end = b""
-        self._mark: re.Pattern[bytes] | None = None
+        self._awaited: Awaited | HeadSoFar | None = None
         self.trails = False
         self._recording: list[Frame | Run] | None = None
         self._keeping: Keep | None = None
@@ -139,9 +129,7 @@ class Decoder:
         self.dialect = dialect
         self._allowed = commands
         self._commands = _spellings(commands)
-        self._asks = not commands or not commands <= _FROM_BROKERS
-        self._memo: bytes | None = None
-        self._memo_facts = _NO_FACTS
+        self._memo: tuple[bytes, bytes, int, int, bool] | None = None
         self._rules: Rules | None = None
         self._scanner: Any = None
         if self._at == len(self._data):
@@ -166,7 +154,7 @@ class Decoder:
     @property
     def begun(self) -> bytes:
         """What there is of a command line that is not complete yet; empty where none has begun."""
-        if self._pieces is None or self._lines or self._mark is not _LINE_END:
+        if self._pieces is None or not self._awaits_command:
             return b""
         return self._pieces.joined()
 
@@ -194,11 +182,12 @@ class Decoder:
         if self._completed(pieces, data):
             return
         pieces.add(data)
-        if self._lines:
+        awaited = self._awaited
+        if type(awaited) is not Awaited:
             if self._head_goes_on(pieces, data):
                 return
-        elif pieces.size < self._need or (self._mark is not None and not self._mark.search(data)):
-            if pieces.size > self._most:
+        elif pieces.size < awaited.need or (awaited.mark is not None and not awaited.mark.search(data)):
+            if pieces.size > awaited.most:
                 raise self._overgrown(pieces.joined())
             return
         self._data, self._at = pieces.joined(), 0
@@ -208,11 +197,12 @@ class Decoder:
         """Whether the unfinished frame ends in this chunk, at a place that is known, with a good deal behind it: then
         the frame is joined by itself, so that the rest of the chunk need not be copied.
         """
-        stop = 0
-        if self._lines == 0 and self._mark is None:
-            stop = self._need - pieces.size
-        elif self._lines == 0 and self._mark is _NUL:
-            stop = data.find(b"\0") + 1
+        stop, awaited = 0, self._awaited
+        if type(awaited) is Awaited:
+            if awaited.mark is None:
+                stop = awaited.need - pieces.size
+            elif awaited.mark is _NUL:
+                stop = data.find(b"\0") + 1
         if stop <= 0 or len(data) - stop < _WORTH_A_CUT:
             return False
         stop += data[stop] == _LF
@@ -283,9 +273,10 @@ class Decoder:
                         return
                     self._go_on()
                     continue
-                memo = self._memo
-                if memo is not None and data.startswith(memo, at):
-                    command, head, length, plain = self._memo_facts
+                memo = None
+                known_head = self._memo
+                if known_head is not None and data.startswith(known_head[0], at):
+                    memo, command, head, length, plain = known_head
                     head += at
                     body = at + len(memo)
                 else:
@@ -294,7 +285,6 @@ class Decoder:
                         self._await_head(data, at)
                         continue
                     body = blank.end()
-                    memo = None
                     head = data.find(b"\n", at) + 1
                     known = self._commands.get(data[at : head - 1])
                     if known is None:
@@ -311,8 +301,8 @@ class Decoder:
                         else:
                             length = 0
                     elif command is SEND:
-                        memo = self._memo = data[at:body]
-                        self._memo_facts = (command, head - at, length, plain)
+                        memo = data[at:body]
+                        self._memo = memo, command, head - at, length, plain
                 if length >= 0:
                     end = body + length
                     if end >= size:
@@ -358,11 +348,13 @@ class Decoder:
 
         Without a mark in sight it may grow to `most` bytes.
         """
-        self._lines = 0
-        self._need = need
-        self._most = most
-        self._mark = mark
+        self._awaited = Awaited(need, most, mark)
         self._keep(data[at:] if at else data)
+
+    @property
+    def _awaits_command(self) -> bool:
+        """Whether there is less than a command line of the unfinished frame."""
+        return type(self._awaited) is Awaited and self._awaited.mark is _LINE_END
 
     def _await_head(self, data: bytes, at: int) -> None:
         """Keep an unfinished head, unless it can already be seen that it will not be one."""
@@ -376,35 +368,34 @@ class Decoder:
         if command not in self._commands and command.removesuffix(b"\r") not in _FROM_CLIENTS:
             raise self._unexpected(command)
         # Even a client's frame that may not come has a head to wait for: it may ask for a receipt.
-        self._lines = 1
-        self._line = 0
+        self._awaited = HeadSoFar(1, 0, data[max(at, line - 1) : line + 1])
         wrong = self._count_lines(data[line + 1 :])
         if wrong is not None:
             raise self._worse(wrong, data, at)
-        self._end = data[-2:]
         self._keep(data[at:] if at else data)
 
     def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
         """Whether an unfinished head is still unfinished with this piece of it. Raises what is wrong with it."""
-        if _BLANK_LINE.search(data) or _BLANK_LINE.search(self._end + data[:2]):
+        so_far = cast("HeadSoFar", self._awaited)
+        if _BLANK_LINE.search(data) or _BLANK_LINE.search(so_far.end + data[:2]):
             return False
         wrong = self._count_lines(data)
         if wrong is not None:
             raise self._worse(wrong, pieces.joined(), 0)
-        self._end = (self._end + data[-2:])[-2:]
         return True
 
     def _count_lines(self, lines: bytes) -> StompError | None:
         """Count more of a head's lines, without the blank one. Return what can be seen to be wrong with them."""
+        count, line, end = cast("HeadSoFar", self._awaited)
         if b"\0" in lines:
             return FrameError("NUL in a frame's head")
-        if self._line + len(lines) > self.limits.header_line and self._head.has_long_line(lines, self._line):
+        if line + len(lines) > self.limits.header_line and self._head.has_long_line(lines, line):
             return self._head.too_long()
         ends = lines.count(b"\n")
-        self._lines += ends
-        if self._lines > self.limits.headers + 1:
+        if count + ends > self.limits.headers + 1:
             return self._head.too_many()
-        self._line = len(lines) - lines.rfind(b"\n") - 1 if ends else self._line + len(lines)
+        line = len(lines) - lines.rfind(b"\n") - 1 if ends else line + len(lines)
+        self._awaited = HeadSoFar(count + ends, line, (end + lines[-2:])[-2:])
         return None
 
     def _worse(self, wrong: StompError, data: bytes, at: int) -> StompError:
@@ -456,14 +447,18 @@ class Decoder:
         return ProtocolError("unknown command", "no STOMP command that may come here", quoted=quoted)
 
     def _overgrown(self, unfinished: bytes) -> StompError:
-        error = self._unexpected(unfinished) if self._mark is _LINE_END else self._too_large()
+        error = self._unexpected(unfinished) if self._awaits_command else self._too_large()
         return self._asking(error, unfinished, 0)
 
     def _asking(self, error: StompError, data: bytes, at: int) -> StompError:
         """Return the error, naming the receipt that the client's frame asks for which begins there, where it can be
         read: in a line of the head in front of anything that is over a limit, and of any NUL.
         """
-        if not self._asks or error.receipt is not None or data.startswith(_NOT_ASKING, at):
+        if (
+            (self._allowed and self._allowed <= _FROM_BROKERS)
+            or error.receipt is not None
+            or data.startswith(_NOT_ASKING, at)
+        ):
             return error
         stop = data.find(b"\0", at)
         stop = len(data) if stop < 0 else stop

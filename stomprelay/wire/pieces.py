@@ -1,11 +1,28 @@
 """What is kept of an unfinished frame."""
 
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
 _FEW: Final = 16
 _SMALL: Final = 4096
 
 _join: Final = b"".join
+
+
+class Awaited(NamedTuple):
+    """An unfinished frame is kept until there are `need` bytes of it and a new piece has the `mark`; `most` at most."""
+
+    need: int
+    most: int
+    mark: re.Pattern[bytes] | None
+
+
+class HeadSoFar(NamedTuple):
+    """Of an unfinished head: how many lines have begun, the size of the last one, and the last two bytes."""
+
+    lines: int
+    line: int
+    end: bytes
 
 
 class Pieces:

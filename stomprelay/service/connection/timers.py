@@ -46,8 +46,10 @@ class Timers:
         self._seconds = seconds
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
-        self._waiting: dict[float, list[Timed]] = {}
-        """By tick; those that it is not the `armed` of any more are passed over."""
+        self._waiting: dict[float, tuple[float, list[Timed]]] = {}
+        """By tick, with that tick, which all that wait for it share; where it is not their `armed` any more, they are
+        passed over.
+        """
         self._places = 0
         self._armed = 0
         self._next = inf
@@ -66,13 +68,14 @@ class Timers:
             self._armed += 1
         elif self._places > 4 * self._armed + 64:
             self._tidy()
-        timed.armed = tick
         self._places += 1
-        waiting = self._waiting.get(tick)
-        if waiting is not None:
+        found = self._waiting.get(tick)
+        if found is not None:
+            timed.armed, waiting = found
             waiting.append(timed)
             return
-        self._waiting[tick] = [timed]
+        timed.armed = tick
+        self._waiting[tick] = tick, [timed]
         heappush(self._ticks, tick)
         if tick < self._next:
             self._schedule(tick)
@@ -96,14 +99,14 @@ class Timers:
         self._places = 0
 
     def _tidy(self) -> None:
-        """Remove times that were replaced or stopped: they are too many."""
-        for tick, waiting in list(self._waiting.items()):
+        """Remove times that were replaced or stopped. Call it where they are too many."""
+        for tick, waiting in list(self._waiting.values()):
             waiting[:] = [timed for timed in waiting if timed.armed == tick]
             if not waiting:
                 del self._waiting[tick]
         self._ticks[:] = self._waiting
         heapify(self._ticks)
-        self._places = sum(map(len, self._waiting.values()))
+        self._places = sum(len(waiting) for _, waiting in self._waiting.values())
 
     def _schedule(self, at: float) -> None:
         self._next = at
@@ -119,8 +122,7 @@ class Timers:
         now = self._seconds()
         fired = []
         while self._ticks and self._ticks[0] <= now:
-            tick = heappop(self._ticks)
-            waiting = self._waiting.pop(tick)
+            tick, waiting = self._waiting.pop(heappop(self._ticks))
             self._places -= len(waiting)
             for timed in waiting:
                 if timed.armed == tick:
