@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memmove, memset
 from stomprelay.journal import disk
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
+from stomprelay.wire.run import Run
 
 cdef extern from *:
     """
@@ -173,7 +174,17 @@ cdef class Portions:
         self.add(context, number, sizes, payload, kind)
 
     def record(self, recorder):
-        if recorder.frames:
+        cdef list frames = recorder.frames
+        cdef tuple kept
+        cdef uint64_t number
+        if len(frames) == 1 and type(run := frames[0]) is Run:
+            # What `LegRecorder.take` does with it.
+            frames.clear()
+            kept = run.kept
+            number = recorder.number
+            recorder.number = number + <uint64_t>run.count
+            self.add(recorder.context, number, <bytes>kept[0], <bytes>kept[1], _FRAMES)
+        elif frames:
             number, sizes, payload = recorder.take()
             self.add(recorder.context, number, sizes, payload, _FRAMES)
 
