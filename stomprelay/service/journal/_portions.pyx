@@ -20,23 +20,25 @@ cdef extern from *:
     #include <stddef.h>
     #include <stdint.h>
     #include <string.h>
-    #if defined(__x86_64__) && defined(__GNUC__)
+    #if defined(__x86_64__) && (__GNUC__ >= 9 || defined(__clang__))
     #include <immintrin.h>
     #define FOLDS 1
     #endif
 
     /* CRC-32 as zlib has it, of any bytes. `tables[i][b]`: what a byte b comes to with i zeros behind it. */
     static uint32_t tables[8][256];
-    /* x to some powers modulo the polynomial, by which 128 bits are moved on over 512 and 128 bits. */
-    static uint64_t over_512[2], over_128[2];
+    /* x to some powers modulo the polynomial, by which 128 bits are moved on over so many bits. */
+    static uint64_t over_2048[2], over_512[2], over_128[2];
 
-    /* One bit after the other: the rest that x^n leaves, mirrored and moved as a carry-less product wants it. */
-    static uint64_t power(int n)
+    /* One bit after the other: the rests that powers of x leave, mirrored and moved as carry-less products want them. */
+    static void powers(uint64_t *over, int bits)
     {
-        uint32_t rest = 0x80000000u;
-        while (n--)
-            rest = rest >> 1 ^ (rest & 1 ? 0xedb88320u : 0);
-        return (uint64_t)rest << 1;
+        for (int i = 0; i < 2; i++) {
+            uint32_t rest = 0x80000000u;
+            for (int n = bits + (i ? -32 : 32); n; n--)
+                rest = rest >> 1 ^ (rest & 1 ? 0xedb88320u : 0);
+            over[i] = (uint64_t)rest << 1;
+        }
     }
 
     static void prepare(void)
@@ -50,10 +52,9 @@ cdef extern from *:
         for (int i = 1; i < 8; i++)
             for (int b = 0; b < 256; b++)
                 tables[i][b] = tables[i - 1][b] >> 8 ^ tables[0][tables[i - 1][b] & 255];
-        over_512[0] = power(512 + 32);
-        over_512[1] = power(512 - 32);
-        over_128[0] = power(128 + 32);
-        over_128[1] = power(128 - 32);
+        powers(over_2048, 2048);
+        powers(over_512, 512);
+        powers(over_128, 128);
     }
 
     static uint32_t by_tables(const uint8_t *at, size_t size, uint32_t rest)
@@ -71,15 +72,45 @@ cdef extern from *:
     #define FOLD(sum, by, more) _mm_xor_si128(_mm_xor_si128( \\
         _mm_clmulepi64_si128(sum, by, 0x00), _mm_clmulepi64_si128(sum, by, 0x11)), more)
     #define LOAD(place) _mm_loadu_si128((const __m128i *)(at) + (place))
+    #define BY(over) _mm_loadu_si128((const __m128i *)(over))
+    #define FOLD_4(sum, by, more) _mm512_xor_si512(_mm512_xor_si512( \\
+        _mm512_clmulepi64_epi128(sum, by, 0x00), _mm512_clmulepi64_epi128(sum, by, 0x11)), more)
+    #define LOAD_4(place) _mm512_loadu_si512((const __m512i *)(at) + (place))
 
-    /* 64 bytes or more, by carry-less products: 16 bytes stand for all before them, four times side by side. */
+    /* 256 bytes or more, by carry-less products, 64 at a time: the 64 bytes that stand for whole 256 of them. */
+    __attribute__((target("avx512f,vpclmulqdq")))
+    static void by_wide_products(const uint8_t *at, size_t size, uint32_t rest, uint8_t *stand_for)
+    {
+        __m512i far = _mm512_broadcast_i32x4(BY(over_2048)), near = _mm512_broadcast_i32x4(BY(over_512));
+        __m512i a = _mm512_xor_si512(LOAD_4(0), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)rest)));
+        __m512i b = LOAD_4(1), c = LOAD_4(2), d = LOAD_4(3);
+        for (at += 256, size -= 256; size >= 256; at += 256, size -= 256) {
+            a = FOLD_4(a, far, LOAD_4(0));
+            b = FOLD_4(b, far, LOAD_4(1));
+            c = FOLD_4(c, far, LOAD_4(2));
+            d = FOLD_4(d, far, LOAD_4(3));
+        }
+        _mm512_storeu_si512(stand_for, FOLD_4(FOLD_4(FOLD_4(a, near, b), near, c), near, d));
+    }
+
+    /* 64 bytes or more: 16 bytes stand for all before them, four times side by side. */
     __attribute__((target("pclmul,sse4.1")))
     static uint32_t by_products(const uint8_t *at, size_t size, uint32_t rest)
     {
-        __m128i far = _mm_set_epi64x((long long)over_512[1], (long long)over_512[0]);
-        __m128i near = _mm_set_epi64x((long long)over_128[1], (long long)over_128[0]);
-        __m128i a = _mm_xor_si128(LOAD(0), _mm_cvtsi32_si128((int)rest)), b = LOAD(1), c = LOAD(2), d = LOAD(3);
-        uint8_t last[16];
+        __m128i far = BY(over_512), near = BY(over_128), a, b, c, d;
+        uint8_t stand_for[64], last[16];
+        const uint8_t *first = at;
+        if (size >= 1024 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) {
+            by_wide_products(at, size, rest, stand_for);
+            first = stand_for;
+            rest = 0;
+            at += size / 256 * 256 - 64;
+            size = size % 256 + 64;
+        }
+        a = _mm_xor_si128(BY(first), _mm_cvtsi32_si128((int)rest));
+        b = BY(first + 16);
+        c = BY(first + 32);
+        d = BY(first + 48);
         for (at += 64, size -= 64; size >= 64; at += 64, size -= 64) {
             a = FOLD(a, far, LOAD(0));
             b = FOLD(b, far, LOAD(1));
@@ -121,7 +152,7 @@ cdef enum:
     OUTER = 12          # bytes up to those that the checksum is of
     OVERHEAD = 36       # and up to the context
     FRAME = 12          # bytes of a frame's sizes
-    SPARE = 2           # portions kept to be filled again
+    SPARE = 4           # portions kept to be filled again
 
 cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
