@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,19 @@ def test_where_a_portion_ends(kind: type[Portions], end: int, size: int) -> None
             assert json.loads(block.context) == ["a", "b"]
             assert block.payload == (b"{}" if block.kind is BlockKind.EVENT else b"x" * size)
     assert portions.size == 0
+
+
+@pytest.mark.parametrize("kind", {Portions, PORTIONS})
+def test_the_time_of_a_block(kind: type[Portions]) -> None:
+    """With the system's clock it is that at which it was put in."""
+    portions = kind(1000, time.time_ns, lambda: None, lambda frames, size: None)
+    portions.limit = portions.mark = HUGE
+    before = time.time_ns()
+    portions.put(b"[]", 0, b"", b"{}", int(BlockKind.EVENT))
+    after = time.time_ns()
+    ((block,),) = (list(decode(bytes(each.data))) for each in iter_taken(portions))
+    assert isinstance(block, Block)
+    assert before <= block.time <= after
 
 
 @pytest.mark.parametrize("kind", {Portions, PORTIONS})

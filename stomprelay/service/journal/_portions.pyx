@@ -2,6 +2,7 @@
 """The twin of `portions.Portions` that makes blocks as they come; see `stomprelay.journal.block` for what they are."""
 
 from collections import deque
+from time import time_ns
 import mmap as maps
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
@@ -20,6 +21,7 @@ cdef extern from *:
     #include <stddef.h>
     #include <stdint.h>
     #include <string.h>
+    #include <time.h>
     #if defined(__x86_64__) && (__GNUC__ >= 9 || defined(__clang__))
     #include <immintrin.h>
     #define FOLDS 1
@@ -134,6 +136,14 @@ cdef extern from *:
         return ~by_tables(at, size, ~0u);
     }
 
+    /* What `time.time_ns` returns. */
+    static int64_t now(void)
+    {
+        struct timespec at;
+        clock_gettime(CLOCK_REALTIME, &at);
+        return at.tv_sec * INT64_C(1000000000) + at.tv_nsec;
+    }
+
     /* A number of so many bytes, the lowest first. */
     static inline uint8_t *number_at(uint8_t *at, uint64_t number, int size)
     {
@@ -144,6 +154,7 @@ cdef extern from *:
     """
     void prepare() noexcept nogil
     uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
+    int64_t now() noexcept nogil
     uint8_t *number_at(uint8_t *at, uint64_t number, int size) noexcept nogil
 
 prepare()
@@ -184,7 +195,8 @@ cdef class Portions:
     cdef public Py_ssize_t mark
     cdef readonly Py_ssize_t size
     cdef Py_ssize_t _most, _taken
-    cdef object _clock, _reached, _refused
+    cdef object _clock          # None: the system's, which is read without Python
+    cdef object _reached, _refused
     cdef object _whole          # portions behind which there are others, as tuples
     cdef list _spare
     cdef object _memory         # of the last portion, None: there is none; it begins with a page
@@ -194,7 +206,7 @@ cdef class Portions:
 
     def __init__(self, most, clock, reached, refused):
         self._most = most
-        self._clock = clock
+        self._clock = None if clock is time_ns else clock
         self._reached = reached
         self._refused = refused
         self._whole = deque()
@@ -230,7 +242,7 @@ cdef class Portions:
             return
         if named > 0xffff or need - OUTER > 0xffffffff:
             raise ValueError("more than a block can hold")
-        time = self._clock()
+        time = now() if self._clock is None else self._clock()
         if self._memory is None or need > self._room - self._used:
             self.begin(need)
         block = self._start + self._used
