@@ -199,6 +199,7 @@ cdef class Portions:
     cdef object _reached, _refused
     cdef object _whole          # portions behind which there are others, as tuples
     cdef list _spare
+    cdef bint _even             # the file will end with a page
     cdef object _memory         # of the last portion, None: there is none; it begins with a page
     cdef uint8_t *_start        # of that
     cdef Py_ssize_t _room, _used, _last, _blocks, _frames
@@ -211,6 +212,7 @@ cdef class Portions:
         self._refused = refused
         self._whole = deque()
         self._spare = []
+        self._even = True
 
     def put(self, bytes context not None, uint64_t number, bytes sizes not None, bytes payload not None,
             int kind=_FRAMES):
@@ -266,16 +268,17 @@ cdef class Portions:
         cdef Py_buffer view
         if self._used:
             self._whole.append((self._memory, self._used, self._last, self._blocks, self._frames))
-        self._room = max(need, self._most)
         if self._spare and need <= self._most:
             self._memory = self._spare.pop()
         else:
-            self._memory = mmap(-1, self._room + _PAGE, MAP_PRIVATE | MAP_ANONYMOUS)
+            self._memory = mmap(-1, max(need, self._most) + _PAGE, MAP_PRIVATE | MAP_ANONYMOUS)
             if _HUGE is not None:
                 self._memory.madvise(_HUGE)     # of fewer pages it is cheaper to write
         PyObject_GetBuffer(self._memory, &view, PyBUF_WRITABLE)
         self._start = <uint8_t *>view.buf
         PyBuffer_Release(&view)     # nobody but us closes it
+        # What is to make the file end with a page is not written past the cache itself: little of it will do.
+        self._room = max(need, self._most if self._even else min(self._most, 2 * _LARGE))
         self._used = self._blocks = self._frames = 0
 
     def take(self, Py_ssize_t end=0, bint whole=False):
@@ -292,6 +295,7 @@ cdef class Portions:
             return None
         if self._taken >= _LARGE:
             self.widen(last, _PAGE - 1 - (end + self._taken - 1) % _PAGE)
+        self._even = (end + self._taken) % _PAGE == 0
         return Batch(memoryview(self._lent)[: self._taken], blocks, frames)
 
     cdef widen(self, Py_ssize_t last, Py_ssize_t by):
