@@ -11,10 +11,11 @@ All numbers are little-endian. A block is
     zero    1
     context 2   bytes of the context
     frames  4   how many
-    context     JSON, see `schema.Context`
+    context     JSON, see `schema.Context`; there may be spaces behind it, so that blocks end with a page of the file
     sizes       three numbers of 4 bytes for each frame: of its head (with the blank line), of what is kept of its
                 body, of the body
-    payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too
+    payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too, with
+                spaces behind it as well
 
 So a reader finds the next block after damage by its magic, and returns no block whose checksum is wrong.
 

@@ -1,6 +1,8 @@
 """Portions, in both makes: what is put in comes out as the same octets, however it is cut."""
 
 import itertools
+import json
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.block import BlockKind, pack_sizes, sealed
+from stomprelay.journal.block import Block, BlockKind, decode, pack_sizes, sealed
+from stomprelay.journal.capture import Capture, LegRecorder
+from stomprelay.journal.disk import LARGE, PAGE
 from stomprelay.service.journal.portions import PORTIONS, Batch, Portions
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.head import Limits
+from stomprelay.wire.run import Passing, Rule
 from tests.sanitizer import run_sanitized
 
 HUGE = 1 << 40
@@ -47,9 +55,9 @@ def test_a_block_is_as_others_make_it(kind: type[Portions], size: int) -> None:
     )
 
 
-def iter_taken(portions: Portions) -> Iterator[Batch]:
+def iter_taken(portions: Portions, end: int = 0, *, whole: bool = False) -> Iterator[Batch]:
     """Each portion, done with before the next."""
-    while (batch := portions.take()) is not None:
+    while (batch := portions.take(end, whole)) is not None:
         yield batch
         portions.done()
 
@@ -71,6 +79,75 @@ def test_both_makes_are_alike(most: int, steps: list[int | None]) -> None:
         for each in both:
             each.done()
         assert both[0].size == both[1].size
+
+
+@pytest.mark.parametrize("kind", {Portions, PORTIONS})
+@pytest.mark.parametrize("end", [0, 1, 4095, 4096, 70_001])
+@pytest.mark.parametrize("size", [0, 30_000, 65_536, 200_000])
+def test_where_a_portion_ends(kind: type[Portions], end: int, size: int) -> None:
+    """A large one with a page of the file, in the compiled make; in any case the same is read."""
+    portions = made(kind, 100_000)
+    portions.put(b'["a","b"]', 1, pack_sizes(size, 0, 0), b"x" * size)
+    portions.put(b'["a","b"]', 2, b"", b"{}", int(BlockKind.EVENT))
+    for batch in iter_taken(portions, end):
+        assert portions.size >= len(batch.data)
+        if kind is not Portions and len(batch.data) >= LARGE:
+            assert (end + len(batch.data)) % PAGE == 0
+        for block in decode(bytes(batch.data)):
+            assert isinstance(block, Block)
+            assert json.loads(block.context) == ["a", "b"]
+            assert block.payload == (b"{}" if block.kind is BlockKind.EVENT else b"x" * size)
+    assert portions.size == 0
+
+
+@pytest.mark.parametrize("kind", {Portions, PORTIONS})
+def test_the_time_of_a_block(kind: type[Portions]) -> None:
+    """With the system's clock it is that at which it was put in."""
+    portions = kind(1000, time.time_ns, lambda: None, lambda frames, size: None)
+    portions.limit = portions.mark = HUGE
+    before = time.time_ns()
+    portions.put(b"[]", 0, b"", b"{}", int(BlockKind.EVENT))
+    after = time.time_ns()
+    ((block,),) = (list(decode(bytes(each.data))) for each in iter_taken(portions))
+    assert isinstance(block, Block)
+    assert before <= block.time <= after
+
+
+@pytest.mark.parametrize("kind", {Portions, PORTIONS})
+def test_only_what_is_whole(kind: type[Portions]) -> None:
+    """And what is not, later."""
+    portions = made(kind, 1000)
+    for _ in range(3):
+        portions.put(b"[]", 0, b"", b"x" * 500)
+    assert [each.blocks for each in iter_taken(portions, whole=True)] == [1, 1]
+    assert [each.blocks for each in iter_taken(portions)] == [1]
+
+
+@pytest.mark.parametrize("kind", {Portions, PORTIONS})
+@pytest.mark.skipif(PORTIONS is Portions, reason="there are no runs here")
+def test_a_leg_is_recorded_as_its_recorder_has_it(kind: type[Portions]) -> None:
+    """Runs alone and several, frames, and nothing."""
+    rule = Rule(b"SEND")
+    send = b"SEND\ndestination:/queue/a\n\nhello\0"
+    portions, other = made(kind, 1 << 20), made(Portions, 1 << 20)
+    recorders = []
+    for _ in range(2):
+        leg = Leg(Side.DOWNSTREAM, Limits())
+        leg.enter(State.CONNECTED, V1_2)
+        recorders.append(LegRecorder(leg, Capture()))
+        recorders[-1].context = b'["c"]'
+    for chunk in (send, send * 3, send * 300, b"ACK\nid:1\n\n\0", send + b"ACK\nid:1\n\n\0" + send, b"\n"):
+        for recorder in recorders:
+            recorder.leg.decoder.feed(chunk)
+            list(recorder.leg.decoder.runs(Passing((rule,), lambda run: True)))
+        portions.record(recorders[0])
+        if recorders[1].frames:
+            other.put(recorders[1].context, *recorders[1].take())
+        assert recorders[0].number == recorders[1].number
+        assert recorders[0].frames == []
+    one, two = (b"".join(bytes(each.data) for each in iter_taken(each)) for each in (portions, other))
+    assert one == two
+    assert len(list(decode(one))) == 5
 
 
 @pytest.mark.deep

@@ -2,6 +2,7 @@
 """The twin of `portions.Portions` that makes blocks as they come; see `stomprelay.journal.block` for what they are."""
 
 from collections import deque
+from time import time_ns
 import mmap as maps
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
@@ -13,29 +14,33 @@ from libc.string cimport memcpy, memmove, memset
 from stomprelay.journal import disk
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
+from stomprelay.wire.run import Run
 
 cdef extern from *:
     """
     #include <stddef.h>
     #include <stdint.h>
     #include <string.h>
-    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <time.h>
+    #if defined(__x86_64__) && (__GNUC__ >= 9 || defined(__clang__))
     #include <immintrin.h>
     #define FOLDS 1
     #endif
 
     /* CRC-32 as zlib has it, of any bytes. `tables[i][b]`: what a byte b comes to with i zeros behind it. */
     static uint32_t tables[8][256];
-    /* x to some powers modulo the polynomial, by which 128 bits are moved on over 512 and 128 bits. */
-    static uint64_t over_512[2], over_128[2];
+    /* x to some powers modulo the polynomial, by which 128 bits are moved on over so many bits. */
+    static uint64_t over_2048[2], over_512[2], over_128[2];
 
-    /* One bit after the other: the rest that x^n leaves, mirrored and moved as a carry-less product wants it. */
-    static uint64_t power(int n)
+    /* One bit after the other: the rests that powers of x leave, mirrored and moved as carry-less products want them. */
+    static void powers(uint64_t *over, int bits)
     {
-        uint32_t rest = 0x80000000u;
-        while (n--)
-            rest = rest >> 1 ^ (rest & 1 ? 0xedb88320u : 0);
-        return (uint64_t)rest << 1;
+        for (int i = 0; i < 2; i++) {
+            uint32_t rest = 0x80000000u;
+            for (int n = bits + (i ? -32 : 32); n; n--)
+                rest = rest >> 1 ^ (rest & 1 ? 0xedb88320u : 0);
+            over[i] = (uint64_t)rest << 1;
+        }
     }
 
     static void prepare(void)
@@ -49,10 +54,9 @@ cdef extern from *:
         for (int i = 1; i < 8; i++)
             for (int b = 0; b < 256; b++)
                 tables[i][b] = tables[i - 1][b] >> 8 ^ tables[0][tables[i - 1][b] & 255];
-        over_512[0] = power(512 + 32);
-        over_512[1] = power(512 - 32);
-        over_128[0] = power(128 + 32);
-        over_128[1] = power(128 - 32);
+        powers(over_2048, 2048);
+        powers(over_512, 512);
+        powers(over_128, 128);
     }
 
     static uint32_t by_tables(const uint8_t *at, size_t size, uint32_t rest)
@@ -70,15 +74,45 @@ cdef extern from *:
     #define FOLD(sum, by, more) _mm_xor_si128(_mm_xor_si128( \\
         _mm_clmulepi64_si128(sum, by, 0x00), _mm_clmulepi64_si128(sum, by, 0x11)), more)
     #define LOAD(place) _mm_loadu_si128((const __m128i *)(at) + (place))
+    #define BY(over) _mm_loadu_si128((const __m128i *)(over))
+    #define FOLD_4(sum, by, more) _mm512_xor_si512(_mm512_xor_si512( \\
+        _mm512_clmulepi64_epi128(sum, by, 0x00), _mm512_clmulepi64_epi128(sum, by, 0x11)), more)
+    #define LOAD_4(place) _mm512_loadu_si512((const __m512i *)(at) + (place))
 
-    /* 64 bytes or more, by carry-less products: 16 bytes stand for all before them, four times side by side. */
+    /* 256 bytes or more, by carry-less products, 64 at a time: the 64 bytes that stand for whole 256 of them. */
+    __attribute__((target("avx512f,vpclmulqdq")))
+    static void by_wide_products(const uint8_t *at, size_t size, uint32_t rest, uint8_t *stand_for)
+    {
+        __m512i far = _mm512_broadcast_i32x4(BY(over_2048)), near = _mm512_broadcast_i32x4(BY(over_512));
+        __m512i a = _mm512_xor_si512(LOAD_4(0), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)rest)));
+        __m512i b = LOAD_4(1), c = LOAD_4(2), d = LOAD_4(3);
+        for (at += 256, size -= 256; size >= 256; at += 256, size -= 256) {
+            a = FOLD_4(a, far, LOAD_4(0));
+            b = FOLD_4(b, far, LOAD_4(1));
+            c = FOLD_4(c, far, LOAD_4(2));
+            d = FOLD_4(d, far, LOAD_4(3));
+        }
+        _mm512_storeu_si512(stand_for, FOLD_4(FOLD_4(FOLD_4(a, near, b), near, c), near, d));
+    }
+
+    /* 64 bytes or more: 16 bytes stand for all before them, four times side by side. */
     __attribute__((target("pclmul,sse4.1")))
     static uint32_t by_products(const uint8_t *at, size_t size, uint32_t rest)
     {
-        __m128i far = _mm_set_epi64x((long long)over_512[1], (long long)over_512[0]);
-        __m128i near = _mm_set_epi64x((long long)over_128[1], (long long)over_128[0]);
-        __m128i a = _mm_xor_si128(LOAD(0), _mm_cvtsi32_si128((int)rest)), b = LOAD(1), c = LOAD(2), d = LOAD(3);
-        uint8_t last[16];
+        __m128i far = BY(over_512), near = BY(over_128), a, b, c, d;
+        uint8_t stand_for[64], last[16];
+        const uint8_t *first = at;
+        if (size >= 1024 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) {
+            by_wide_products(at, size, rest, stand_for);
+            first = stand_for;
+            rest = 0;
+            at += size / 256 * 256 - 64;
+            size = size % 256 + 64;
+        }
+        a = _mm_xor_si128(BY(first), _mm_cvtsi32_si128((int)rest));
+        b = BY(first + 16);
+        c = BY(first + 32);
+        d = BY(first + 48);
         for (at += 64, size -= 64; size >= 64; at += 64, size -= 64) {
             a = FOLD(a, far, LOAD(0));
             b = FOLD(b, far, LOAD(1));
@@ -102,6 +136,14 @@ cdef extern from *:
         return ~by_tables(at, size, ~0u);
     }
 
+    /* What `time.time_ns` returns. */
+    static int64_t now(void)
+    {
+        struct timespec at;
+        clock_gettime(CLOCK_REALTIME, &at);
+        return at.tv_sec * INT64_C(1000000000) + at.tv_nsec;
+    }
+
     /* A number of so many bytes, the lowest first. */
     static inline uint8_t *number_at(uint8_t *at, uint64_t number, int size)
     {
@@ -112,6 +154,7 @@ cdef extern from *:
     """
     void prepare() noexcept nogil
     uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
+    int64_t now() noexcept nogil
     uint8_t *number_at(uint8_t *at, uint64_t number, int size) noexcept nogil
 
 prepare()
@@ -120,7 +163,7 @@ cdef enum:
     OUTER = 12          # bytes up to those that the checksum is of
     OVERHEAD = 36       # and up to the context
     FRAME = 12          # bytes of a frame's sizes
-    SPARE = 2           # portions kept to be filled again
+    SPARE = 4           # portions kept to be filled again
 
 cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
@@ -152,9 +195,11 @@ cdef class Portions:
     cdef public Py_ssize_t mark
     cdef readonly Py_ssize_t size
     cdef Py_ssize_t _most, _taken
-    cdef object _clock, _reached, _refused
+    cdef object _clock          # None: the system's, which is read without Python
+    cdef object _reached, _refused
     cdef object _whole          # portions behind which there are others, as tuples
     cdef list _spare
+    cdef bint _even             # the file will end with a page
     cdef object _memory         # of the last portion, None: there is none; it begins with a page
     cdef uint8_t *_start        # of that
     cdef Py_ssize_t _room, _used, _last, _blocks, _frames
@@ -162,18 +207,29 @@ cdef class Portions:
 
     def __init__(self, most, clock, reached, refused):
         self._most = most
-        self._clock = clock
+        self._clock = None if clock is time_ns else clock
         self._reached = reached
         self._refused = refused
         self._whole = deque()
         self._spare = []
+        self._even = True
 
     def put(self, bytes context not None, uint64_t number, bytes sizes not None, bytes payload not None,
             int kind=_FRAMES):
         self.add(context, number, sizes, payload, kind)
 
     def record(self, recorder):
-        if recorder.frames:
+        cdef list frames = recorder.frames
+        cdef tuple kept
+        cdef uint64_t number
+        if len(frames) == 1 and type(run := frames[0]) is Run:
+            # What `LegRecorder.take` does with it.
+            frames.clear()
+            kept = run.kept
+            number = recorder.number
+            recorder.number = number + <uint64_t>run.count
+            self.add(recorder.context, number, <bytes>kept[0], <bytes>kept[1], _FRAMES)
+        elif frames:
             number, sizes, payload = recorder.take()
             self.add(recorder.context, number, sizes, payload, _FRAMES)
 
@@ -188,7 +244,7 @@ cdef class Portions:
             return
         if named > 0xffff or need - OUTER > 0xffffffff:
             raise ValueError("more than a block can hold")
-        time = self._clock()
+        time = now() if self._clock is None else self._clock()
         if self._memory is None or need > self._room - self._used:
             self.begin(need)
         block = self._start + self._used
@@ -212,16 +268,17 @@ cdef class Portions:
         cdef Py_buffer view
         if self._used:
             self._whole.append((self._memory, self._used, self._last, self._blocks, self._frames))
-        self._room = max(need, self._most)
         if self._spare and need <= self._most:
             self._memory = self._spare.pop()
         else:
-            self._memory = mmap(-1, self._room + _PAGE, MAP_PRIVATE | MAP_ANONYMOUS)
+            self._memory = mmap(-1, max(need, self._most) + _PAGE, MAP_PRIVATE | MAP_ANONYMOUS)
             if _HUGE is not None:
                 self._memory.madvise(_HUGE)     # of fewer pages it is cheaper to write
         PyObject_GetBuffer(self._memory, &view, PyBUF_WRITABLE)
         self._start = <uint8_t *>view.buf
         PyBuffer_Release(&view)     # nobody but us closes it
+        # What is to make the file end with a page is not written past the cache itself: little of it will do.
+        self._room = max(need, self._most if self._even else min(self._most, 2 * _LARGE))
         self._used = self._blocks = self._frames = 0
 
     def take(self, Py_ssize_t end=0, bint whole=False):
@@ -238,6 +295,7 @@ cdef class Portions:
             return None
         if self._taken >= _LARGE:
             self.widen(last, _PAGE - 1 - (end + self._taken - 1) % _PAGE)
+        self._even = (end + self._taken) % _PAGE == 0
         return Batch(memoryview(self._lent)[: self._taken], blocks, frames)
 
     cdef widen(self, Py_ssize_t last, Py_ssize_t by):
