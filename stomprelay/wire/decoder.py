@@ -93,6 +93,7 @@ class Decoder:
     """
 
     __slots__ = (
+        "_ahead",
         "_allowed",
         "_asks",
         "_at",
@@ -143,6 +144,7 @@ class Decoder:
         self._memo: bytes | None = None
         self._memo_facts = _NO_FACTS
         self._rules: Rules | None = None
+        self._ahead: object = None
 
     def record(self, frames: list[Frame | Run], keep: Keep | None = None) -> None:
         """From the next frame on, put each into this list before it is yielded; the caller empties the list. Runs come,
@@ -150,7 +152,7 @@ class Decoder:
         """
         self._recording = frames
         self._keeping = keep
-        self._rules = None
+        self._rules = self._ahead = None
 
     @property
     def buffered(self) -> int:
@@ -175,9 +177,8 @@ class Decoder:
         return self._at < len(self._data) or self._rest is not None or self._later is not None
 
     def feed(self, data: bytes) -> None:
-        """Take a chunk. Then exhaust `frames()`.
-
-        Raises `LimitError` when an unfinished line or body grows over its limit.
+        """Take a chunk. Then exhaust `frames()`. Raises `LimitError` when an unfinished line or body grows over its
+        limit.
         """
         pieces = self._pieces
         if pieces is None:
@@ -220,10 +221,9 @@ class Decoder:
         return True
 
     def frames(self) -> Iterator[Frame]:
-        """The frames that are complete, in order. Stop whenever you like and come back for the rest.
-
-        Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
-        it; the stream is lost then.
+        """The frames that are complete, in order. Stop whenever you like and come back for the rest. Raises
+        `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before it; the stream
+        is lost then.
         """
         return cast("Iterator[Frame]", self.runs(NOTHING_PASSES))
 
@@ -253,14 +253,15 @@ class Decoder:
                     self.trails |= scanner.trails
                     most -= len(found)
                     few = _MANY
+                    self._ahead = ahead = object()
                     for each in found:
                         if recording is not None:
                             recording.append(each)
                         self._at = each.after
                         yield each
-                        if self._rules is not asked:
+                        if self._ahead is not ahead:  # something else holds now, or others were asked for
                             break
-                    if self._rules is not asked or (found and not scanner.need):
+                    if self._ahead is not ahead or (found and not scanner.need):
                         continue
                     at = self._at
                     if scanner.need > 0:
@@ -351,9 +352,8 @@ class Decoder:
     def _await(
         self, data: bytes, at: int, need: int, most: int, mark: re.Pattern[bytes] | None = None
     ) -> None:
-        """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark.
-
-        Without a mark in sight it may grow to `most` bytes.
+        """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark; without a mark in
+        sight it may grow to `most` bytes.
         """
         self._lines = 0
         self._need = need
