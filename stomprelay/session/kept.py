@@ -34,7 +34,7 @@ class Budget:
     @property
     def size(self) -> int:
         """The number of bytes that are kept."""
-        return self._size + sum(watched() for watched in self._watched)
+        return self._size + sum([watched() for watched in self._watched])
 
     @property
     def full(self) -> bool:
