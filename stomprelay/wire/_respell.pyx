@@ -1,15 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Writes frames anew with other headers in front, some taken out, and the rest spelled for another dialect.
 
-The contract. `Speller` is told by `Spelling` what each byte of a value becomes and what each escape does; `frames` reads
-bytes of a run alone, each at most three times, and writes no more than was counted before. It knows no version and
-judges nothing: for a frame with anything that it was not told, all of the run is left to `Bridge`.
+The contract. `Speller` is told by `Spelling` what each byte of a value becomes and what each escape does: only those that
+`_marks` looks for may become another. `frames` reads bytes of a run alone, each at most three times, and writes no more
+than was counted before. It knows no version and judges nothing: for a frame with anything that it was not told, all of
+the run is left to `Bridge`.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
 from libc.string cimport memchr, memcmp, memcpy
+
+from stomprelay.wire._marks cimport first_of, marks_in
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
@@ -96,24 +100,23 @@ cdef class Speller:
             fill(self.escapes, escapes, 2)
         for octet in range(256):
             self.ordinary[octet] = octets[octet] == bytes([octet]) and not (self.escaped and octet == c"\\")
+            if not self.ordinary[octet] and octet not in b":\n\\\r\0":
+                raise ValueError("a byte that is not looked for becomes another")
         self.padded = padded
         self.kept = tuple(stripped)
         self.count = point(self.stripped, self.kept)
 
     def values(self, bytes text not None):
-        cdef Text at = <Text>PyBytes_AS_STRING(text), end = at + PyBytes_GET_SIZE(text), stop
-        cdef PyObject *made = new_bytes(NULL, GROWTH * PyBytes_GET_SIZE(text))
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(text)
+        cdef Text at = <Text>PyBytes_AS_STRING(text)
+        if size and at[size - 1] != c"\n":
+            raise ValueError("a value without its LF")
+        cdef PyObject *made = new_bytes(NULL, GROWTH * size)
         cdef unsigned char *first = <unsigned char *>text_of(made)
-        cdef unsigned char *out = first
-        while at < end:
-            stop = <Text>memchr(at, c"\n", end - at)
-            out = NULL if stop == NULL else self.value(out, at, 0, stop - at)
-            if out == NULL:
-                drop_reference(made)
-                return None
-            out[0] = c"\n"
-            out += 1
-            at = stop + 1
+        cdef unsigned char *out = self.lines(first, at, 0, size, True, NULL, 0)
+        if out == NULL:
+            drop_reference(made)
+            return None
         return bytes_up_to(made, out - first)
 
     def frames(
@@ -148,7 +151,7 @@ cdef class Speller:
                 out = copied(out + 1, value, 0, stop - value)
                 value = stop
             if text[part[i].head - 2] != c"\r":
-                out = self.lines(out, text, part[i].head, part[i].body - 1, drops, dropped)
+                out = self.lines(out, text, part[i].head, part[i].body - 1, False, drops, dropped)
             else:
                 out = NULL
             if out == NULL:
@@ -159,67 +162,65 @@ cdef class Speller:
         return bytes_up_to(made, out - first), last, head
 
     cdef unsigned char *lines(
-        self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end, const Name[NAMES] drop, int dropped
+        self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end, bint bare, const Name[NAMES] drop, int dropped
     ) noexcept nogil:
-        """Write what becomes of header lines, and return the end of it; NULL where it was not told."""
-        cdef const void *found
-        cdef Py_ssize_t colon, line, stop
-        while at < end:
-            line = at
-            stop = <Text>memchr(text + at, c"\n", end - at) - text
-            found = memchr(text + at, c":", stop - at)
-            if found == NULL or <Text>found == text + at:
-                return NULL
-            colon = <Text>found - text
-            at = stop + 1
-            if memchr(text + line, c"\\", colon - line) != NULL or memchr(text + line, c"\r", colon - line) != NULL:
-                return NULL
-            if among(drop, dropped, text + line, colon - line):
-                continue
-            out = copied(out, text, line, colon + 1)
-            if self.padded:
-                found = text + line
-                line = colon + 1
-                while line < stop and text[line] == c" ":
-                    line += 1
-                if stop > line and text[stop - 1] == c" " and (
-                    among(self.stripped, self.count, <Text>found, <Text>(text + colon) - <Text>found)
-                ):
-                    while stop > line and text[stop - 1] == c" ":
-                        stop -= 1
-            else:
-                line = colon + 1
-            out = self.value(out, text, line, stop)
-            if out == NULL:
-                return NULL
-            out[0] = c"\n"
-            out += 1
-        return out
-
-    cdef unsigned char *value(self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
-        """Do the same with a value."""
+        """Write what becomes of header lines, or of values alone where they are `bare`, each with its LF, and return the
+        end of it; NULL where it was not told.
+        """
+        cdef Py_ssize_t place = at, line = at, colon = at if bare else -1, done = at, i
         cdef const Piece *piece
+        cdef bint taken = False
         cdef unsigned char octet
-        cdef int i
-        while at < end:
-            octet = text[at]
-            at += 1
-            if self.ordinary[octet]:
-                out[0] = octet
-                out += 1
-                continue
-            piece = &self.octets[octet]
-            if self.escaped and octet == c"\\":
-                if at == end:
-                    return NULL
-                piece = &self.escapes[text[at]]
-                at += 1
-            if not piece.known:
-                return NULL
-            for i in range(piece.size):
-                out[i] = piece.text[i]
-            out += piece.size
-        return out
+        cdef uint64_t marks
+        while place < end:
+            marks = marks_in(text + place, end - place)
+            while marks:
+                i = place + first_of(marks)
+                marks &= marks - 1
+                octet = text[i]
+                if octet == c"\n":
+                    if colon < 0:
+                        return NULL
+                    if taken:
+                        out = copied(out, text, done, line)
+                        done = i + 1
+                    elif self.padded and i > done and text[i - 1] == c" " and (
+                        not bare and among(self.stripped, self.count, text + line, colon - line)
+                    ):
+                        colon = i
+                        while colon > done and text[colon - 1] == c" ":
+                            colon -= 1
+                        out = copied(out, text, done, colon)
+                        done = i
+                    line = i + 1
+                    colon = line if bare else -1
+                    taken = False
+                elif colon < 0:
+                    if octet != c":" or i == line:
+                        return NULL
+                    colon = i
+                    taken = among(drop, dropped, text + line, i - line)
+                    if self.padded and not taken and text[i + 1] == c" ":
+                        out = copied(out, text, done, i + 1)
+                        done = i + 1
+                        while text[done] == c" ":
+                            done += 1
+                elif i >= done and not taken and not self.ordinary[octet]:
+                    out = copied(out, text, done, i)
+                    piece = &self.octets[octet]
+                    done = i + 1
+                    if self.escaped and octet == c"\\":
+                        piece = &self.escapes[text[done]]
+                        if text[done] == c"\n":
+                            return NULL
+                        done += 1
+                    if not piece.known:
+                        return NULL
+                    for i in range(piece.size):
+                        out[i] = piece.text[i]
+                    out += piece.size
+            place += 64
+        return copied(out, text, done, end)
 
 
 cdef bytes_up_to(PyObject *made, Py_ssize_t size):

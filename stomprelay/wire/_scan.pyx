@@ -21,6 +21,8 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
+from stomprelay.wire._marks cimport first_of, marks_in
+
 from stomprelay.wire.dialect import ESCAPES
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import BODIES, CONTENT_LENGTH, SEND
@@ -29,11 +31,6 @@ from stomprelay.wire.run import Run
 cdef extern from *:
     """
     #include <stdint.h>
-    #include <string.h>
-    #include <structmember.h>
-    #ifdef __SSE2__
-    #include <emmintrin.h>
-    #endif
 
     /* A number as it stands in memory where the lowest byte comes first. */
     static inline uint32_t little(uint32_t number)
@@ -44,42 +41,10 @@ cdef extern from *:
         return number;
     #endif
     }
-
-    /* One bit for each of 64 bytes: set where it is one of : LF \\ CR NUL. */
-    static inline uint64_t marks_of(const unsigned char *at)
-    {
-        uint64_t marks = 0;
-    #ifdef __SSE2__
-        for (int part = 0; part < 4; part++) {
-            __m128i some = _mm_loadu_si128((const __m128i *)at + part);
-            __m128i found = _mm_cmpeq_epi8(some, _mm_set1_epi8(':'));
-            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\n')));
-            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\\\')));
-            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\r')));
-            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_setzero_si128()));
-            marks |= (uint64_t)_mm_movemask_epi8(found) << 16 * part;
-        }
-    #else
-        for (int i = 0; i < 64; i++)
-            marks |= (uint64_t)(at[i] == ':' || at[i] == '\\n' || at[i] == '\\\\' || at[i] == '\\r' || !at[i]) << i;
-    #endif
-        return marks;
-    }
-
-    /* The same for the bytes that are left, which may be fewer than 64. */
-    static inline uint64_t marks_in(const unsigned char *at, Py_ssize_t left)
-    {
-        unsigned char some[64];
-        if (left >= 64)
-            return marks_of(at);
-        memset(some, ' ', sizeof some);
-        memcpy(some, at, left);
-        return marks_of(some);
-    }
     """
-    uint64_t marks_in(const unsigned char *at, Py_ssize_t left) noexcept nogil
     uint32_t little(uint32_t number) noexcept nogil
-    int first_of "__builtin_ctzll"(uint64_t marks) noexcept nogil
+
+cdef extern from "structmember.h":
     object PyType_GenericAlloc(PyTypeObject *kind, Py_ssize_t items)
     ctypedef struct PyMemberDef:
         Py_ssize_t offset

@@ -92,6 +92,7 @@ class Decoder:
     """
 
     __slots__ = (
+        "_ahead",
         "_allowed",
         "_at",
         "_awaited",
@@ -132,6 +133,7 @@ class Decoder:
         self._memo: tuple[bytes, bytes, int, int, bool] | None = None
         self._rules: Rules | None = None
         self._scanner: Any = None
+        self._ahead: object = None
         if self._at == len(self._data):
             self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
 
@@ -141,7 +143,7 @@ class Decoder:
         """
         self._recording = frames
         self._keeping = keep
-        self._rules = None
+        self._rules = self._ahead = None
 
     @property
     def buffered(self) -> int:
@@ -166,9 +168,8 @@ class Decoder:
         return self._at < len(self._data) or self._rest is not None or self._later is not None
 
     def feed(self, data: bytes) -> None:
-        """Take a chunk. Then exhaust `frames()`.
-
-        Raises `LimitError` when an unfinished line or body grows over its limit.
+        """Take a chunk. Then exhaust `frames()`. Raises `LimitError` when an unfinished line or body grows over its
+        limit.
         """
         pieces = self._pieces
         if pieces is None:
@@ -213,10 +214,9 @@ class Decoder:
         return True
 
     def frames(self) -> Iterator[Frame]:
-        """The frames that are complete, in order. Stop whenever you like and come back for the rest.
-
-        Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
-        it; the stream is lost then.
+        """The frames that are complete, in order. Stop whenever you like and come back for the rest. Raises
+        `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before it; the stream
+        is lost then.
         """
         return cast("Iterator[Frame]", self.runs(NOTHING_PASSES))
 
@@ -246,14 +246,15 @@ class Decoder:
                     self.trails |= scanner.trails
                     most -= len(found)
                     few = _MANY
+                    self._ahead = ahead = object()
                     for each in found:
                         if recording is not None:
                             recording.append(each)
                         self._at = each.after
                         yield each
-                        if self._rules is not asked:
+                        if self._ahead is not ahead:  # something else holds now, or others were asked for
                             break
-                    if self._rules is not asked or (found and not scanner.need):
+                    if self._ahead is not ahead or (found and not scanner.need):
                         continue
                     at = self._at
                     if scanner.need > 0:
@@ -344,9 +345,8 @@ class Decoder:
     def _await(
         self, data: bytes, at: int, need: int, most: int, mark: re.Pattern[bytes] | None = None
     ) -> None:
-        """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark.
-
-        Without a mark in sight it may grow to `most` bytes.
+        """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark; without a mark in
+        sight it may grow to `most` bytes.
         """
         self._awaited = Awaited(need, most, mark)
         self._keep(data[at:] if at else data)

@@ -141,7 +141,9 @@ class Dialect:
         if not self.reads:
             return True
         # Every backslash begins the escape of a colon, the only one that peers have much use for.
-        return b":" not in lines and lines.count(b"\\") == lines.count(ESCAPES[b":"])
+        if b":" in lines:
+            return False
+        return b"\\" not in lines or lines.count(b"\\") == lines.count(ESCAPES[b":"])
 
     def decode_once(self, lines: bytes) -> bytes:
         """What `decode` makes of raw values with LFs between them of which `spells_once` is True, all at once."""

@@ -348,6 +348,16 @@ def test_the_dialect_may_change_between_two_frames() -> None:
         next(found)
 
 
+def test_readers_take_turns() -> None:
+    """Each frame comes once, whoever asks, and however many were found ahead."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"".join(b"SEND\na:%d\n\n\0" % number for number in range(100)))
+    one, other = decoder.frames(), decoder.frames()
+    found = [next(one), next(one), *islice(other, 40), next(one), next(other), *one]
+    assert [frame.raw(b"a") for frame in found] == [b"%d" % number for number in range(100)]
+    assert list(other) == []
+
+
 def test_the_rules_of_two_readers_are_kept_apart() -> None:
     """Who asked for frames gets frames, though another asked for runs meanwhile."""
     decoder = Decoder(V1_2, ANY, Limits())

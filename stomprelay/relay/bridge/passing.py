@@ -7,11 +7,10 @@ would, in the same bytes, and leaves the session as they would have left it. Wha
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
-from stomprelay.relay.bridge.steps import ACKNOWLEDGED, DELIVERED, SAID_BESIDE
+from stomprelay.relay.bridge.steps import ACKNOWLEDGED, DELIVERED, NAMED, SAID_BESIDE
 from stomprelay.session.rows import ids_of
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
@@ -32,14 +31,6 @@ from stomprelay.wire.names import (
     TRANSACTION,
 )
 from stomprelay.wire.run import Passing, Rule, Rules, Run
-
-_BY_MESSAGE: Final = (SUBSCRIPTION, MESSAGE_ID), 0
-_NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
-    DeliveryNaming.MESSAGE_ID: _BY_MESSAGE,
-    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
-    DeliveryNaming.ACK: ((ID,), 2),
-}
-"""The headers by which a broker is told which delivery is meant, and from which value of a row on theirs are."""
 
 
 def _decoded(run: Run, dialect: Dialect) -> list[bytes] | None:
@@ -174,7 +165,7 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
     """Take ACKs or NACKs between two versions: see `steps.name_delivery`."""
-    names, first = _NAMED[bridge.target.delivery]
+    names, first = NAMED[bridge.target.delivery]
     values = session.values(run.values, first, first + len(names))
     said = None if values is None else bridge.spelling.values(values)
     if said is None or not bridge.spelling.respell(run, (ID, MESSAGE_ID, SUBSCRIPTION), names, said):

@@ -139,10 +139,10 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     source, target, ledger = pair.source, pair.target, session.ledger
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
-    if transaction is None and not pair.judges and frame.command in target.commands:
-        name = _name(frame, source)
-        if name is not None and session.acknowledged(name):
-            return AS_IT_IS
+    if transaction is None and frame.command in target.commands:
+        edit = _acknowledge(pair, frame, session)
+        if edit is not None:
+            return edit
     delivery = _FIND[source.delivery](frame, source, ledger)
     stale = ledger.unsure if delivery is None else delivery.lost
     if delivery is None and not stale and not pair.judges and not ledger.hides(said(frame, source)):
@@ -181,6 +181,32 @@ ACKNOWLEDGED: Final = {
 """By what an ACK or NACK names a delivery, see `session.recent`."""
 SAID_BESIDE: Final = {DeliveryNaming.MESSAGE_ID: (SUBSCRIPTION,)}
 """What may stand beside that, and tells more."""
+
+
+_BY_MESSAGE: Final = (SUBSCRIPTION, MESSAGE_ID), 0
+NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
+    DeliveryNaming.MESSAGE_ID: _BY_MESSAGE,
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
+    DeliveryNaming.ACK: ((ID,), 2),
+}
+"""The headers by which a broker is told which delivery is meant, and from which value of a row on theirs are."""
+
+
+def _acknowledge(pair: Pair, frame: Frame, session: Session) -> Edit | None:
+    """Settle what an ACK or NACK is for, if nothing but names has to be known of it: then it becomes no `Delivery`, and
+    neither do those that came after it. Return the edit; None where the ledger has to be asked.
+    """
+    name = _name(frame, pair.source)
+    if name is None:
+        return None
+    if not pair.judges:
+        return AS_IT_IS if session.acknowledged(name) else None
+    headers, first = NAMED[pair.target.delivery]
+    values = session.values(name, first, first + len(headers))
+    if values is None or not session.acknowledged(name):
+        return None
+    said = pair.source.decode_once(values).split(b"\n")[:-1]
+    return Edit((ID, MESSAGE_ID, SUBSCRIPTION), tuple(zip(headers, said, strict=True)))
 
 
 def _name(frame: Frame, source: Dialect) -> bytes | None:

@@ -1,0 +1,46 @@
+"""What looks for the bytes that mean something in a head, many at a time."""
+
+from libc.stdint cimport uint64_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    #endif
+
+    /* One bit for each of 64 bytes: set where it is one of : LF \\ CR NUL. */
+    static inline uint64_t marks_of(const unsigned char *at)
+    {
+        uint64_t marks = 0;
+    #ifdef __SSE2__
+        for (int part = 0; part < 4; part++) {
+            __m128i some = _mm_loadu_si128((const __m128i *)at + part);
+            __m128i found = _mm_cmpeq_epi8(some, _mm_set1_epi8(':'));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\n')));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\\\')));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\r')));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_setzero_si128()));
+            marks |= (uint64_t)_mm_movemask_epi8(found) << 16 * part;
+        }
+    #else
+        for (int i = 0; i < 64; i++)
+            marks |= (uint64_t)(at[i] == ':' || at[i] == '\\n' || at[i] == '\\\\' || at[i] == '\\r' || !at[i]) << i;
+    #endif
+        return marks;
+    }
+
+    /* The same for the bytes that are left, which may be fewer than 64. */
+    static inline uint64_t marks_in(const unsigned char *at, Py_ssize_t left)
+    {
+        unsigned char some[64];
+        if (left >= 64)
+            return marks_of(at);
+        memset(some, ' ', sizeof some);
+        memcpy(some, at, left);
+        return marks_of(some);
+    }
+    """
+    uint64_t marks_in(const unsigned char *at, Py_ssize_t left) noexcept nogil
+    int first_of "__builtin_ctzll"(uint64_t marks) noexcept nogil
