@@ -245,7 +245,7 @@ class RelayDriver(Driver):
         """Remove a leg that was closed; the bytes that were received from a broker still count in `info`."""
         if self._pipes:
             self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
-        if protocol.leg is self.relay.client:
+        if protocol.leg is self._relay.client:
             self._client_bytes, self._peer = protocol.bytes_received, spell_address(protocol.peer)
         else:
             self._left_bytes += protocol.bytes_received
@@ -370,7 +370,7 @@ class RelayDriver(Driver):
     def _names(self) -> dict[str, str]:
         return {
             "session": self._relay.name.decode("ascii"),
-            "peer": self._peer,
+            "peer": self.peer,
             "listener": self._relay.listener.name,
         }
 
