@@ -231,7 +231,7 @@ class ClientConnection:
         self._carried(self._client, before, failure, now)
 
     def let_pass(self) -> None:
-        """Ask that what may pass straight on does so from now on, no more than that: at the end of each input."""
+        """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
         if not self._allowed and self._client.state is not State.CONNECTED:
             return
         passes = tuple([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])

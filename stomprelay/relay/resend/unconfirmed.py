@@ -49,6 +49,11 @@ class _Row(NamedTuple):
             at = end
 
 
+_NO_ROWS: Final[deque[_Row]] = deque(maxlen=0)
+_NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
+"""An empty deque has three quarters of a kilobyte; many sessions never keep anything."""
+
+
 class Unconfirmed:
     """The unconfirmed of one session in one group. `name` is the session's, `most` how many bytes may be kept
     before it is `full`: then stop reading from the client until it is not `crowded` any more.
@@ -96,10 +101,10 @@ class Unconfirmed:
         self._number = 0
         # Ordered: a plain dict goes through all that was deleted in front of its first.
         self._kept: OrderedDict[int, Kept] = OrderedDict()
-        self._rows: deque[_Row] = deque()  # all of them behind what is in `_kept`
+        self._rows = _NO_ROWS  # all of them behind what is in `_kept`
         self._done = 0  # of the first row
         self._waiting = 0  # in all rows
-        self._aside: deque[Kept] = deque()
+        self._aside = _NONE_ASIDE
         self._latest: bytes | None = None
         self._by_receipt: dict[bytes, int | deque[int]] = {}
         self._owed: dict[bytes, int] = {}
@@ -185,6 +190,8 @@ class Unconfirmed:
         self._append(_Row(run.wire, receipts, run.start, run.ends, True, 1))
 
     def _append(self, row: _Row) -> None:
+        if self._rows is _NO_ROWS:
+            self._rows = deque()
         self._rows.append(row)
         self._latest = row.receipts[-1]
         self._waiting += len(row.receipts)
@@ -203,7 +210,7 @@ class Unconfirmed:
                 elif earlier != self._number:
                     self._by_receipt[kept.receipt] = deque((earlier, self._number))
             self._done = 0
-        self._rows.clear()
+        self._rows = _NO_ROWS
         self._waiting = 0
 
     def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
@@ -359,7 +366,7 @@ class Unconfirmed:
             self.size -= len(kept.wire)
             self.sends -= kept.sends
             self.keep(kept.wire, kept.receipt, sent=kept.sent, sends=kept.sends)
-        self._aside.clear()
+        self._aside = _NONE_ASIDE
         self._unfold()
         asked = Counter(again)
         asked.update(kept.receipt for kept in self._kept.values())
@@ -387,7 +394,9 @@ class Unconfirmed:
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
         """Keep what `take` returned until it is sent, a part at a time: see `aside`. It comes last, or `first`."""
-        if first:
+        if self._aside is _NONE_ASIDE and kept:
+            self._aside = deque(kept)
+        elif first:
             self._aside.extendleft(reversed(kept))
         else:
             self._aside.extend(kept)
