@@ -40,6 +40,8 @@ _SPELLED: Final = {
     for each in map(frozenset, combinations(DIALECTS, number + 1))
 }
 """All sets of versions: sessions share them."""
+_KNOWN: Final = frozenset(DIALECTS)
+_TEXTS: Final = {each: b",".join(version for version in DIALECTS if version in each) for each in _SPELLED}
 _NAMES: Final = {each: each for each in (ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN, PASSCODE, RECEIPT_HEADER)}
 """Names of headers that sessions share: an offer is kept for as long as its client may need another broker."""
 
@@ -87,7 +89,7 @@ def _negotiate(asked: frozenset[bytes]) -> bool:
 
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
     """Return these versions as a header value, lowest first, without blanks, which brokers do not strip."""
-    return b",".join(version for version in DIALECTS if version in spoken)
+    return _TEXTS.get(_KNOWN.intersection(spoken), b"")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ two more functions. For a few bytes that takes as long as passing them on. A `Pi
 context, so they are called at once. What connects to an address is an `Attempt`. All else is as Twisted does it.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from select import EPOLLIN, EPOLLOUT
 from typing import Any
@@ -39,30 +38,24 @@ class RelayReactor(EPollReactor):
             selectable = selectables.get(descriptor)
             if selectable is None:
                 continue  # another one closed it in this turn
-            kind = type(selectable)
-            if kind is Attempt:
-                self._call(selectable, selectable.doWrite, read=False)
-            elif not event & EPOLLIN or event & EPOLLOUT:
-                if event == EPOLLOUT and kind is Socket:
-                    self._call(selectable, selectable.doWrite, read=False)
-                else:
-                    log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
-            elif kind is Socket or type(getattr(selectable, "doRead", None)) is PIPE:
-                self._call(selectable, selectable.doRead, read=True)
+            kind, reads = type(selectable), event & EPOLLIN and not event & EPOLLOUT
+            if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) is PIPE):
+                act = selectable.doRead
+            elif kind is Attempt or (kind is Socket and event == EPOLLOUT):
+                act = selectable.doWrite
             else:
                 log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
+                continue
+            end: BaseException | None
+            try:
+                end = act()
+            except BaseException as error:
+                log.callWithLogger(selectable, log.err)
+                end = error
+            if end is not None:
+                log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, bool(reads))
 
     doIteration = doPoll
-
-    def _call(self, selectable: Any, act: Callable[[], Any], *, read: bool) -> None:
-        end: BaseException | None
-        try:
-            end = act()
-        except BaseException as error:
-            log.callWithLogger(selectable, log.err)
-            end = error
-        if end is not None:
-            log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, read)
 
     def forget(self, descriptor: int) -> None:
         """Forget a descriptor that is closed next, which takes it out of epoll: nobody else has it."""
