@@ -17,20 +17,18 @@ LARGE: Final = 16 * PAGE
 """Bytes from which on it is cheaper so."""
 
 
-def write_past_cache(file: int, data: memoryview) -> int:
-    """Write whole pages to the end of a file, which has whole pages, so that the system neither copies nor keeps them.
-    Return how many bytes were written: none where that cannot be done here. Raises `OSError`.
+def pass_cache(file: int, *, on: bool) -> bool:
+    """Have what is appended to a file go past the system's cache from now on, or through it again. Return whether it
+    goes past it: nothing does where that cannot be done. Then only whole pages can be written, from where a page of
+    memory begins to where one of the file does; anything else fails with `EINVAL`.
     """
-    flags = fcntl.fcntl(file, fcntl.F_GETFL)
     try:
-        fcntl.fcntl(file, fcntl.F_SETFL, flags | os.O_DIRECT)
-        return os.write(file, data)
+        fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND | (os.O_DIRECT if on else 0))
     except OSError as error:
-        if error.errno == errno.EINVAL:
-            return 0
-        raise
-    finally:
-        fcntl.fcntl(file, fcntl.F_SETFL, flags)
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return on
 
 
 def lock(file: int, *, wait: bool = True) -> bool | None:

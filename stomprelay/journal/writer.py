@@ -1,5 +1,6 @@
 """Writing segments: one file after the other; what was written can be read whenever the relay is killed."""
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ class Writer:
     data may or may not survive a power failure. Call `close` at the end. Use it from one thread.
     """
 
-    __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_torn",
+    __slots__ = ("_age", "_end", "_file", "_name", "_new", "_past", "_relay", "_run", "_size", "_software", "_torn",
                  "_unsynced", "directory", "number")  # fmt: skip
 
     def __init__(
@@ -43,7 +44,7 @@ class Writer:
     def _forget(self) -> None:
         self._file = -1
         self._end = 0
-        self._torn = self._unsynced = self._new = False
+        self._torn = self._unsynced = self._new = self._past = False
 
     @property
     def end(self) -> int:
@@ -134,11 +135,12 @@ class Writer:
         self._torn = self._unsynced = True
         try:
             for piece in pieces:
+                past = len(piece) >= disk.LARGE and not (len(piece) % disk.PAGE or end % disk.PAGE)
+                if past is not self._past:
+                    self._past = disk.pass_cache(self._file, on=past)
                 rest = memoryview(piece)
-                if len(piece) >= disk.LARGE and not (len(piece) % disk.PAGE or end % disk.PAGE):
-                    rest = rest[disk.write_past_cache(self._file, rest) :]
                 while rest:
-                    rest = rest[os.write(self._file, rest) :]
+                    rest = rest[self._write_some(rest) :]
                 end += len(piece)
         except OSError as error:
             try:
@@ -148,6 +150,15 @@ class Writer:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         self._torn = False
         self._end = end
+
+    def _write_some(self, data: memoryview) -> int:
+        try:
+            return os.write(self._file, data)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not self._past:
+                raise
+            self._past = disk.pass_cache(self._file, on=False)
+            return 0
 
     def _finish(self) -> bool:
         path = self.directory / f"{self._name}{OPEN}"

@@ -479,38 +479,38 @@ def pages(before: int = 0) -> memoryview:
 
 
 @pytest.fixture
-def past_cache(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How much of each large piece was written past the system's cache."""
-    told: list[int] = []
-    real = disk.write_past_cache
+def past_cache(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Each time that the way past the system's cache was taken or left."""
+    told: list[bool] = []
+    real = disk.pass_cache
 
-    def write(file: int, data: memoryview) -> int:
-        told.append(real(file, data))
-        return told[-1]
+    def pass_cache(file: int, *, on: bool) -> bool:
+        told.append(on)
+        return real(file, on=on)
 
-    monkeypatch.setattr(disk, "write_past_cache", write)
+    monkeypatch.setattr(disk, "pass_cache", pass_cache)
     return told
 
 
-def test_whole_pages(tmp_path: Path, past_cache: list[int]) -> None:
+def test_whole_pages(tmp_path: Path, past_cache: list[bool]) -> None:
     """They are written past the system's cache where it has none of them, and stand among the others as they were."""
     one = writer(tmp_path)
     one.write(BLOCK, NOW)
     one.write(pages(), NOW)
     assert past_cache == []
     aligning = pages(one.end)
-    for each in (aligning, pages(), BLOCK):
+    for each in (aligning, pages(), pages(), BLOCK):
         one.write(each, NOW)
     one.close(NOW)
-    assert past_cache in ([2 * disk.LARGE], [0])  # nothing where the file system has no such way
-    written = b"".join([BLOCK, pages(), aligning, pages(), BLOCK])
+    assert past_cache[0] is True
+    written = b"".join([BLOCK, pages(), aligning, pages(), pages(), BLOCK])
     assert (tmp_path / CLOSED).read_bytes().endswith(written)
-    assert len(blocks(tmp_path / CLOSED)) == 5
+    assert len(blocks(tmp_path / CLOSED)) == 6
 
 
 @pytest.mark.parametrize("memory", [bytes, memoryview])
 def test_whole_pages_at_once(
-    tmp_path: Path, past_cache: list[int], memory: Callable[[object], bytes]
+    tmp_path: Path, past_cache: list[bool], memory: Callable[[object], bytes]
 ) -> None:
     """The header in front of them has a whole page, too. Where the way past the cache is not taken nothing differs."""
     one = writer(tmp_path)
@@ -519,7 +519,7 @@ def test_whole_pages_at_once(
     found = items(tmp_path / CLOSED)
     assert [type(each) for each in found] == [Header, Block]
     assert (tmp_path / CLOSED).stat().st_size == disk.PAGE + 2 * disk.LARGE
-    assert len(past_cache) == 1
+    assert past_cache[0] is True
 
 
 @pytest.mark.parametrize("room", [0, 100, disk.PAGE, disk.PAGE + 100, disk.PAGE + disk.LARGE])
