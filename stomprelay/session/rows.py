@@ -5,7 +5,7 @@ twin in C, which keeps them in one piece and without an object for each.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -105,7 +105,7 @@ def split(text: bytes, width: int) -> list[Row]:
     return list(zip(*[iter(values)] * width, strict=True))
 
 
-def joined(rows: Iterable[Row]) -> bytes:
+def joined(rows: Iterable[Sequence[bytes]]) -> bytes:
     """Return the text of rows."""
     return b"".join([value + b"\n" for row in rows for value in row])
 

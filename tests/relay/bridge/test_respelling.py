@@ -11,6 +11,7 @@ from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.forward import Joiner
 from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.session.rows import joined
 from stomprelay.session.session import Session
 from stomprelay.wire import spelling
 from stomprelay.wire.decoder import Decoder
@@ -18,7 +19,7 @@ from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
-from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, RECEIPT
+from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE_ID, RECEIPT
 from stomprelay.wire.run import Passing, Run
 
 pytestmark = pytest.mark.skipif(spelling.SPELLER is None, reason="not built, or not wanted")
@@ -150,6 +151,24 @@ def test_what_has_to_be_looked_at(line: bytes) -> None:
     assert both[0].session.counters == both[1].session.counters
 
 
+@pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
+def test_acks_of_deliveries_some_of_which_were_looked_at(mode: bytes) -> None:
+    """Those that were not stay what they are, so that the next ACKs are taken together again."""
+    it = Side(b"1.0", b"1.2")
+    it.from_client(b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:%b\n\n\0" % mode)
+    messages = [b"MESSAGE\nsubscription:s\nmessage-id:%d\nack:k\\c%d\n\n\0" % (n, n) for n in range(6)]
+    acks = [b"ACK\nmessage-id:%d\n\n\0" % n for n in range(6)]
+    it.runs = False
+    it.from_broker(b"".join(messages[:2]))
+    it.runs = True
+    it.from_broker(b"".join(messages[2:]))
+    assert it.taken == 4
+    assert it.from_client(b"".join(acks[:4])) == b"".join([b"ACK\nid:k\\c%d\n\n\0" % n for n in range(4)])
+    assert it.taken == 4
+    assert it.from_client(b"".join(acks[4:])) == b"".join([b"ACK\nid:k\\c%d\n\n\0" % n for n in (4, 5)])
+    assert (it.taken, len(it.session.ledger)) == (6, 0)
+
+
 def test_an_ack_twice_in_one_chunk() -> None:
     """The first one is sent to the broker, the second is refused."""
     it = Side(b"1.0", b"1.2")
@@ -160,6 +179,28 @@ def test_an_ack_twice_in_one_chunk() -> None:
 
 
 # ------------------------------------------------------------------ against a session that looks at each frame
+
+
+@given(
+    pair=st.tuples(*[st.sampled_from(list(DIALECTS.values()))] * 2),
+    texts=st.lists(st.text("ab\\cnr: \r" + "x" * 30, max_size=90).map(str.encode), max_size=6),
+)
+def test_values_by_themselves(pair: tuple[Dialect, Dialect], texts: list[bytes]) -> None:
+    """They are spelled as the target spells what the source reads."""
+    source, target = pair
+    found = spelling.Spelling(source, target, alike=False).values(joined([texts]))
+    if found is not None:
+        assert found == joined([[target.encode(source.decode(MESSAGE_ID, each)) for each in texts]])
+
+
+def test_tables_that_cannot_be() -> None:
+    """What becomes another byte is one that is looked for."""
+    assert spelling.SPELLER is not None
+    octets = [bytes([octet]) for octet in range(256)]
+    octets[ord("a")] = b"b"
+    with pytest.raises(ValueError, match="not looked for"):
+        spelling.SPELLER(octets, None, False, ())
+
 
 values = st.one_of(
     st.sampled_from([b"1", b"2", b"x:y", b"x y", b" x ", b"relay-x", b""]),
