@@ -73,10 +73,11 @@ class RecordedScene(Scene):
 
     def blocks(self) -> list[Recorded]:
         """What was recorded since the last look."""
-        batch = self.journal._queue.take()
-        found = [] if batch is None else list(decode(bytes(batch.data)))
-        self.journal._queue.done()
-        return [told(block) for block in found if isinstance(block, Block)]
+        data = b""
+        while batch := self.journal._queue.take():
+            data += batch.data
+            self.journal._queue.done()
+        return [told(block) for block in decode(data) if isinstance(block, Block)]
 
     def recorded(self) -> list[str | tuple[str, ...]]:
         """The same in short: names of events, and the commands of each block."""

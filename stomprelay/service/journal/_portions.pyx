@@ -163,7 +163,7 @@ cdef enum:
     OUTER = 12          # bytes up to those that the checksum is of
     OVERHEAD = 36       # and up to the context
     FRAME = 12          # bytes of a frame's sizes
-    SPARE = 2           # portions kept to be filled again where nothing waits
+    SPARE = 8           # portions kept to be filled again: to have the system clear memory takes long
 
 cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
@@ -320,8 +320,6 @@ cdef class Portions:
     def done(self):
         self.size -= self._taken
         self._taken = 0
-        if self._lent is not None and len(self._lent) == self._most + _PAGE:
+        if self._lent is not None and len(self._lent) == self._most + _PAGE and len(self._spare) < SPARE:
             self._spare.append(self._lent)
-        if self.size == 0:
-            del self._spare[SPARE:]
         self._lent = None

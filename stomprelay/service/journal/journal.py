@@ -87,7 +87,7 @@ class Journal(Service):
             clock,
             lossy=settings.when_full is not WhenFull.BLOCK,
             full=self._hold,
-            portion=min(PORTION, settings.segment_size),
+            portion=min(PORTION, settings.segment_size, settings.queue),
         )
         self.record = self._queue.put
         self.record_leg = self._queue.record
