@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+import stomprelay
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
@@ -48,6 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the run is not for; order the rest for the workers, where there are any."""
+    if stomprelay.COMPILED:
+        for item in items:
+            if item.get_closest_marker("interpreted"):
+                item.add_marker(
+                    pytest.mark.skip(reason="the core is compiled; tests/test_compiled.py runs it")
+                )
     left_out = [item for item in items if not _taken(item, config.option.deep)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

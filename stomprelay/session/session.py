@@ -178,7 +178,7 @@ class Session:
         self.counters[counter] += frames
         self.frames[counter] += frames
 
-    WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
+    WATCHED: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""
 
     @property

@@ -134,7 +134,7 @@ def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
     else:
         ids = set(text.split(b"\n"))
     found = [session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids]
-    drop = (ACK_HEADER,) if ACK_HEADER in wants else ()
+    drop: tuple[bytes, ...] = (ACK_HEADER,) if ACK_HEADER in wants else ()
     if None in found or (rows is None and any(each.ack != AUTO for each in found if each is not None)):
         return False
     if not bridge.target.named_subscriptions:
