@@ -50,12 +50,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the run is not for; order the rest for the workers, where there are any."""
-    if stomprelay.COMPILED:
-        for item in items:
-            if item.get_closest_marker("interpreted"):
-                item.add_marker(
-                    pytest.mark.skip(reason="the core is compiled; tests/test_compiled.py runs it")
-                )
     left_out = [item for item in items if not _taken(item, config.option.deep)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -67,7 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _taken(item: pytest.Item, deep: bool) -> bool:
-    """Tell whether a run with or without `--deep` has this test."""
+    """Tell whether a run with or without `--deep` has this test, over a compiled or an interpreted core."""
+    if stomprelay.COMPILED and item.get_closest_marker("interpreted"):
+        return False
     if item.get_closest_marker("deep"):
         return deep
     hypothetical = item.get_closest_marker("hypothesis") or is_hypothesis_test(getattr(item, "obj", None))
