@@ -31,7 +31,7 @@ test-deep: $(VENV)/.test ## what needs a long budget: faults and kills in earnes
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches they reach
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS)
+	STOMPRELAY_PURE=core $(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -72,6 +72,7 @@ clean: ## remove what builds and tests leave
 	rm -rf build dist *.egg-info htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -f $(patsubst %.pyx,%.c,$(PYX)) $(patsubst %.pyx,%.*.so,$(PYX))
+	cd stomprelay/compiled && rm -rf *.so *.sha256 wire session relay
 	rm -f twisted/plugins/dropin.cache twistd.log* twistd.pid
 	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -80,7 +81,7 @@ distclean: clean ## and the environment
 
 # One stamp for each set of dependencies, made anew when the metadata or what is compiled changes.
 
-SOURCES := setup.cfg pyproject.toml $(PYX)
+SOURCES := setup.cfg setup.py pyproject.toml $(PYX)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -19,9 +19,16 @@ Resender      sends a client's frames to a link's broker, and again to the next 
 Quorum        how many groups of a fan-out must confirm a frame before the client has its RECEIPT
 Journal       what passed through a relay, on disk: *segments*, files of *blocks*, each a chunk's frames or an event
 
+``compiled`` decides whether the core is, before any of it is imported.
+
 The layers, each importing only those before it: ``wire``; ``session``; ``relay``, ``broker`` and ``journal``;
 ``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not know each other; ``explain`` and ``remote``;
 and at the edge ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the house and the ways through it.
 """
 
+from stomprelay.compiled import use
+
 __version__ = "0.1.0"
+
+COMPILED = use()
+"""Whether the core is compiled; else it is interpreted, and does the same."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+import stomprelay
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
@@ -59,7 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _taken(item: pytest.Item, deep: bool) -> bool:
-    """Tell whether a run with or without `--deep` has this test."""
+    """Tell whether a run with or without `--deep` has this test, over a compiled or an interpreted core."""
+    if stomprelay.COMPILED and item.get_closest_marker("interpreted"):
+        return False
     if item.get_closest_marker("deep"):
         return deep
     hypothetical = item.get_closest_marker("hypothesis") or is_hypothesis_test(getattr(item, "obj", None))

@@ -82,7 +82,7 @@ class Joiner:
         data = self._data
         if frame.data is not data or frame.start != self._stop:
             if self._stop > self._start:
-                self._done.append(data[self._start : self._stop])
+                self._done.append(self._passed())
             data = self._data = frame.data
             self._start = frame.start
         if head is not None:
@@ -100,7 +100,7 @@ class Joiner:
     def write(self, wire: bytes) -> None:
         """Put in whole frames of the relay's own."""
         if self._stop > self._start:
-            self._done.append(self._data[self._start : self._stop])
+            self._done.append(self._passed())
         self._done.append(wire)
         self._start = self._stop
 
@@ -115,9 +115,16 @@ class Joiner:
         """Return all of it, which is forgotten here."""
         done = self._done
         if self._stop > self._start:
-            done.append(self._data[self._start : self._stop])
+            done.append(self._passed())
         self.clear()
         return b"".join(done)
+
+    def _passed(self) -> bytes:
+        """Return the slice that passes as it came; a whole chunk as it is."""
+        data = self._data
+        if self._stop - self._start == len(data):
+            return data
+        return data[self._start : self._stop]
 
     def clear(self) -> None:
         """Forget what was put in: it is not to be written."""

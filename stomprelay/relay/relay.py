@@ -168,8 +168,8 @@ class Relay:
                     self._greet(data, now)
                 except StompError as error:
                     self._fail(error)
-        except Exception as error:
-            return self.failed(error)
+        except Exception as fault:
+            return self.failed(fault)
         return self._outbox.drain()
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:

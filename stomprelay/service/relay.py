@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
 
+from stomprelay import COMPILED
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import exposed
@@ -230,7 +231,11 @@ class RelayService(MultiService):
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())
-        _log.info("decoder: {kind}", kind="pure Python" if SCANNER is None else "compiled")
+        _log.info(
+            "decoder: {decoder}; core: {core}",
+            decoder="pure Python" if SCANNER is None else "compiled",
+            core="compiled" if COMPILED else "pure Python",
+        )
         for each in self.state.sessions.listeners.values():
             listener = each.listener
             _log.info(

@@ -186,7 +186,7 @@ class Session:
         self.counters["broker_frames"] += frames
         self.broker_frames += frames
 
-    WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
+    WATCHED: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""
 
     @property

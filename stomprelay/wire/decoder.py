@@ -11,13 +11,13 @@ them, for before STOMP 1.2 it is no part of a line's end, and to such a reader i
 However a stream is cut, each byte of it is looked at and copied a few times at most.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from stomprelay.compiled import refused
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
@@ -64,7 +64,7 @@ _head = lru_cache(Head)
 
 
 def _compiled() -> "type[Scanner] | None":
-    if os.environ.get("STOMPRELAY_PURE", "0") not in {"", "0"}:
+    if refused("scanner"):
         return None
     try:
         from stomprelay.wire._scan import Scanner

@@ -24,6 +24,8 @@ from stomprelay.wire.errors import FrameError, Refused, StompError
 from tests.playbook import listener
 from tests.relay.failing import movable
 
+pytestmark = pytest.mark.interpreted
+
 NOBODY = Offer([], frozenset({b"1.2"}), None)
 
 

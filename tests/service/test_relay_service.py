@@ -164,14 +164,16 @@ def test_the_log_tells_where_each_listener_leads(log: list[str]) -> None:
     ]
 
 
-@pytest.mark.parametrize(("scanner", "kind"), [(None, "pure Python"), (object(), "compiled")])
-def test_the_log_tells_which_decoder_there_is(
-    scanner: object, kind: str, log: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("scanner", "decoder"), [(None, "pure Python"), (object(), "compiled")])
+@pytest.mark.parametrize(("compiled", "core"), [(False, "pure Python"), (True, "compiled")])
+def test_the_log_tells_what_is_compiled(
+    scanner: object, decoder: str, compiled: bool, core: str, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line at the start: whether a compiled scanner was built, and is wanted."""
+    """One line at the start: whether a compiled scanner and a compiled core were built, and are wanted."""
     monkeypatch.setattr(relay, "SCANNER", scanner)
+    monkeypatch.setattr(relay, "COMPILED", compiled)
     RelayHarness(listener(upstream=movable(failover(1, 2))))
-    assert log[0] == f"info: decoder: {kind}"
+    assert log[0] == f"info: decoder: {decoder}; core: {core}"
 
 
 def test_every_broker_of_every_upstream_can_be_reached() -> None:

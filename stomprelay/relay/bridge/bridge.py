@@ -10,9 +10,8 @@ understand it, so the bridge judges.
 
 import re
 from collections.abc import Callable
-from copy import copy
 from functools import cache
-from typing import Final
+from typing import ClassVar, Final
 
 from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
 from stomprelay.relay.model.listener import LossPolicy
@@ -48,7 +47,7 @@ class Bridge:
     keeps, `judges` is that of the `Pair`. `spelling` is for frames that are taken together where it `judges`.
     """
 
-    takes_out: tuple[bytes, ...] = ()
+    takes_out: ClassVar[tuple[bytes, ...]] = ()
 
     def __init__(
         self,
@@ -77,7 +76,9 @@ class Bridge:
 
     def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
         """Return the same bridge with other steps, by command."""
-        other = copy(self)
+        other = Bridge(
+            self.source, self.target, self.loss, selectors=self._pair.selectors, tracked=self.tracked
+        )
         other.steps = steps
         return other
 

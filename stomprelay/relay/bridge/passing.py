@@ -98,7 +98,7 @@ def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
     found = [
         session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids_of(rows, width)
     ]
-    drop = (ACK_HEADER,) if ACK_HEADER in wants else ()
+    drop: tuple[bytes, ...] = (ACK_HEADER,) if ACK_HEADER in wants else ()
     if None in found or (width == 1 and any(each.ack != AUTO for each in found if each is not None)):
         return False
     if not bridge.target.named_subscriptions:

@@ -7,7 +7,7 @@ the session's name, a dash and digits, which every version spells alike.
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.model.listener import LossPolicy
@@ -72,7 +72,7 @@ class Tracer:
 class Untracing(Bridge):
     """A bridge to a client whose listener traces: a MESSAGE leaves its trace behind before anything else is done."""
 
-    takes_out = (TRACE,)
+    takes_out: ClassVar[tuple[bytes, ...]] = (TRACE,)
 
     def __init__(self, source: Dialect, target: Dialect, loss: LossPolicy, *, tracked: bool) -> None:
         super().__init__(source, target, loss, tracked=tracked)

@@ -126,7 +126,7 @@ class Handshake:
         before that, so that a `version` header of an ERROR may be of the client's making.
         """
         upstream = self._upstream
-        spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()
+        spoken = versions(frame.raw(VERSION) or b"") & frozenset(DIALECTS)
         # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
         if not spoken or spoken & self._tried or upstream.versions is not None:
             return False

@@ -1,0 +1,65 @@
+"""How the core is compiled, from its own Python, by mypyc. All else stands in setup.cfg and pyproject.toml."""
+
+import sys
+from functools import cache
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from stomprelay import compiled
+
+
+@cache
+def core() -> list[Extension]:
+    """Return what to build of the core; empty where nothing compiled is wanted, or mypyc is absent or does not take it:
+    then the core is interpreted.
+    """
+    if compiled.refused("core"):
+        return []
+    root = Path(__file__).resolve().parent
+    modules = [str(path.relative_to(root)) for path in compiled.sources().values()]
+    try:
+        from mypyc.build import mypycify
+
+        # mypy's settings in pyproject.toml are for checking, and name a plugin that is not needed here.
+        found = mypycify(
+            ["--config-file=", "--python-version=3.11", "--no-incremental", *modules],
+            opt_level="1",
+            debug_level="0",
+            target_dir="build/core",
+            group_name=compiled.LIBRARY,
+        )
+    except (ImportError, SystemExit) as error:
+        sys.stderr.write(f"the core stays interpreted: {error}\n")
+        return []
+    for each in found:
+        each.optional = True
+        if each.name in compiled.sources():
+            each.name = compiled.place(each.name)
+    return found
+
+
+class BuildCore(build_ext):
+    """Builds what pyproject.toml lists, then the core, and notes of which sources."""
+
+    def finalize_options(self) -> None:
+        """Add the core to what is built."""
+        listed = [each for each in self.distribution.ext_modules or [] if each not in core()]
+        self.distribution.ext_modules = [*listed, *core()]
+        super().finalize_options()
+
+    def run(self) -> None:
+        """Build; only a core that is whole is noted, and used."""
+        files = [Path(self.get_ext_fullpath(each.name)) for each in core()]
+        for each in files:
+            each.parent.mkdir(parents=True, exist_ok=True)
+            each.unlink(missing_ok=True)
+        super().run()
+        if files and all(each.is_file() for each in files):
+            (files[0].parent / compiled.BUILT_OF.name).write_text(compiled.digest(), encoding="ascii")
+
+
+setup(cmdclass={"build_ext": BuildCore})
