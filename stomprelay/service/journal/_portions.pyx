@@ -277,8 +277,9 @@ cdef class Portions:
         PyObject_GetBuffer(self._memory, &view, PyBUF_WRITABLE)
         self._start = <uint8_t *>view.buf
         PyBuffer_Release(&view)     # nobody but us closes it
-        # What is to make the file end with a page is not written past the cache itself: little of it will do.
+        # What is to make the file end with a page is not written past the cache itself: one that is small will do.
         self._room = max(need, self._most if self._even else min(self._most, 2 * _LARGE))
+        self._even = True
         self._used = self._blocks = self._frames = 0
 
     def take(self, Py_ssize_t end=0, bint whole=False):
