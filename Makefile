@@ -81,7 +81,7 @@ distclean: clean ## and the environment
 
 # One stamp for each set of dependencies, made anew when the metadata or what is compiled changes.
 
-SOURCES := setup.cfg setup.py pyproject.toml $(PYX)
+SOURCES := setup.cfg setup.py pyproject.toml $(PYX) $(wildcard stomprelay/*/*.pxd)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
