@@ -37,11 +37,11 @@ def write(connection, bytes data not None):
 cdef class Pipe:
     """Reads `source` (a `LegProtocol` on a bare socket), in place of its transport's `doRead` while it is `open`.
 
-    What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes, in the bytes that it
-    had them go out in; from the first frame
-    on that is none it goes to `source.dataReceived`, as all of it would without the pipe. Where the peer `trails`, nothing
-    is sent on that lacks the LF behind its last frame. `failed` is called with what any of them raised: then what was received goes
-    nowhere. With a `recording` its recorder is given each run that passes; where all of a chunk did, `record` is called.
+    What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes, in the bytes that it had
+    them go out in; from the first frame on that is none it goes to `source.dataReceived`, as all of it would without the
+    pipe. Where the peer `trails`, nothing is sent on that lacks the LF behind its last frame. `failed` is called with
+    what any of them raised: then what was received goes nowhere. With a `recording` its recorder is given each run that
+    passes; where all of a chunk did, `record` is called.
     """
 
     cdef readonly object source
