@@ -10,6 +10,7 @@ FUZZ ?= $(if $(CI),--seconds 60 --seed 1,--bytes 1e9)
 PYX := $(wildcard stomprelay/*/*.pyx stomprelay/*/*/*.pyx)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+SAYS := echo "Installing. Where there is a C compiler the core is compiled, in a minute or two; not with STOMPRELAY_PURE=1."
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -91,13 +92,16 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: $(SOURCES) | $(BIN)/python
+	@$(SAYS)
 	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.test: $(SOURCES) | $(BIN)/python
+	@$(SAYS)
 	$(INSTALL) --editable '.[test,pipeline]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: $(SOURCES) | $(BIN)/python
+	@$(SAYS)
 	$(INSTALL) --editable '.[test,pipeline,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
