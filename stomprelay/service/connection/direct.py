@@ -11,7 +11,7 @@ This relies on six attributes of Twisted's connections (`connected`, `dataBuffer
 tests hold Twisted to it. Most is sent by a compiled twin; both are tested alike.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from twisted.internet import tcp, unix
 from twisted.internet.interfaces import ITransport
@@ -25,53 +25,6 @@ READ: Final = 256 * 1024
 """Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
 
 PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
-
-_KNOWN: Final = (
-    *("producer", "streamingProducer", "producerPaused", "bufferSize", "dataBuffer", "offset"),
-    *("connected", "disconnected", "disconnecting", "_writeDisconnecting", "_writeDisconnected"),
-    *("reactor", "socket", "fileno", "protocol", "_tempDataBuffer", "_tempDataLen", "logstr"),
-    *("doRead", "doWrite"),
-    *("_place", "_ended", "_reading", "_writing", "_heard_all"),
-)
-"""The attributes of a connection; those that it gets only when it is used come first. A class shares 30 at most."""
-
-
-def spare_memory() -> None:
-    """Let all connections share one table of attribute names. Call it once, before the first connection.
-
-    Python learns the names from the first few instances of a class, and gives an instance that later uses another
-    one a dictionary of its own, which is large: enough early clients that never connect to a broker would cost half
-    a kilobyte for every connection that comes after them. So instances with all the names are made first.
-    """
-    for kind in PLAIN:
-        first: Any = object.__new__(kind)
-        for name in _KNOWN:
-            setattr(first, name, None)
-
-
-class _Connector:
-    """In place of what connected a transport: it has done its part."""
-
-    def connectionLost(self, reason: object) -> None:
-        """Do nothing; a transport calls it when its connection has ended."""
-
-
-_CONNECTED: Final = _Connector()
-_NAME: Final = "LegProtocol"
-
-
-def share(connection: Any) -> None:
-    """Have a connection that is established let go of what connected it, and one of Twisted's of the two names that it
-    has of its own for what Twisted logs of it: an idle one would be a quarter larger for them.
-    """
-    if isinstance(connection, Socket):
-        connection.ends_alone()
-        return
-    connection.logstr = _NAME
-    if isinstance(connection, tcp.Server):
-        connection.repstr = _NAME
-    else:
-        connection.connector = _CONNECTED
 
 
 def plain(transport: ITransport) -> tcp.Connection | None:

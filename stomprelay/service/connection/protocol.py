@@ -174,9 +174,6 @@ def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
     return transport, tls
 
 
-direct.spare_memory()
-
-
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
@@ -270,7 +267,6 @@ class LegProtocol(Timed):
             inner.bufferSize = direct.FIRST_READ
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
             inner.protocol = self
-            direct.share(inner)
         else:
             inner, self._tls = _layers(transport)
         if isinstance(self._tls, Layer):
