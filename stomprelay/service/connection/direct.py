@@ -11,10 +11,12 @@ This relies on six attributes of Twisted's connections (`connected`, `dataBuffer
 tests hold Twisted to it. Most is sent by a compiled twin; both are tested alike.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from twisted.internet import tcp, unix
 from twisted.internet.interfaces import ITransport
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.protocols.tls import TLSMemoryBIOProtocol
 
 from stomprelay.service.connection.pipes import COMPILED
 from stomprelay.service.network.sockets import Socket
@@ -30,6 +32,16 @@ PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Clie
 def plain(transport: ITransport) -> tcp.Connection | None:
     """Return the transport if it is a socket's own, without TLS or another layer above it; else None."""
     return transport if type(transport) in PLAIN and not transport.TLS else None  # type: ignore[attr-defined,return-value]
+
+
+def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
+    """Return the innermost transport, and the TLS layer above it or None."""
+    tls = None
+    while isinstance(transport, ProtocolWrapper):
+        if isinstance(transport, TLSMemoryBIOProtocol):
+            tls = transport
+        transport = transport.transport
+    return transport, tls
 
 
 def write_in_python(connection: tcp.Connection, data: bytes) -> None:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Iterable
 from errno import EALREADY, EINPROGRESS, EISCONN
 from functools import lru_cache, partial
+from sys import intern
 from typing import Any, Final
 
 from twisted.internet import error, main, tcp
@@ -256,13 +257,13 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
     listening, factory, reactor = port.socket, port.factory, port.reactor
     for _ in range(port.numberAccepts):
         try:
-            own, place = listening.accept()
+            own, (host, *rest) = listening.accept()
         except BlockingIOError:
             return
         except OSError:
             otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
             return
-        transport = None
+        transport, place = None, (intern(host), *rest)  # clients of one host share its name
         try:
             protocol = factory.buildProtocol(_address(place))
             if protocol is None:
