@@ -415,6 +415,8 @@ async def test_without_descriptors_twisted_knows_what_to_do() -> None:
                 self.calls += 1
                 raise OSError(errno.EMFILE, "Too many open files")
 
+            _accept = accept  # ours, and Twisted's
+
             def __getattr__(self, name: str) -> Any:
                 return getattr(kept, name)
 
@@ -574,7 +576,7 @@ def test_there_is_no_descriptor_for_an_attempt(monkeypatch: pytest.MonkeyPatch) 
     def none_left(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(socket, "socket", none_left)
+    monkeypatch.setattr(socket, "SocketType", none_left)
     Attempt(memory, "127.0.0.1", 1, factory, 5).connect()
     assert reasons == []
     memory.advance(0)

@@ -5,7 +5,8 @@ looked up that are numbers, log prefixes, descriptors that are registered and re
 beginning and the end is Twisted's: `Socket` is its `tcp.Connection`.
 
 This relies on attributes of that class which it sets itself in place of Twisted's `__init__` and `connectionLost`; the
-tests hold Twisted to them.
+tests hold Twisted to them. The sockets are the system's, without what Python's `socket.socket` puts around each; only
+its `accept` has a name there that is not public, `_accept`.
 """
 
 import os
@@ -40,7 +41,7 @@ _WAITING: Final = frozenset({EALREADY, EINPROGRESS})
 _log: Final = logger()
 
 
-def prepare(own: socket.socket) -> None:
+def prepare(own: socket.SocketType) -> None:
     """Set what all our connections have, on one of them or on a socket that listens, from which they inherit it: what
     is written is sent at once, and a peer that is silent for hours is asked whether it is still there.
     """
@@ -82,14 +83,14 @@ class Socket(tcp.Connection):
 
     def __init__(
         self,
-        own: socket.socket,
+        own: socket.SocketType,
         protocol: IProtocol,
         place: tuple[Any, ...],
         reactor: Any,
         ended: Callable[[Failure], None] | None = None,
     ) -> None:
         self.reactor = reactor
-        self.socket = own
+        self.socket = own  # type: ignore[assignment]
         self.protocol = protocol
         self.connected = 1
         self._place = place
@@ -257,12 +258,13 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
     listening, factory, reactor = port.socket, port.factory, port.reactor
     for _ in range(port.numberAccepts):
         try:
-            own, (host, *rest) = listening.accept()
+            descriptor, (host, *rest) = listening._accept()
         except BlockingIOError:
             return
         except OSError:
             otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
             return
+        own = socket.SocketType(port.addressFamily, socket.SOCK_STREAM, 0, descriptor)
         transport, place = None, (intern(host), *rest)  # clients of one host share its name
         try:
             protocol = factory.buildProtocol(_address(place))
@@ -300,7 +302,7 @@ class Attempt:
         self._factory: Any = factory
         self._timeout = timeout
         self._place: tuple[Any, ...] = ()
-        self._own: socket.socket | None = None
+        self._own: socket.SocketType | None = None
         self._call: IDelayedCall | None = None
 
     def getDestination(self) -> IPv4Address | IPv6Address:
@@ -325,9 +327,9 @@ class Attempt:
         if self._timeout is not None:
             self._call = self._reactor.callLater(self._timeout, self._fail, error.TimeoutError())
 
-    def _opened(self) -> socket.socket:
+    def _opened(self) -> socket.SocketType:
         family, self._place = _target(self._host, self._port)
-        own = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        own = socket.SocketType(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         prepare(own)
         return own
 
@@ -355,7 +357,7 @@ class Attempt:
         factory.clientConnectionFailed(self, Failure(problem))
         factory.doStop()
 
-    def _settle(self) -> socket.socket | None:
+    def _settle(self) -> socket.SocketType | None:
         """What becomes of the attempt is known: wait for nothing more. Return its socket."""
         call, self._call = self._call, None
         if call is not None and call.active():
