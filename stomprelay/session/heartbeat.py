@@ -59,14 +59,16 @@ def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     return send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
 
 
+_NEVER: Final = (inf, inf)
+
+
 class HeartBeat:
     """The beats of one leg. All times are `now` of the caller's clock, in seconds."""
 
-    __slots__ = ("_limit", "_pause", "reading", "received_at", "sent_at")
+    __slots__ = ("_intervals", "reading", "received_at", "sent_at")
 
     def __init__(self) -> None:
-        self._pause = inf
-        self._limit = inf
+        self._intervals = _NEVER
         self.received_at = 0.0
         self.sent_at = 0.0
         self.reading = True
@@ -75,7 +77,7 @@ class HeartBeat:
         """Compute both intervals from the terms of the two sides. From now on ask `deadline` and call `due` and
         `dead` when it has come.
         """
-        self._pause, self._limit = _intervals(ours, theirs)
+        self._intervals = _intervals(ours, theirs)
         self.received_at = self.sent_at = now
 
     def sent(self, now: float) -> None:
@@ -88,7 +90,8 @@ class HeartBeat:
 
     def keep_alive(self, every: float, now: float) -> None:
         """Send a beat after `every` seconds without a write, although no heart-beats were agreed."""
-        self._pause = min(self._pause, every)
+        pause, limit = self._intervals
+        self._intervals = min(pause, every), limit
         self.sent_at = now
 
     def paused(self) -> None:
@@ -102,16 +105,17 @@ class HeartBeat:
 
     def due(self, now: float) -> bool:
         """Whether a beat must be sent to the peer now; if so send `BEAT`, then call `sent`."""
-        return now >= self.sent_at + self._pause
+        return now >= self.sent_at + self._intervals[0]
 
     def dead(self, now: float) -> bool:
         """Whether the peer sent nothing for longer than was agreed, while it was read from."""
-        return self.reading and now >= self.received_at + self._limit
+        return self.reading and now >= self.received_at + self._intervals[1]
 
     @property
     def deadline(self) -> float:
         """The time at which `due` and `dead` must be called next, in seconds of the same clock; infinity when
         nothing was agreed.
         """
-        beat, end = self.sent_at + self._pause, self.received_at + self._limit
+        pause, limit = self._intervals
+        beat, end = self.sent_at + pause, self.received_at + limit
         return end if self.reading and end < beat else beat

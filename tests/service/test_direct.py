@@ -4,15 +4,14 @@ import select
 import socket
 import struct
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from twisted.internet import tcp, unix
 from twisted.internet.error import ConnectionDone
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
-from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
-from twisted.internet.testing import MemoryReactor, MemoryReactorClock
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.testing import MemoryReactor
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 
@@ -239,40 +238,3 @@ def test_twisted_is_as_we_know_it(kind: type[tcp.Connection]) -> None:
         assert connection.dataBuffer == b""
         assert connection._tempDataBuffer == []
         connection.connected = 0
-
-
-def test_an_established_connection_shares_what_it_can() -> None:
-    """It lets its connector go, which Twisted asks no more of than to hear of its end, and has no names of its own."""
-    reactor: Any = MemoryReactorClock()
-    factory: Any
-    port: Any
-    factory, port = ClientFactory.forProtocol(Ended), SimpleNamespace(_realPortNumber=1)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        connector: Any = tcp.Connector("127.0.0.1", door.getsockname()[1], factory, 30, None, reactor)
-        connector.connect()
-        reactor.advance(0)
-        accepted, address = door.accept()
-        with accepted:
-            client, server = connector.transport, tcp.Server(accepted, Protocol(), address, port, 1, reactor)
-            client.doConnect()
-            for each in (client, server):
-                direct.share(each)
-            assert {client.logPrefix(), server.logPrefix(), repr(server)} == {"LegProtocol"}
-            ended = client.protocol
-            client.connectionLost(Failure(CONNECTION_DONE))
-    assert ended.reason is not None
-    assert connector.state == "connected"  # it was not told
-
-
-def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
-    """Each name that `spare_memory` teaches is one that connections have."""
-    names: set[str] = set()
-    for ends in (Ends(), Ends(ours_own=True)):
-        names |= {name for name in direct._KNOWN if hasattr(ends.connection, name)}
-        assert vars(ends.connection).keys() <= {*direct._KNOWN, *NOT_OURS}
-        ends.close()
-    assert names == set(direct._KNOWN)
-
-
-NOT_OURS = {"server", "client", "sessionno", "hostname", "repstr"}
-"""What Twisted's connections have, and ours do without."""

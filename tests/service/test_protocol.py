@@ -106,6 +106,24 @@ def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -
     assert harness.transport.producer is two.protocol.reading
 
 
+def test_what_stops_the_reading_is_there_while_there_is_a_reason(harness: DriverHarness) -> None:
+    """Most connections are read from all their lives."""
+    protocol = harness.protocol
+    protocol.release(PRESSURE)
+    assert protocol._reading is None
+    protocol.hold(PRESSURE)
+    protocol.hold(ASKED)
+    protocol.release(PRESSURE)
+    assert protocol.held
+    assert not harness.transport.reading
+    protocol.release(ASKED)
+    assert harness.transport.reading
+    assert protocol._reading is None
+    protocol.close(How.ABORT)
+    protocol.hold(PRESSURE)
+    assert not protocol.held
+
+
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
 def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""

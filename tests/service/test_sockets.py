@@ -20,6 +20,7 @@ from zope.interface import implementer
 
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.reactor import RelayReactor
+from stomprelay.service.network import sockets
 from stomprelay.service.network.endpoints import listening_service
 from stomprelay.service.network.sockets import Attempt, Socket
 from tests.service.sockets import Accepting, Peer, connect, port_of, reactor, running, until
@@ -286,6 +287,10 @@ def logged_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twisted.python.log.err", lambda *_: None)
 
 
+NOT_OURS = {"fileno", "server", "client", "sessionno", "hostname", "repstr", "logstr"}
+"""What Twisted's connections have of their own, and ours do without."""
+
+
 def test_twisted_sets_what_we_set() -> None:
     """Attributes of a connection at its beginning and at its end: where this fails, `Socket` needs another look."""
     states = []
@@ -296,13 +301,39 @@ def test_twisted_sets_what_we_set() -> None:
         pair.peer.close()
         ended = dict(vars(pair.connection))
         for each in (begun, ended):
-            for name in ("server", "client", "sessionno", "hostname", "repstr", "logstr"):
+            for name in NOT_OURS:
                 each.pop(name, None)
             for name in [name for name in each if name in vars(Socket) or name == "_place"]:
                 del each[name]
+        ended.pop("socket", None)  # closed
         assert ended.pop("producer", None) is None
         states.append((begun.keys(), {k: v for k, v in ended.items() if k != "reactor"}))
     assert states[0] == states[1]
+
+
+def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
+    """Each name that all connections share a table of is one that they have, or Twisted's."""
+    pair = Pair(MemoryReactor(), Whole(), Socket)
+    assert all(hasattr(pair.connection, name) for name in sockets._NAMES)
+    pair.connection.write(b"hello")
+    pair.connection.loseWriteConnection()
+    pair.connection.doWrite()
+    pair.connection.readConnectionLost(Failure(CONNECTION_DONE))
+    pair.connection.connectionLost(Failure(CONNECTION_DONE))
+    assert vars(pair.connection).keys() <= {*sockets._NAMES}
+    pair.peer.close()
+
+
+def test_what_was_not_queued_takes_no_room() -> None:
+    """All connections have one empty queue, into which nothing is put."""
+    pair = Pair(MemoryReactor(), Whole(), Socket)
+    pair.connection.write(b"one ")
+    pair.connection.writeSequence([b"two ", b"three"])
+    assert Socket._tempDataBuffer == []
+    pair.connection.doWrite()
+    assert pair.peer.recv(100) == b"one two three"
+    pair.connection.connectionLost(Failure(CONNECTION_DONE))
+    pair.peer.close()
 
 
 # Clients that are accepted
@@ -383,6 +414,8 @@ async def test_without_descriptors_twisted_knows_what_to_do() -> None:
             def accept(self) -> Any:
                 self.calls += 1
                 raise OSError(errno.EMFILE, "Too many open files")
+
+            _accept = accept  # ours, and Twisted's
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(kept, name)
@@ -543,7 +576,7 @@ def test_there_is_no_descriptor_for_an_attempt(monkeypatch: pytest.MonkeyPatch) 
     def none_left(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(socket, "socket", none_left)
+    monkeypatch.setattr(socket, "SocketType", none_left)
     Attempt(memory, "127.0.0.1", 1, factory, 5).connect()
     assert reasons == []
     memory.advance(0)

@@ -27,7 +27,7 @@ def write(connection, bytes data not None):
     """The twin of `direct.write`."""
     cdef Py_ssize_t sent = 0, size = len(data)
     if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
-        sent = max(send(connection.fileno(), <const char *>data, size, 0), 0)
+        sent = max(send(connection.socket.fileno(), <const char *>data, size, 0), 0)
         if sent == size:
             return
     connection.bufferSize = READ

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from twisted.internet import tcp, unix
 from twisted.internet.interfaces import ITransport
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.protocols.tls import TLSMemoryBIOProtocol
 
 from stomprelay.service.connection.pipes import COMPILED
 from stomprelay.service.network.sockets import Socket
@@ -26,57 +28,20 @@ READ: Final = 256 * 1024
 
 PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
 
-_KNOWN: Final = (
-    *("producer", "streamingProducer", "producerPaused", "bufferSize", "dataBuffer", "offset"),
-    *("connected", "disconnected", "disconnecting", "_writeDisconnecting", "_writeDisconnected"),
-    *("reactor", "socket", "fileno", "protocol", "_tempDataBuffer", "_tempDataLen", "logstr"),
-    *("doRead", "doWrite"),
-    *("_place", "_ended", "_reading", "_writing", "_heard_all"),
-)
-"""The attributes of a connection; those that it gets only when it is used come first. A class shares 30 at most."""
-
-
-def spare_memory() -> None:
-    """Let all connections share one table of attribute names. Call it once, before the first connection.
-
-    Python learns the names from the first few instances of a class, and gives an instance that later uses another
-    one a dictionary of its own, which is large: enough early clients that never connect to a broker would cost half
-    a kilobyte for every connection that comes after them. So instances with all the names are made first.
-    """
-    for kind in PLAIN:
-        first: Any = object.__new__(kind)
-        for name in _KNOWN:
-            setattr(first, name, None)
-
-
-class _Connector:
-    """In place of what connected a transport: it has done its part."""
-
-    def connectionLost(self, reason: object) -> None:
-        """Do nothing; a transport calls it when its connection has ended."""
-
-
-_CONNECTED: Final = _Connector()
-_NAME: Final = "LegProtocol"
-
-
-def share(connection: Any) -> None:
-    """Have a connection that is established let go of what connected it, and one of Twisted's of the two names that it
-    has of its own for what Twisted logs of it: an idle one would be a quarter larger for them.
-    """
-    if isinstance(connection, Socket):
-        connection.ends_alone()
-        return
-    connection.logstr = _NAME
-    if isinstance(connection, tcp.Server):
-        connection.repstr = _NAME
-    else:
-        connection.connector = _CONNECTED
-
 
 def plain(transport: ITransport) -> tcp.Connection | None:
     """Return the transport if it is a socket's own, without TLS or another layer above it; else None."""
     return transport if type(transport) in PLAIN and not transport.TLS else None  # type: ignore[attr-defined,return-value]
+
+
+def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
+    """Return the innermost transport, and the TLS layer above it or None."""
+    tls = None
+    while isinstance(transport, ProtocolWrapper):
+        if isinstance(transport, TLSMemoryBIOProtocol):
+            tls = transport
+        transport = transport.transport
+    return transport, tls
 
 
 def write_in_python(connection: tcp.Connection, data: bytes) -> None:

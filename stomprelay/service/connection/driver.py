@@ -93,25 +93,25 @@ class Driver(LegOwner):
 
     def _pause(self, effect: Pause) -> None:
         protocol = self.runtime.protocols.get(effect.leg)
-        if protocol is not None and protocol.reading is not None:
-            protocol.reading.hold(ASKED)
+        if protocol is not None:
+            protocol.hold(ASKED)
 
     def _resume(self, effect: Resume) -> None:
         protocol = self.runtime.protocols.get(effect.leg)
-        if protocol is not None and protocol.reading is not None:
-            protocol.reading.release(ASKED)
+        if protocol is not None:
+            protocol.release(ASKED)
 
     def _give_way(self, effect: GiveWay) -> None:
         protocol = self.runtime.protocols.get(effect.leg)
-        if protocol is not None and protocol.reading is not None:
-            protocol.reading.hold(TURN)
+        if protocol is not None:
+            protocol.hold(TURN)
         self.runtime.reactor.callLater(0, self._next_turn, effect.leg)
 
     def _next_turn(self, leg: Leg) -> None:
         """Read on before the core goes on, which may stop the reading again, for this reason or for another."""
         protocol = self.runtime.protocols.get(leg)
-        if protocol is not None and protocol.reading is not None:
-            protocol.reading.release(TURN)
+        if protocol is not None:
+            protocol.release(TURN)
         self.gave_way(leg)
 
     def _wake(self, effect: Wake) -> None:

@@ -18,7 +18,6 @@ from twisted.internet.interfaces import (
     IStreamClientEndpoint,
     ITransport,
 )
-from twisted.protocols.policies import ProtocolWrapper
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -164,27 +163,14 @@ class LegOwner(Timed):
         raise NotImplementedError
 
 
-def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
-    """Return the innermost transport, and the TLS layer above it or None."""
-    tls = None
-    while isinstance(transport, ProtocolWrapper):
-        if isinstance(transport, TLSMemoryBIOProtocol):
-            tls = transport
-        transport = transport.transport
-    return transport, tls
-
-
-direct.spare_memory()
-
-
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reading` controls whether the leg is read from; it exists from the time when the connection is established
-    until `close`. `bytes_received` counts the bytes received, `plain` is the transport where that is a bare socket.
-    After `close` nothing more is reported, and bytes that are still received are discarded; the timer then waits for
-    a peer that takes too long to close.
+    `reading` controls whether the leg is read from, from the time when the connection is established until `close`;
+    `hold` and `release` need none while there is no reason against it. `bytes_received` counts the bytes received,
+    `plain` is the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are
+    still received are discarded; the timer then waits for a peer that takes too long to close.
     """
 
     __slots__ = (
@@ -194,6 +180,7 @@ class LegProtocol(Timed):
         "_given_up",
         "_owner",
         "_producer",
+        "_reading",
         "_ready",
         "_stopped_at",
         "_tls",
@@ -201,7 +188,6 @@ class LegProtocol(Timed):
         "bytes_received",
         "leg",
         "plain",
-        "reading",
         "runtime",
         "transport",
     )
@@ -211,7 +197,7 @@ class LegProtocol(Timed):
         self.runtime = owner.runtime
         self.leg = leg
         self.transport: Any = None
-        self.reading: ReadControl | None = None
+        self._reading: ReadControl | None = None
         self.bytes_received = 0
         self.plain: tcp.Connection | None = None
         self._owner: LegOwner | None = owner
@@ -221,8 +207,7 @@ class LegProtocol(Timed):
         self._tls: TLSMemoryBIOProtocol | None = None
         self._watched = -1
         self._stopped_at = self._given_up = inf
-        self._flushed = False
-        self._ready = False
+        self._flushed = self._ready = False
         owner.added(self)
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
@@ -270,9 +255,8 @@ class LegProtocol(Timed):
             inner.bufferSize = direct.FIRST_READ
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
             inner.protocol = self
-            direct.share(inner)
         else:
-            inner, self._tls = _layers(transport)
+            inner, self._tls = direct.layers(transport)
         if isinstance(self._tls, Layer):
             beneath: Any = self._tls.transport
             if direct.plain(beneath) is not None:
@@ -281,7 +265,6 @@ class LegProtocol(Timed):
         if type(inner) is not Socket and isinstance(inner, tcp.Connection):
             inner.setTcpNoDelay(True)
             inner.setTcpKeepAlive(True)
-        self.reading = ReadControl(self)
         if self._tls is None or self.leg.side is Side.DOWNSTREAM:
             self._connected(owner)
 
@@ -303,7 +286,7 @@ class LegProtocol(Timed):
         self.bytes_received += size
         if size == direct.FIRST_READ and self.plain is not None:
             self.plain.bufferSize = direct.READ
-        reading = self.reading
+        reading = self._reading
         if reading is not None and reading.held:
             reading.received()
         owner.received(self, data)
@@ -357,13 +340,38 @@ class LegProtocol(Timed):
         elif self.transport is not None:
             self.transport.write(data)
 
+    @property
+    def reading(self) -> ReadControl | None:
+        """What stops and resumes its reading; None before there is a connection, and after its end."""
+        if self._reading is None and self.transport is not None and self._owner is not None:
+            self._reading = ReadControl(self)
+        return self._reading
+
+    @property
+    def held(self) -> bool:
+        """Whether there is a reason not to read."""
+        return self._reading is not None and self._reading.held
+
+    def hold(self, reason: int) -> None:
+        """Add a reason not to read; see `ReadControl`."""
+        if self.reading is not None:
+            self.reading.hold(reason)
+
+    def release(self, reason: int) -> None:
+        """Remove a reason not to read, where it is there."""
+        reading = self._reading
+        if reading is not None:
+            reading.release(reason)
+            if not reading.held:
+                self._reading = None
+
     def stop_reading(self) -> None:
         """Read nothing more; `reading` calls this. A client that leaves meanwhile is waited for no longer than it may
         linger.
         """
         self.transport.pauseProducing()
         if self.leg.side is Side.DOWNSTREAM and self._owner is not None:
-            inner, _ = _layers(self.transport)
+            inner, _ = direct.layers(self.transport)
             if isinstance(inner, tcp.Connection):
                 self._watched = inner.fileno()
                 self._stopped_at = self.runtime.seconds()
@@ -443,7 +451,7 @@ class LegProtocol(Timed):
         self._owner = None
         if self._producer is not None:
             self._drop_producer()
-        reading, self.reading = self.reading, None
+        reading, self._reading = self._reading, None
         transport = self.transport
         if transport is None:
             cancel, self._attempt = self._attempt, None

@@ -280,14 +280,14 @@ class RecordingDriver(RelayDriver):
             return
         for recorder in self._recorders:
             protocol = protocols.get(recorder.leg)
-            if protocol is not None and protocol.reading is not None and recorder.leg.state in _HOLDABLE:
-                protocol.reading.hold(JOURNAL)
+            if protocol is not None and recorder.leg.state in _HOLDABLE:
+                protocol.hold(JOURNAL)
 
     def release(self) -> None:
         """Read from all legs again, unless there is another reason not to: the journal has room."""
         for recorder in self._recorders:
             protocol = self.runtime.protocols.get(recorder.leg)
-            if protocol is not None and protocol.reading is not None:
-                protocol.reading.release(JOURNAL)
+            if protocol is not None:
+                protocol.release(JOURNAL)
 
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**RelayDriver.effects, Open: _open}

@@ -298,8 +298,7 @@ class RelayDriver(Driver):
         """Read from all brokers again: the client's transport has room."""
         self._client_full = False
         for output in self._outputs:
-            if output.protocol.reading is not None:
-                output.protocol.reading.release(PRESSURE)
+            output.protocol.release(PRESSURE)
 
     def stopProducing(self) -> None:
         """Read from all brokers again: the client's transport is closed, and what brokers still send is discarded."""
@@ -309,8 +308,8 @@ class RelayDriver(Driver):
         """Stop reading from all brokers but those that have not answered CONNECT yet."""
         for output in self._outputs:
             protocol = output.protocol
-            if protocol.reading is not None and protocol.leg.state is not State.OPENING:
-                protocol.reading.hold(PRESSURE)
+            if protocol.leg.state is not State.OPENING:
+                protocol.hold(PRESSURE)
 
     def check_outputs(self) -> None:
         """Stop reading from the client while a coupled broker's output is full; otherwise report it to the relay."""
@@ -321,11 +320,11 @@ class RelayDriver(Driver):
                 full = full or output.full
                 unreported = unreported or output.unreported(coupled)
         client = self.runtime.protocols.get(self._relay.client)
-        if client is not None and client.reading is not None:
+        if client is not None:
             if coupled and full:
-                client.reading.hold(PRESSURE)
+                client.hold(PRESSURE)
             else:
-                client.reading.release(PRESSURE)
+                client.release(PRESSURE)
         if unreported and not self._report_scheduled:
             self._report_scheduled = True
             self.runtime.reactor.callLater(0, self._report_outputs)
@@ -408,7 +407,7 @@ class RelayDriver(Driver):
         pipe = self.make_pipe(source, target, effect.passing, effect.trails)
         if pipe is not None:
             self._pipes = (*self._pipes, pipe)
-            if source.reading is not None and not source.reading.held:
+            if not source.held:
                 pipe.open()
 
     def make_pipe(

@@ -5,14 +5,16 @@ looked up that are numbers, log prefixes, descriptors that are registered and re
 beginning and the end is Twisted's: `Socket` is its `tcp.Connection`.
 
 This relies on attributes of that class which it sets itself in place of Twisted's `__init__` and `connectionLost`; the
-tests hold Twisted to them.
+tests hold Twisted to them. The sockets are the system's, without what Python's `socket.socket` puts around each; only
+its `accept` has a name there that is not public, `_accept`.
 """
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from errno import EALREADY, EINPROGRESS, EISCONN
 from functools import lru_cache, partial
+from sys import intern
 from typing import Any, Final
 
 from twisted.internet import error, main, tcp
@@ -24,6 +26,7 @@ from twisted.internet.interfaces import (
     IProtocolFactory,
     IReadWriteDescriptor,
 )
+from twisted.internet.protocol import ClientFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -31,12 +34,14 @@ from stomprelay.service.log import logger
 
 _DONE: Final = Failure(main.CONNECTION_DONE)
 _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+_NOTHING_QUEUED: Final[list[bytes]] = []
+"""Of connections that never had to queue, as an idle one: nothing is put into it."""
 _WAITING: Final = frozenset({EALREADY, EINPROGRESS})
 
 _log: Final = logger()
 
 
-def prepare(own: socket.socket) -> None:
+def prepare(own: socket.SocketType) -> None:
     """Set what all our connections have, on one of them or on a socket that listens, from which they inherit it: what
     is written is sent at once, and a peer that is silent for hours is asked whether it is still there.
     """
@@ -53,39 +58,49 @@ def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
     return IPv6Address("TCP", host, *place[1:])
 
 
+@lru_cache(256)
+def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """Return the family of a numeric address, and the place as the system has it: one for all connections to it."""
+    if ":" not in host:
+        return socket.AF_INET, (host, port)
+    [(family, *_, place)] = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, _NUMERIC)
+    return family, place
+
+
 class Socket(tcp.Connection):
     """The transport of a connection that is established. `own` is its socket, which does not block, `place` the peer's
     address as the system has it, `ended` is called when the protocol got `connectionLost`. A reactor that can `forget`
     a descriptor which is closed next, as `RelayReactor` can, does so.
+
+    Most connections are idle, so what one need not have of its own is the class's.
     """
 
     logstr = "a connection"
     _ended: Callable[[Failure], None] | None = None
     _reading = _writing = _heard_all = False
+    _tempDataBuffer = _NOTHING_QUEUED  # noqa: N815 - Twisted's
+    _tempDataLen = 0  # noqa: N815
 
     def __init__(
         self,
-        own: socket.socket,
+        own: socket.SocketType,
         protocol: IProtocol,
         place: tuple[Any, ...],
         reactor: Any,
         ended: Callable[[Failure], None] | None = None,
     ) -> None:
         self.reactor = reactor
-        self.socket = own
-        self.fileno = own.fileno
+        self.socket = own  # type: ignore[assignment]
         self.protocol = protocol
         self.connected = 1
-        self._tempDataBuffer = []
-        self._tempDataLen = 0
         self._place = place
         if ended is not None:
             self._ended = ended
         self.startReading()
 
-    def ends_alone(self) -> None:
-        """Tell nobody but the protocol when the connection ends, and let go of who made it."""
-        self._ended = None
+    def fileno(self) -> int:
+        """Return the descriptor; -1 where the connection has ended."""
+        return self.socket.fileno()
 
     def getPeer(self) -> IPv4Address | IPv6Address:
         """Return the address of the other end."""
@@ -134,6 +149,20 @@ class Socket(tcp.Connection):
         else:
             self.readConnectionLost(_DONE)
         return None
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes, and write them when the socket takes some."""
+        self._begin_queue()
+        super().write(data)
+
+    def writeSequence(self, chunks: Iterable[bytes]) -> None:
+        """Queue several chunks of them."""
+        self._begin_queue()
+        super().writeSequence(chunks)
+
+    def _begin_queue(self) -> None:
+        if self._tempDataBuffer is _NOTHING_QUEUED:
+            self._tempDataBuffer = []
 
     def doWrite(self) -> Any:
         """Write what waits, unless the connection ended in this turn. Returns why it is to end, or None."""
@@ -184,11 +213,35 @@ class Socket(tcp.Connection):
         else:
             self.socket.close()
         protocol, ended = self.protocol, self._ended
-        del self.protocol, self.socket, self.fileno
+        del self.protocol
         protocol.connectionLost(reason)
         if ended is not None:
             self._ended = None
             ended(reason)
+
+
+_NAMES: Final = (
+    *("producer", "streamingProducer", "producerPaused", "bufferSize", "dataBuffer", "offset"),
+    *("connected", "disconnected", "disconnecting", "_writeDisconnecting", "_writeDisconnected"),
+    *("reactor", "socket", "protocol", "_tempDataBuffer", "_tempDataLen", "doRead"),
+    *("_place", "_reading", "_writing", "_heard_all"),
+)
+"""The attributes of a connection, those included that it gets only when it is used."""
+
+
+def _spare_memory() -> None:
+    """Let all connections share one table of attribute names.
+
+    Python learns the names from the first few instances of a class, and gives an instance that later uses another
+    one a dictionary of its own, which is large: enough early clients that never connect to a broker would cost half
+    a kilobyte for every connection that comes after them. So an instance with all the names is made first.
+    """
+    first: Any = object.__new__(Socket)
+    for name in _NAMES:
+        setattr(first, name, None)
+
+
+_spare_memory()
 
 
 def accept(port: tcp.Port) -> Callable[[], None]:
@@ -205,13 +258,14 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
     listening, factory, reactor = port.socket, port.factory, port.reactor
     for _ in range(port.numberAccepts):
         try:
-            own, place = listening.accept()
+            descriptor, (host, *rest) = listening._accept()
         except BlockingIOError:
             return
         except OSError:
             otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
             return
-        transport = None
+        own = socket.SocketType(port.addressFamily, socket.SOCK_STREAM, 0, descriptor)
+        transport, place = None, (intern(host), *rest)  # clients of one host share its name
         try:
             protocol = factory.buildProtocol(_address(place))
             if protocol is None:
@@ -232,8 +286,8 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
 class Attempt:
     """An attempt to connect to a port of an IP address, as `IReactorTCP.connectTCP` returns it. Call `connect` first.
 
-    It is for reactors that can be told at once of an attempt that failed, and for systems that tell what became of an
-    attempt where they are asked once more, as Linux does.
+    Of the end of the connection only a `ClientFactory` is told. An attempt is for reactors that can be told at once of
+    one that failed, and for systems that tell what became of it where they are asked once more, as Linux does.
     """
 
     __slots__ = ("_call", "_factory", "_host", "_own", "_place", "_port", "_reactor", "_timeout", "transport")
@@ -247,8 +301,8 @@ class Attempt:
         self._port = port
         self._factory: Any = factory
         self._timeout = timeout
-        self._place: tuple[Any, ...] = (host, port)
-        self._own: socket.socket | None = None
+        self._place: tuple[Any, ...] = ()
+        self._own: socket.SocketType | None = None
         self._call: IDelayedCall | None = None
 
     def getDestination(self) -> IPv4Address | IPv6Address:
@@ -273,13 +327,9 @@ class Attempt:
         if self._timeout is not None:
             self._call = self._reactor.callLater(self._timeout, self._fail, error.TimeoutError())
 
-    def _opened(self) -> socket.socket:
-        family: int = socket.AF_INET
-        if ":" in self._host:
-            [(family, *_, self._place)] = socket.getaddrinfo(
-                self._host, self._port, 0, socket.SOCK_STREAM, 0, _NUMERIC
-            )
-        own = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    def _opened(self) -> socket.SocketType:
+        family, self._place = _target(self._host, self._port)
+        own = socket.SocketType(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         prepare(own)
         return own
 
@@ -307,7 +357,7 @@ class Attempt:
         factory.clientConnectionFailed(self, Failure(problem))
         factory.doStop()
 
-    def _settle(self) -> socket.socket | None:
+    def _settle(self) -> socket.SocketType | None:
         """What becomes of the attempt is known: wait for nothing more. Return its socket."""
         call, self._call = self._call, None
         if call is not None and call.active():
@@ -354,7 +404,8 @@ class Attempt:
         if protocol is None:
             own.close()
             return
-        self.transport = transport = Socket(own, protocol, self._place, self._reactor, self._lost)
+        told = self._lost if isinstance(self._factory, ClientFactory) else None
+        self.transport = transport = Socket(own, protocol, self._place, self._reactor, told)
         protocol.makeConnection(transport)
 
     def _lost(self, reason: Failure) -> None:
