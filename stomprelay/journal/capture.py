@@ -44,6 +44,10 @@ def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"(\n" + _spelled(names) + rb")[^\n]*?(?=\r?\n)", re.IGNORECASE)
 
 
+def _masked(secret: re.Match[bytes]) -> bytes:
+    return secret[1] + MASK
+
+
 def _hints(names: Iterable[bytes]) -> tuple[bytes, ...]:
     """Lower-case texts of which one is in every head that has a header with one of these names. Searching for them is
     much faster than for the headers.
@@ -88,12 +92,12 @@ class Capture:
         """
         head = frame.memo or frame.data[frame.start : frame.body]
         if opening:
-            return self._opening.sub(rb"\1" + MASK, head)
+            return self._opening.sub(_masked, head)
         if self._secret is not None:
             find = head.lower().find
             for hint in self._hints:
                 if find(hint) >= 0:
-                    return self._secret.sub(rb"\1" + MASK, head)
+                    return self._secret.sub(_masked, head)
         return head
 
     def most(self, frame: Frame, dialect: Dialect) -> int:

@@ -31,6 +31,8 @@ QUIET: Final = 1.0
 a second, and that is one event.
 """
 
+_CLIENT: Final = JournalSide.CLIENT.value
+_BROKER: Final = JournalSide.BROKER.value
 _CLIENT_ID: Final = b"client-id"
 _LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
@@ -110,10 +112,10 @@ class RecordingDriver(RelayDriver):
     """
 
     __slots__ = (
+        "_address",
+        "_brokers",
+        "_client_name",
         "_context",
-        "_context_bytes",
-        "_contexts",
-        "_host",
         "_journal",
         "_record_block",
         "_recorders",
@@ -134,11 +136,11 @@ class RecordingDriver(RelayDriver):
         self._journal = journal
         self._record_block = journal.record
         self._upstreams = upstreams
-        self._context = Context(relay.listener.name, relay.name.decode("ascii"))
-        self._context_bytes = b""
-        self._host = ""
+        self._address: object = None
+        self._client_name = ""
+        self._context = b""
+        self._brokers: dict[Leg, Broker] = {}
         self._recorders: tuple[LegRecorder, ...] = ()
-        self._contexts: dict[Leg, Context] = {}
         self._stops: dict[Leg, ReadingStop] = {}
 
     # What is recorded
@@ -174,18 +176,24 @@ class RecordingDriver(RelayDriver):
         Call it when the leg has its first frame.
         """
         leg = recorder.leg
-        if leg is self.relay.client:
+        if leg is self._relay.client:
             connect = recorder.frames[0]
             assert isinstance(connect, Frame)
             self._identify_client(connect)
-            session = self.relay.session
+            session = self._relay.session
             version = b"" if session is None else session.dialect.version
-            context = self._context._replace(side=JournalSide.CLIENT.value)
+            context = self._encoded(_CLIENT, version=version.decode("ascii"))
         else:
-            version = leg.dialect.version
-            context = self._contexts[leg]._replace(client=self._context.client)
-        recorder.context = context._replace(version=version.decode("ascii")).encode()
-        return recorder.context
+            broker, version = self._brokers[leg], leg.dialect.version
+            context = self._encoded(_BROKER, self._upstreams[broker], str(broker), version.decode("ascii"))
+        recorder.context = context
+        return context
+
+    def _encoded(self, side: str = "", upstream: str = "", broker: str = "", version: str = "") -> bytes:
+        """Return a context of this session, encoded; without a side that of its events."""
+        listener, session = self._relay.listener.name, self._relay.name.decode("ascii")
+        peer = "" if self._address is None else spell_address(self._address)
+        return Context(listener, session, peer, self._client_name, side, upstream, broker, version).encode()
 
     def _identify_client(self, connect: Frame) -> None:
         """Set the client's name in the journal from its CONNECT: its client-id, else its login, else its host."""
@@ -194,17 +202,17 @@ class RecordingDriver(RelayDriver):
         except StompError:
             headers = {}
         name = (headers.get(_CLIENT_ID) or headers.get(LOGIN) or b"").strip().decode("utf-8", "replace")
-        self._context = self._context._replace(client=name[:_LONGEST] or self._host)
-        self._context_bytes = b""
+        self._client_name = name[:_LONGEST] or getattr(self._address, "host", spell_address(self._address))
+        self._context = b""
 
     def _record_event(self, event: str, text: str, facts: Any) -> None:
         """Record an event of this session, after the frames that led to it."""
         for recorder in self._recorders:
             if recorder.frames:
                 self._record_frames(recorder)
-        if not self._context_bytes:
-            self._context_bytes = self._context.encode()
-        self._journal.event(self._context_bytes, event, text, facts)
+        if not self._context:
+            self._context = self._encoded()
+        self._journal.event(self._context, event, text, facts)
 
     def _note(self, effect: Note) -> None:
         super()._note(effect)
@@ -214,22 +222,19 @@ class RecordingDriver(RelayDriver):
 
     def added(self, protocol: LegProtocol) -> None:
         """A leg has a connection, or is about to have one."""
-        recorder = LegRecorder(protocol.leg, self._journal.capture, traced=self.relay.listener.trace)
+        recorder = LegRecorder(protocol.leg, self._journal.capture, traced=self._relay.listener.trace)
         self._recorders = (*self._recorders, recorder)
         super().added(protocol)
 
     def connected(self, protocol: LegProtocol) -> None:
         """Prepare the recording of a leg, and report to the relay that the client or a broker is connected."""
-        if protocol.leg is self.relay.client:
-            peer = spell_address(protocol.peer)
-            self._host = getattr(protocol.peer, "host", peer)
-            self._context = self._context._replace(peer=peer)
+        if protocol.leg is self._relay.client:
+            self._address = protocol.peer
+            self._context = b""
         super().connected(protocol)
 
     def _open(self, effect: Open) -> None:
-        self._contexts[effect.leg] = self._context._replace(
-            side=JournalSide.BROKER.value, upstream=self._upstreams[effect.broker], broker=str(effect.broker)
-        )
+        self._brokers[effect.leg] = effect.broker
         super()._open(effect)
 
     def closed(self, protocol: LegProtocol) -> None:
@@ -238,11 +243,14 @@ class RecordingDriver(RelayDriver):
         stop = self._stops.get(leg)
         if stop is not None:
             stop.end()
+        left = []
         for recorder in self._recorders:
-            if recorder.leg is leg and recorder.frames:
+            if recorder.leg is not leg:
+                left.append(recorder)
+            elif recorder.frames:
                 self._record_frames(recorder)
-        self._recorders = tuple(recorder for recorder in self._recorders if recorder.leg is not leg)
-        self._contexts.pop(leg, None)
+        self._recorders = tuple(left)
+        self._brokers.pop(leg, None)
         super().closed(protocol)
 
     # Legs that are not read from
