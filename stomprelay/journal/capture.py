@@ -40,10 +40,6 @@ def _spelled(names: Iterable[bytes]) -> bytes:
     return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(_spellings(names)))) + rb")[ \t]*:"
 
 
-def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
-    return re.compile(rb"(\n" + _spelled(names) + rb")[^\n]*?(?=\r?\n)", re.IGNORECASE)
-
-
 def _masked(secret: re.Match[bytes]) -> bytes:
     return secret[1] + MASK
 
@@ -56,6 +52,16 @@ def _hints(names: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(sorted(each for each in every if not any(other in each for other in every - {each})))
 
 
+class _Secrets:
+    """Headers whose values are secret: the `pattern` of all up to the value, and `hints` whether there is one."""
+
+    __slots__ = ("hints", "pattern")
+
+    def __init__(self, names: Iterable[bytes]) -> None:
+        self.hints = _hints(names)
+        self.pattern = re.compile(rb"(\n" + _spelled(names) + rb")[^\n]*?(?=\r?\n)", re.IGNORECASE)
+
+
 _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.IGNORECASE)
 
 
@@ -63,25 +69,26 @@ class Capture:
     """What is recorded of each frame: `bodies` bytes of the body, or as many as the first of the `rules` that matches
     its destination has; the head without the values of the headers in `redact` and the client's passcode.
 
-    `uniform`: it is the same for all frames but a leg's first, so those need not be examined. `keep`: what it comes to
+    `uniform`: it is the same for all frames but a leg's first, so those need not be examined. `heads_only`: no body is
+    kept of any. `keep`: what it comes to
     for frames that need no look; None where each needs one.
     """
 
-    __slots__ = ("_hints", "_matches", "_most", "_opening", "_secret", "bodies", "keep", "uniform")
+    __slots__ = ("_later", "_matches", "_most", "_opening", "bodies", "heads_only", "keep", "uniform")
 
     def __init__(
         self, bodies: int = NOTHING, rules: Iterable[BodyRule] = (), redact: Iterable[str] = ()
     ) -> None:
         names = [name.encode() for name in redact]
         self.bodies = bodies
-        self._opening = _secret([PASSCODE, *names])
-        self._secret = _secret(names) if names else None
-        self._hints = _hints(names)
+        self._opening = _Secrets([PASSCODE, *names])
+        self._later = _Secrets(names)
         self._matches: list[tuple[Callable[[str], object], int]] = [
             (re.compile(translate(rule.destination)).match, rule.bodies) for rule in rules
         ]
         self._most: dict[bytes, int] = {}
         self.uniform = not names and not self._matches
+        self.heads_only = not bodies and not self._matches
         secrets = {name.lower() for name in (PASSCODE, *names)}
         looks = self._matches or len(secrets) > _MANY or any(map(_ODD.search, secrets))
         self.keep = None if looks else Keep(bodies, tuple(sorted(secrets)))
@@ -91,13 +98,11 @@ class Capture:
         it is the first frame of its leg, which may have a passcode.
         """
         head = frame.memo or frame.data[frame.start : frame.body]
-        if opening:
-            return self._opening.sub(_masked, head)
-        if self._secret is not None:
-            find = head.lower().find
-            for hint in self._hints:
-                if find(hint) >= 0:
-                    return self._secret.sub(_masked, head)
+        secrets = self._opening if opening else self._later
+        find = head.lower().find
+        for hint in secrets.hints:
+            if find(hint) >= 0:
+                return secrets.pattern.sub(_masked, head)
         return head
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
@@ -171,7 +176,7 @@ class LegRecorder:
         self._memo_head = b""
         self._traced = traced
         self._uniform = capture.uniform and not traced
-        self._heads_only = self._uniform and not capture.bodies
+        self._heads_only = capture.heads_only and not traced
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> BlockContent:
@@ -184,9 +189,14 @@ class LegRecorder:
                 self.number = number + frame.count
                 assert frame.kept is not None
                 return number, *frame.kept
-            if self._heads_only and number:
+            if self._heads_only:
                 frames.clear()
-                head = frame.memo or frame.data[frame.start : frame.body]
+                if not number:
+                    head = self._capture.head(frame, opening=True)
+                elif self._uniform:
+                    head = frame.memo or frame.data[frame.start : frame.body]
+                else:
+                    head = self._head(frame)
                 self.number = number + 1
                 return number, pack_sizes(len(head), 0, frame.end - frame.body), head
         pieces: list[bytes] = []
@@ -223,7 +233,9 @@ class LegRecorder:
     def _head(self, frame: Frame) -> bytes:
         """Return a frame's head without secrets, and with the trace that it was given."""
         memo = frame.memo
-        if memo is not None and memo is self._memo:
+        if memo is None:
+            head = self._capture.head(frame, opening=not self.number)
+        elif memo is self._memo:
             head = self._memo_head
         else:
             head = self._capture.head(frame, opening=not self.number)

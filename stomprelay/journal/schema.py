@@ -8,12 +8,13 @@ only when an older reader would misunderstand; a segment of a higher one is not 
 import json
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Any, Final, NamedTuple
 
 VERSION: Final = 1
-_LONGEST: Final = 0xFFFF
-"""The longest context of a block, in bytes."""
+_LONGEST: Final = 0xFFFF // 2
+"""The longest half of a block's context, in bytes."""
 _CUT: Final = 1000
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -23,6 +24,28 @@ class JournalSide(Enum):
 
     CLIENT = "client"
     BROKER = "broker"
+
+
+def _texts(texts: tuple[str, ...]) -> str:
+    data = ",".join(map(_quoted, texts))
+    return data if len(data) * 4 <= _LONGEST else _cut(data, texts)
+
+
+def _cut(data: str, texts: tuple[str, ...]) -> str:
+    if len(data.encode("utf-8", "replace")) <= _LONGEST:
+        return data
+    return ",".join([_quoted(text[:_CUT]) for text in texts])
+
+
+def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
+    """Return what all contexts of a session begin with, encoded: with a `context_end` it is one; see `Context`."""
+    return f"[{_texts((listener, session, peer, client))}".encode("utf-8", "replace")
+
+
+@lru_cache(1024)
+def context_end(side: str = "", upstream: str = "", broker: str = "", version: str = "") -> bytes:
+    """Return the rest of a context, encoded, which many sessions share."""
+    return f",{_texts((side, upstream, broker, version))}]".encode("utf-8", "replace")
 
 
 class Context(NamedTuple):
@@ -44,12 +67,10 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """Return it as JSON bytes for a block. Keep the result, it is the same for many blocks. Texts that are too
-        long for a block are cut to 1000 characters each.
+        """Return it as JSON bytes for a block. Keep the result, it is the same for many blocks. Where four texts are too
+        long for a block they are cut to 1000 characters each.
         """
-        # Each session has a few: all of it by `_json` would take four times as long.
-        data = f"[{','.join(map(_quoted, self))}]".encode("utf-8", "replace")
-        return data if len(data) <= _LONGEST else Context(*[value[:_CUT] for value in self]).encode()
+        return context_start(*self[:4]) + context_end(*self[4:])
 
 
 class EventRecord(NamedTuple):

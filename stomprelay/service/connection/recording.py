@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from stomprelay.journal.capture import LegRecorder
-from stomprelay.journal.schema import Context, JournalEvent, JournalSide
+from stomprelay.journal.schema import JournalEvent, JournalSide, context_end, context_start
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
-from stomprelay.service.connection.driver import spell_address
 from stomprelay.service.connection.pipes import Recording, make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
@@ -33,6 +32,7 @@ a second, and that is one event.
 
 _CLIENT: Final = JournalSide.CLIENT.value
 _BROKER: Final = JournalSide.BROKER.value
+_OF_EVENTS: Final = context_end()
 _CLIENT_ID: Final = b"client-id"
 _LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
@@ -42,6 +42,13 @@ _HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
 """
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
+
+
+def _headers(connect: Frame) -> dict[bytes, bytes]:
+    try:
+        return dict(reversed(connect.headers(V1_0)))
+    except StompError:
+        return {}
 
 
 class ReadingStop(Timed):
@@ -112,10 +119,9 @@ class RecordingDriver(RelayDriver):
     """
 
     __slots__ = (
-        "_address",
         "_brokers",
         "_client_name",
-        "_context",
+        "_context_start",
         "_journal",
         "_record_block",
         "_recorders",
@@ -132,13 +138,12 @@ class RecordingDriver(RelayDriver):
         journal: Journal,
         upstreams: Mapping[Broker, str],
     ) -> None:
-        super().__init__(runtime, relay, endpoints, ended)
+        RelayDriver.__init__(self, runtime, relay, endpoints, ended)
         self._journal = journal
         self._record_block = journal.record
         self._upstreams = upstreams
-        self._address: object = None
         self._client_name = ""
-        self._context = b""
+        self._context_start = b""
         self._brokers: dict[Leg, Broker] = {}
         self._recorders: tuple[LegRecorder, ...] = ()
         self._stops: dict[Leg, ReadingStop] = {}
@@ -182,40 +187,40 @@ class RecordingDriver(RelayDriver):
             self._identify_client(connect)
             session = self._relay.session
             version = b"" if session is None else session.dialect.version
-            context = self._encoded(_CLIENT, version=version.decode("ascii"))
+            end = context_end(_CLIENT, "", "", version.decode("ascii"))
         else:
             broker, version = self._brokers[leg], leg.dialect.version
-            context = self._encoded(_BROKER, self._upstreams[broker], str(broker), version.decode("ascii"))
-        recorder.context = context
+            end = context_end(_BROKER, self._upstreams[broker], str(broker), version.decode("ascii"))
+        recorder.context = context = (self._context_start or self._begun_context()) + end
         return context
 
-    def _encoded(self, side: str = "", upstream: str = "", broker: str = "", version: str = "") -> bytes:
-        """Return a context of this session, encoded; without a side that of its events."""
+    def _begun_context(self) -> bytes:
+        """Set and return what the contexts of this session begin with."""
         listener, session = self._relay.listener.name, self._relay.name.decode("ascii")
-        peer = "" if self._address is None else spell_address(self._address)
-        return Context(listener, session, peer, self._client_name, side, upstream, broker, version).encode()
+        self._context_start = context_start(listener, session, self.peer, self._client_name)
+        return self._context_start
 
     def _identify_client(self, connect: Frame) -> None:
         """Set the client's name in the journal from its CONNECT: its client-id, else its login, else its host."""
-        try:
-            headers = dict(reversed(connect.headers(V1_0)))
-        except StompError:
-            headers = {}
-        name = (headers.get(_CLIENT_ID) or headers.get(LOGIN) or b"").strip().decode("utf-8", "replace")
-        self._client_name = name[:_LONGEST] or getattr(self._address, "host", spell_address(self._address))
-        self._context = b""
+        find = connect.raw if connect.plain else _headers(connect).get
+        name = (find(_CLIENT_ID) or find(LOGIN) or b"").strip().decode("utf-8", "replace")
+        self._client_name = name[:_LONGEST] or self._host()
+        self._context_start = b""
+
+    def _host(self) -> str:
+        client = self.runtime.protocols.get(self._relay.client)
+        return self.peer if client is None else getattr(client.peer, "host", self.peer)
 
     def _record_event(self, event: str, text: str, facts: Any) -> None:
         """Record an event of this session, after the frames that led to it."""
         for recorder in self._recorders:
             if recorder.frames:
                 self._record_frames(recorder)
-        if not self._context:
-            self._context = self._encoded()
-        self._journal.event(self._context, event, text, facts)
+        context = (self._context_start or self._begun_context()) + _OF_EVENTS
+        self._journal.event(context, event, text, facts)
 
     def _note(self, effect: Note) -> None:
-        super()._note(effect)
+        RelayDriver._note(self, effect)
         self._record_event(effect.event.value, effect.text, effect.facts)
 
     # Legs come and go
@@ -224,18 +229,11 @@ class RecordingDriver(RelayDriver):
         """A leg has a connection, or is about to have one."""
         recorder = LegRecorder(protocol.leg, self._journal.capture, traced=self._relay.listener.trace)
         self._recorders = (*self._recorders, recorder)
-        super().added(protocol)
-
-    def connected(self, protocol: LegProtocol) -> None:
-        """Prepare the recording of a leg, and report to the relay that the client or a broker is connected."""
-        if protocol.leg is self._relay.client:
-            self._address = protocol.peer
-            self._context = b""
-        super().connected(protocol)
+        RelayDriver.added(self, protocol)
 
     def _open(self, effect: Open) -> None:
         self._brokers[effect.leg] = effect.broker
-        super()._open(effect)
+        RelayDriver._open(self, effect)
 
     def closed(self, protocol: LegProtocol) -> None:
         """Record the frames that were received on a leg that is closed now."""
@@ -251,15 +249,15 @@ class RecordingDriver(RelayDriver):
                 self._record_frames(recorder)
         self._recorders = tuple(left)
         self._brokers.pop(leg, None)
-        super().closed(protocol)
+        RelayDriver.closed(self, protocol)
 
     # Legs that are not read from
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
         """The leg is read from again, or not any more."""
-        super().reading_changed(protocol, on)
+        RelayDriver.reading_changed(self, protocol, on)
         leg = protocol.leg
-        stop = self._stops.get(leg)
+        stop = self._stops.get(leg) if self._stops else None
         if stop is not None:
             (stop.resumed if on else stop.stopped)()
         elif not on and leg.state not in _NOT_CONNECTED and protocol.reading is not None:
