@@ -99,9 +99,9 @@ class Capture:
         """
         head = frame.memo or frame.data[frame.start : frame.body]
         secrets = self._opening if opening else self._later
-        find = head.lower().find
+        text = head.lower()
         for hint in secrets.hints:
-            if find(hint) >= 0:
+            if hint in text:
                 return secrets.pattern.sub(_masked, head)
         return head
 

@@ -67,8 +67,8 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """Return it as JSON bytes for a block. Keep the result, it is the same for many blocks. Where four texts are too
-        long for a block they are cut to 1000 characters each.
+        """Return it as JSON bytes for a block. Keep the result, it is the same for many blocks. Texts that are too
+        long for a block are cut to 1000 characters each.
         """
         return context_start(*self[:4]) + context_end(*self[4:])
 
@@ -86,10 +86,12 @@ class EventRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """Return it as JSON bytes for a block."""
-        facts = ",".join([
-            f"{_quoted(name)}:{_quoted(value) if type(value) is str else _json(value)}"
-            for name, value in self.facts.items()
-        ])
+        facts = ",".join(
+            [
+                f"{_quoted(name)}:{_quoted(value) if type(value) is str else _json(value)}"
+                for name, value in self.facts.items()
+            ]
+        )
         text = f'{{"event":{_quoted(self.event)},"text":{_quoted(self.text)},"facts":{{{facts}}}}}'
         return text.encode("utf-8", "replace")
 

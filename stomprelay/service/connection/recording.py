@@ -296,4 +296,8 @@ class RecordingDriver(RelayDriver):
             if protocol is not None and protocol.reading is not None:
                 protocol.reading.release(JOURNAL)
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**RelayDriver.effects, Open: _open}
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
+        **RelayDriver.effects,
+        Note: _note,
+        Open: _open,
+    }
