@@ -99,9 +99,9 @@ class Capture:
         """
         head = frame.memo or frame.data[frame.start : frame.body]
         secrets = self._opening if opening else self._later
-        text = head.lower()
+        find = head.lower().find
         for hint in secrets.hints:
-            if hint in text:
+            if find(hint) >= 0:
                 return secrets.pattern.sub(_masked, head)
         return head
 
