@@ -40,6 +40,10 @@ def _spelled(names: Iterable[bytes]) -> bytes:
     return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(_spellings(names)))) + rb")[ \t]*:"
 
 
+def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(rb"(\n" + _spelled(names) + rb")[^\n]*?(?=\r?\n)", re.IGNORECASE)
+
+
 def _masked(secret: re.Match[bytes]) -> bytes:
     return secret[1] + MASK
 
@@ -50,16 +54,6 @@ def _hints(names: Iterable[bytes]) -> tuple[bytes, ...]:
     """
     every = {spelling.lower() for spelling in _spellings(names)}
     return tuple(sorted(each for each in every if not any(other in each for other in every - {each})))
-
-
-class _Secrets:
-    """Headers whose values are secret: the `pattern` of all up to the value, and `hints` whether there is one."""
-
-    __slots__ = ("hints", "pattern")
-
-    def __init__(self, names: Iterable[bytes]) -> None:
-        self.hints = _hints(names)
-        self.pattern = re.compile(rb"(\n" + _spelled(names) + rb")[^\n]*?(?=\r?\n)", re.IGNORECASE)
 
 
 _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.IGNORECASE)
@@ -74,15 +68,26 @@ class Capture:
     for frames that need no look; None where each needs one.
     """
 
-    __slots__ = ("_later", "_matches", "_most", "_opening", "bodies", "heads_only", "keep", "uniform")
+    __slots__ = (
+        "_hints",
+        "_matches",
+        "_most",
+        "_opening",
+        "_secret",
+        "bodies",
+        "heads_only",
+        "keep",
+        "uniform",
+    )
 
     def __init__(
         self, bodies: int = NOTHING, rules: Iterable[BodyRule] = (), redact: Iterable[str] = ()
     ) -> None:
         names = [name.encode() for name in redact]
         self.bodies = bodies
-        self._opening = _Secrets([PASSCODE, *names])
-        self._later = _Secrets(names)
+        self._opening = _secret([PASSCODE, *names])
+        self._secret = _secret(names)
+        self._hints = _hints(names)
         self._matches: list[tuple[Callable[[str], object], int]] = [
             (re.compile(translate(rule.destination)).match, rule.bodies) for rule in rules
         ]
@@ -98,11 +103,12 @@ class Capture:
         it is the first frame of its leg, which may have a passcode.
         """
         head = frame.memo or frame.data[frame.start : frame.body]
-        secrets = self._opening if opening else self._later
+        if opening:
+            return self._opening.sub(_masked, head)
         find = head.lower().find
-        for hint in secrets.hints:
+        for hint in self._hints:
             if find(hint) >= 0:
-                return secrets.pattern.sub(_masked, head)
+                return self._secret.sub(_masked, head)
         return head
 
     def most(self, frame: Frame, dialect: Dialect) -> int:

@@ -26,26 +26,20 @@ class JournalSide(Enum):
     BROKER = "broker"
 
 
-def _texts(texts: tuple[str, ...]) -> str:
-    data = ",".join(map(_quoted, texts))
-    return data if len(data) * 4 <= _LONGEST else _cut(data, texts)
-
-
-def _cut(data: str, texts: tuple[str, ...]) -> str:
-    if len(data.encode("utf-8", "replace")) <= _LONGEST:
-        return data
-    return ",".join([_quoted(text[:_CUT]) for text in texts])
+def _texts(*texts: str) -> bytes:
+    data = ",".join(map(_quoted, texts)).encode("utf-8", "replace")
+    return data if len(data) <= _LONGEST else _texts(*[text[:_CUT] for text in texts])
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
     """Return what all contexts of a session begin with, encoded: with a `context_end` it is one; see `Context`."""
-    return f"[{_texts((listener, session, peer, client))}".encode("utf-8", "replace")
+    return b"[" + _texts(listener, session, peer, client)
 
 
 @lru_cache(1024)
 def context_end(side: str = "", upstream: str = "", broker: str = "", version: str = "") -> bytes:
     """Return the rest of a context, encoded, which many sessions share."""
-    return f",{_texts((side, upstream, broker, version))}]".encode("utf-8", "replace")
+    return b"," + _texts(side, upstream, broker, version) + b"]"
 
 
 class Context(NamedTuple):
@@ -86,14 +80,13 @@ class EventRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """Return it as JSON bytes for a block."""
-        facts = ",".join(
-            [
-                f"{_quoted(name)}:{_quoted(value) if type(value) is str else _json(value)}"
-                for name, value in self.facts.items()
-            ]
-        )
-        text = f'{{"event":{_quoted(self.event)},"text":{_quoted(self.text)},"facts":{{{facts}}}}}'
-        return text.encode("utf-8", "replace")
+        return _event(self.event, self.text, tuple(self.facts.items()))
+
+
+@lru_cache(64)
+def _event(event: str, text: str, facts: tuple[tuple[str, Any], ...]) -> bytes:
+    # Most sessions begin and end with the same words. Numbers that are equal are the same fact.
+    return _json({"event": event, "text": text, "facts": dict(facts)}).encode("utf-8", "replace")
 
 
 class JournalEvent(Enum):
