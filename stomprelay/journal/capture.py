@@ -41,19 +41,21 @@ def _spelled(names: Iterable[bytes]) -> bytes:
 
 
 def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
-    return re.compile(rb"(\n" + _spelled(names) + rb")[^\n]*?(?=\r?\n)", re.IGNORECASE)
+    """A pattern for heads in lower case: in those it takes half the time that it takes to have it ignore the case."""
+    return re.compile(rb"(\n" + _spelled(names).lower() + rb")[^\n]*?(?=\r?\n)")
 
 
-def _masked(secret: re.Match[bytes]) -> bytes:
-    return secret[1] + MASK
-
-
-def _hints(names: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Lower-case texts of which one is in every head that has a header with one of these names. Searching for them is
-    much faster than for the headers.
-    """
-    every = {spelling.lower() for spelling in _spellings(names)}
-    return tuple(sorted(each for each in every if not any(other in each for other in every - {each})))
+def _masked(secret: re.Pattern[bytes], head: bytes) -> bytes:
+    text = head.lower()
+    found = secret.search(text)
+    if found is None:
+        return head
+    pieces, at = [], 0
+    while found is not None:
+        pieces += head[at : found.end(1)], MASK
+        at = found.end()
+        found = secret.search(text, at)
+    return b"".join(pieces) + head[at:]
 
 
 _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.IGNORECASE)
@@ -69,7 +71,6 @@ class Capture:
     """
 
     __slots__ = (
-        "_hints",
         "_matches",
         "_most",
         "_opening",
@@ -86,8 +87,7 @@ class Capture:
         names = [name.encode() for name in redact]
         self.bodies = bodies
         self._opening = _secret([PASSCODE, *names])
-        self._secret = _secret(names)
-        self._hints = _hints(names)
+        self._secret = _secret(names) if names else None
         self._matches: list[tuple[Callable[[str], object], int]] = [
             (re.compile(translate(rule.destination)).match, rule.bodies) for rule in rules
         ]
@@ -103,13 +103,8 @@ class Capture:
         it is the first frame of its leg, which may have a passcode.
         """
         head = frame.memo or frame.data[frame.start : frame.body]
-        if opening:
-            return self._opening.sub(_masked, head)
-        find = head.lower().find
-        for hint in self._hints:
-            if find(hint) >= 0:
-                return self._secret.sub(_masked, head)
-        return head
+        secret = self._opening if opening else self._secret
+        return head if secret is None else _masked(secret, head)
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
         """Return how many bytes of the frame's body are kept at most; `dialect` is that of its leg."""
