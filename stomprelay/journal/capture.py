@@ -50,7 +50,8 @@ def _masked(secret: re.Pattern[bytes], head: bytes) -> bytes:
     found = secret.search(text)
     if found is None:
         return head
-    pieces, at = [], 0
+    pieces: list[bytes] = []
+    at = 0
     while found is not None:
         pieces += head[at : found.end(1)], MASK
         at = found.end()
