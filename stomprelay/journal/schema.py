@@ -6,13 +6,17 @@ only when an older reader would misunderstand; a segment of a higher one is not 
 """
 
 import json
+from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
+from json.encoder import encode_basestring as _quoted
 from typing import Any, Final, NamedTuple
 
 VERSION: Final = 1
-_LONGEST: Final = 0xFFFF
-"""The longest context of a block, in bytes."""
+_LONGEST: Final = 0xFFFF // 2
+"""The longest half of a block's context, in bytes."""
 _CUT: Final = 1000
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class JournalSide(Enum):
@@ -20,6 +24,22 @@ class JournalSide(Enum):
 
     CLIENT = "client"
     BROKER = "broker"
+
+
+def _texts(*texts: str) -> bytes:
+    data = ",".join(map(_quoted, texts)).encode("utf-8", "replace")
+    return data if len(data) <= _LONGEST else _texts(*[text[:_CUT] for text in texts])
+
+
+def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
+    """Return what all contexts of a session begin with, encoded: with a `context_end` it is one; see `Context`."""
+    return b"[" + _texts(listener, session, peer, client)
+
+
+@lru_cache(1024)
+def context_end(side: str = "", upstream: str = "", broker: str = "", version: str = "") -> bytes:
+    """Return the rest of a context, encoded, which many sessions share."""
+    return b"," + _texts(side, upstream, broker, version) + b"]"
 
 
 class Context(NamedTuple):
@@ -44,8 +64,7 @@ class Context(NamedTuple):
         """Return it as JSON bytes for a block. Keep the result, it is the same for many blocks. Texts that are too
         long for a block are cut to 1000 characters each.
         """
-        data = json.dumps(self, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return data if len(data) <= _LONGEST else Context(*[value[:_CUT] for value in self]).encode()
+        return context_start(*self[:4]) + context_end(*self[4:])
 
 
 class EventRecord(NamedTuple):
@@ -57,15 +76,17 @@ class EventRecord(NamedTuple):
 
     event: str
     text: str
-    facts: dict[str, Any]
+    facts: Mapping[str, Any]
 
     def encode(self) -> bytes:
         """Return it as JSON bytes for a block."""
-        return json.dumps(
-            {"event": self.event, "text": self.text, "facts": self.facts},
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ).encode("utf-8", "replace")
+        return _event(self.event, self.text, tuple(self.facts.items()))
+
+
+@lru_cache(64)
+def _event(event: str, text: str, facts: tuple[tuple[str, Any], ...]) -> bytes:
+    # Most sessions begin and end with the same words. Numbers that are equal are the same fact.
+    return _json({"event": event, "text": text, "facts": dict(facts)}).encode("utf-8", "replace")
 
 
 class JournalEvent(Enum):

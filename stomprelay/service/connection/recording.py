@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from stomprelay.journal.capture import LegRecorder
-from stomprelay.journal.schema import Context, JournalEvent, JournalSide
+from stomprelay.journal.schema import JournalEvent, JournalSide, context_end, context_start
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
-from stomprelay.service.connection.driver import spell_address
 from stomprelay.service.connection.pipes import Recording, make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
@@ -31,6 +30,9 @@ QUIET: Final = 1.0
 a second, and that is one event.
 """
 
+_CLIENT: Final = JournalSide.CLIENT.value
+_BROKER: Final = JournalSide.BROKER.value
+_OF_EVENTS: Final = context_end()
 _CLIENT_ID: Final = b"client-id"
 _LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
@@ -40,6 +42,13 @@ _HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
 """
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
+
+
+def _headers(connect: Frame) -> dict[bytes, bytes]:
+    try:
+        return dict(reversed(connect.headers(V1_0)))
+    except StompError:
+        return {}
 
 
 class ReadingStop(Timed):
@@ -110,10 +119,9 @@ class RecordingDriver(RelayDriver):
     """
 
     __slots__ = (
-        "_context",
-        "_context_bytes",
-        "_contexts",
-        "_host",
+        "_brokers",
+        "_client_name",
+        "_context_start",
         "_journal",
         "_record_block",
         "_recorders",
@@ -130,15 +138,14 @@ class RecordingDriver(RelayDriver):
         journal: Journal,
         upstreams: Mapping[Broker, str],
     ) -> None:
-        super().__init__(runtime, relay, endpoints, ended)
+        RelayDriver.__init__(self, runtime, relay, endpoints, ended)
         self._journal = journal
         self._record_block = journal.record
         self._upstreams = upstreams
-        self._context = Context(relay.listener.name, relay.name.decode("ascii"))
-        self._context_bytes = b""
-        self._host = ""
+        self._client_name = ""
+        self._context_start = b""
+        self._brokers: dict[Leg, Broker] = {}
         self._recorders: tuple[LegRecorder, ...] = ()
-        self._contexts: dict[Leg, Context] = {}
         self._stops: dict[Leg, ReadingStop] = {}
 
     # What is recorded
@@ -174,63 +181,59 @@ class RecordingDriver(RelayDriver):
         Call it when the leg has its first frame.
         """
         leg = recorder.leg
-        if leg is self.relay.client:
+        if leg is self._relay.client:
             connect = recorder.frames[0]
             assert isinstance(connect, Frame)
             self._identify_client(connect)
-            session = self.relay.session
+            session = self._relay.session
             version = b"" if session is None else session.dialect.version
-            context = self._context._replace(side=JournalSide.CLIENT.value)
+            end = context_end(_CLIENT, "", "", version.decode("ascii"))
         else:
-            version = leg.dialect.version
-            context = self._contexts[leg]._replace(client=self._context.client)
-        recorder.context = context._replace(version=version.decode("ascii")).encode()
-        return recorder.context
+            broker, version = self._brokers[leg], leg.dialect.version
+            end = context_end(_BROKER, self._upstreams[broker], str(broker), version.decode("ascii"))
+        recorder.context = context = (self._context_start or self._begun_context()) + end
+        return context
+
+    def _begun_context(self) -> bytes:
+        """Set and return what the contexts of this session begin with."""
+        listener, session = self._relay.listener.name, self._relay.name.decode("ascii")
+        self._context_start = context_start(listener, session, self.peer, self._client_name)
+        return self._context_start
 
     def _identify_client(self, connect: Frame) -> None:
         """Set the client's name in the journal from its CONNECT: its client-id, else its login, else its host."""
-        try:
-            headers = dict(reversed(connect.headers(V1_0)))
-        except StompError:
-            headers = {}
-        name = (headers.get(_CLIENT_ID) or headers.get(LOGIN) or b"").strip().decode("utf-8", "replace")
-        self._context = self._context._replace(client=name[:_LONGEST] or self._host)
-        self._context_bytes = b""
+        find = connect.raw if connect.plain else _headers(connect).get
+        name = (find(_CLIENT_ID) or find(LOGIN) or b"").strip().decode("utf-8", "replace")
+        self._client_name = name[:_LONGEST] or self._host()
+        self._context_start = b""
+
+    def _host(self) -> str:
+        client = self.runtime.protocols.get(self._relay.client)
+        return self.peer if client is None else getattr(client.peer, "host", self.peer)
 
     def _record_event(self, event: str, text: str, facts: Any) -> None:
         """Record an event of this session, after the frames that led to it."""
         for recorder in self._recorders:
             if recorder.frames:
                 self._record_frames(recorder)
-        if not self._context_bytes:
-            self._context_bytes = self._context.encode()
-        self._journal.event(self._context_bytes, event, text, facts)
+        context = (self._context_start or self._begun_context()) + _OF_EVENTS
+        self._journal.event(context, event, text, facts)
 
     def _note(self, effect: Note) -> None:
-        super()._note(effect)
+        RelayDriver._note(self, effect)
         self._record_event(effect.event.value, effect.text, effect.facts)
 
     # Legs come and go
 
     def added(self, protocol: LegProtocol) -> None:
         """A leg has a connection, or is about to have one."""
-        recorder = LegRecorder(protocol.leg, self._journal.capture, traced=self.relay.listener.trace)
+        recorder = LegRecorder(protocol.leg, self._journal.capture, traced=self._relay.listener.trace)
         self._recorders = (*self._recorders, recorder)
-        super().added(protocol)
-
-    def connected(self, protocol: LegProtocol) -> None:
-        """Prepare the recording of a leg, and report to the relay that the client or a broker is connected."""
-        if protocol.leg is self.relay.client:
-            peer = spell_address(protocol.peer)
-            self._host = getattr(protocol.peer, "host", peer)
-            self._context = self._context._replace(peer=peer)
-        super().connected(protocol)
+        RelayDriver.added(self, protocol)
 
     def _open(self, effect: Open) -> None:
-        self._contexts[effect.leg] = self._context._replace(
-            side=JournalSide.BROKER.value, upstream=self._upstreams[effect.broker], broker=str(effect.broker)
-        )
-        super()._open(effect)
+        self._brokers[effect.leg] = effect.broker
+        RelayDriver._open(self, effect)
 
     def closed(self, protocol: LegProtocol) -> None:
         """Record the frames that were received on a leg that is closed now."""
@@ -238,20 +241,23 @@ class RecordingDriver(RelayDriver):
         stop = self._stops.get(leg)
         if stop is not None:
             stop.end()
+        left = []
         for recorder in self._recorders:
-            if recorder.leg is leg and recorder.frames:
+            if recorder.leg is not leg:
+                left.append(recorder)
+            elif recorder.frames:
                 self._record_frames(recorder)
-        self._recorders = tuple(recorder for recorder in self._recorders if recorder.leg is not leg)
-        self._contexts.pop(leg, None)
-        super().closed(protocol)
+        self._recorders = tuple(left)
+        self._brokers.pop(leg, None)
+        RelayDriver.closed(self, protocol)
 
     # Legs that are not read from
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
         """The leg is read from again, or not any more."""
-        super().reading_changed(protocol, on)
+        RelayDriver.reading_changed(self, protocol, on)
         leg = protocol.leg
-        stop = self._stops.get(leg)
+        stop = self._stops.get(leg) if self._stops else None
         if stop is not None:
             (stop.resumed if on else stop.stopped)()
         elif not on and leg.state not in _NOT_CONNECTED and protocol.reading is not None:
@@ -290,4 +296,8 @@ class RecordingDriver(RelayDriver):
             if protocol is not None:
                 protocol.release(JOURNAL)
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**RelayDriver.effects, Open: _open}
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
+        **RelayDriver.effects,
+        Note: _note,
+        Open: _open,
+    }

@@ -142,7 +142,7 @@ class Journal(Service):
 
     def event(self, context: bytes, event: str, text: str, facts: Mapping[str, Any]) -> None:
         """Record an event in this context."""
-        self.record(context, 0, b"", EventRecord(event, text, dict(facts)).encode(), _EVENT)
+        self.record(context, 0, b"", EventRecord(event, text, facts).encode(), _EVENT)
 
     def happened(
         self, event: JournalEvent, text: str, facts: Mapping[str, Any], upstream: str = "", broker: str = ""
