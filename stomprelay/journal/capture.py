@@ -179,7 +179,7 @@ class LegRecorder:
                 frames.clear()
                 self.number = number + frame.count
                 assert frame.kept is not None
-                return number, *frame.kept
+                return number, frame.kept, frame.payload
             if self._heads_only and number:
                 frames.clear()
                 head = frame.memo or frame.data[frame.start : frame.body]
@@ -190,8 +190,8 @@ class LegRecorder:
         for frame in frames:
             if type(frame) is Run:
                 assert frame.kept is not None
-                sizes += frame.kept[0]
-                pieces.append(frame.kept[1])
+                sizes += frame.kept
+                pieces.append(frame.payload)
                 self.number += frame.count
             else:
                 self._add(frame, pieces, sizes)
