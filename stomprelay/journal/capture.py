@@ -67,8 +67,7 @@ class Capture:
     its destination has; the head without the values of the headers in `redact` and the client's passcode.
 
     `uniform`: it is the same for all frames but a leg's first, so those need not be examined. `heads_only`: no body is
-    kept of any. `keep`: what it comes to
-    for frames that need no look; None where each needs one.
+    kept of any. `keep`: what it comes to for frames that need no look; None where each needs one.
     """
 
     __slots__ = (
@@ -190,7 +189,7 @@ class LegRecorder:
                 frames.clear()
                 self.number = number + frame.count
                 assert frame.kept is not None
-                return number, *frame.kept
+                return number, frame.kept, frame.payload
             if self._heads_only:
                 frames.clear()
                 if not number:
@@ -206,8 +205,8 @@ class LegRecorder:
         for frame in frames:
             if type(frame) is Run:
                 assert frame.kept is not None
-                sizes += frame.kept[0]
-                pieces.append(frame.kept[1])
+                sizes += frame.kept
+                pieces.append(frame.payload)
                 self.number += frame.count
             else:
                 self._add(frame, pieces, sizes)

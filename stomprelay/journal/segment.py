@@ -5,6 +5,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,6 +18,8 @@ OPEN: Final = ".journal.open"
 
 _SECOND: Final = 10**9
 _STAMP: Final = "%Y%m%dT%H%M%S"
+_KNOWN: Final = 256
+"""Names and times that are remembered: who writes lists the same ones with each new segment."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST: Final = 100
 _SHAPE: Final = re.compile(
@@ -38,8 +41,13 @@ class SegmentName(NamedTuple):
 
     def __str__(self) -> str:
         """Return the name of the file, to which `CLOSED` or `OPEN` has to be added."""
-        stamp = datetime.fromtimestamp(self.created // _SECOND, UTC).strftime(_STAMP)
-        return f"{stamp}-{self.relay}-{self.run}-{self.number:06d}"
+        return f"{_stamp(self.created // _SECOND)}-{self.relay}-{self.run}-{self.number:06d}"
+
+
+@lru_cache(_KNOWN)
+def _stamp(second: int) -> str:
+    """Return a second since 1970 as it stands in a file's name."""
+    return datetime.fromtimestamp(second, UTC).strftime(_STAMP)
 
 
 def safe_name(relay: str) -> str:
@@ -47,6 +55,7 @@ def safe_name(relay: str) -> str:
     return _UNSAFE.sub("_", relay)[:_LONGEST] or "_"
 
 
+@lru_cache(_KNOWN)
 def parse_name(file: str) -> tuple[SegmentName, bool] | None:
     """Return the parts of a file's name (without its folder), and whether it is an open segment; None for a file
     that is no segment.

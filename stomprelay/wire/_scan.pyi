@@ -10,6 +10,9 @@ def with_header(data: bytes, start: int, parts: bytes | bytearray, name: bytes, 
     value at its place as it stands, in front of its own.
     """
 
+def kept_of(run: Run) -> bytes:
+    """Return `Run.payload`."""
+
 class Scanner:
     """Finds whole, good frames. `seen` counts the bytes that it looked at; `trails`: one had an LF behind its NUL.
     `need` tells of the frame that it looked at last: 0, it was good; how many bytes it has, where only a part of its

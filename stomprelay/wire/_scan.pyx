@@ -59,7 +59,7 @@ cdef enum:
     WANTS = 8           # those whose values it wants
     DIGITS = 18         # of a content-length
     SECRETS = 32        # names of headers that are not recorded
-    KEPT = 256          # frames of a run that is recorded
+    SIZES = 3 * 256     # of frames of a run that is recorded, before they are put aside
 
 cdef Py_ssize_t _MOST = 1 << 62
 
@@ -462,24 +462,23 @@ cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
     return 0
 
 
-cdef kept_of(Text text, Py_ssize_t at, uint32_t *sizes, Py_ssize_t count):
-    """What is kept of so many frames, which stand back to back from `at` on, and these sizes; see `Run.kept`."""
-    cdef Py_ssize_t total = 0, i
+def kept_of(run):
+    cdef bytes data = run.data, sizes = run.kept
+    cdef Py_ssize_t at = run.start, after = run.after, count = PyBytes_GET_SIZE(sizes) // 12, total = 0, head, i
+    cdef Text text = <Text>PyBytes_AS_STRING(data)
+    cdef const uint32_t *size = <const uint32_t *>PyBytes_AS_STRING(sizes)
     cdef bytes payload
     cdef char *into
     for i in range(0, 3 * count, 3):
-        total += <Py_ssize_t>sizes[i] + sizes[i + 1]
+        total += <Py_ssize_t>little(size[i]) + little(size[i + 1])
     payload = PyBytes_FromStringAndSize(NULL, total)
     into = PyBytes_AS_STRING(payload)
     for i in range(0, 3 * count, 3):
-        memcpy(into, text + at, <size_t>sizes[i] + sizes[i + 1])
-        into += <Py_ssize_t>sizes[i] + sizes[i + 1]
-        at += <Py_ssize_t>sizes[i] + sizes[i + 2] + 1
-        if i < 3 * (count - 1):
-            at += text[at] == c"\n"
-    for i in range(3 * count):
-        sizes[i] = little(sizes[i])
-    return PyBytes_FromStringAndSize(<const char *>sizes, 12 * count), payload
+        head = little(size[i])
+        into = copied(into, <const char *>text + at, head + little(size[i + 1]))
+        at += head + little(size[i + 2]) + 1
+        at += at < after and text[at] == c"\n"
+    return payload
 
 
 @cython.final
@@ -549,9 +548,9 @@ cdef class Scanner:
         cdef bint plain = True
         cdef Span *span
         cdef int number
-        cdef uint32_t sizes[3 * KEPT]
-        if self.facts.keeps and most > KEPT:
-            most = KEPT
+        cdef bytearray aside = None
+        cdef uint32_t sizes[SIZES]
+        cdef int known = 0
         while True:
             for number in range(command.wants):
                 span = &found.values[number]
@@ -561,9 +560,15 @@ cdef class Scanner:
                 place = Parts(found.head, found.body, found.after)
                 append(parts, <Text>&place, sizeof(place))
             if self.facts.keeps:
-                sizes[3 * count] = found.body - at
-                sizes[3 * count + 1] = min(found.end - found.body, self.facts.bodies)
-                sizes[3 * count + 2] = found.end - found.body
+                if known == SIZES:
+                    if aside is None:
+                        aside = bytearray()
+                    append(aside, <Text>sizes, sizeof(sizes))
+                    known = 0
+                sizes[known] = little(found.body - at)
+                sizes[known + 1] = little(min(found.end - found.body, self.facts.bodies))
+                sizes[known + 2] = little(found.end - found.body)
+                known += 3
             count += 1
             plain = plain and found.plain
             last, head, after = at, found.head, found.after
@@ -572,6 +577,12 @@ cdef class Scanner:
                 break
             if found.command != command or not passes(found):
                 break
+        kept = None
+        if aside is not None:
+            append(aside, <Text>sizes, 4 * known)
+            kept = bytes(aside)
+        elif self.facts.keeps:
+            kept = PyBytes_FromStringAndSize(<const char *>sizes, 4 * known)
         made = blank(Run)
         put(made, _RUN.rule, <object>command.rule)
         put(made, _RUN.data, data)
@@ -584,7 +595,7 @@ cdef class Scanner:
         put(made, _RUN.plain, True if plain else False)
         put(made, _RUN.parts, parts)
         put(made, _RUN.instead, None)
-        put(made, _RUN.kept, kept_of(text, start, sizes, count) if self.facts.keeps else None)
+        put(made, _RUN.kept, kept)
         return made
 
     cdef frame(self, bytes data, Text text, Py_ssize_t at, start, after, const Found *found):

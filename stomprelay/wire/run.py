@@ -55,8 +55,8 @@ class Run:
     lines, its body, and behind it. `instead` is the run that goes out in the place of this one; None where it goes out
     as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
 
-    `kept` is what a `Keep` asks for, else None: for each frame the sizes of its head, of what is kept of its body, and
-    of its body, 4 bytes each, the lowest first; and its head and what is kept of its body, back to back.
+    `kept` is there where a `Keep` asks for it, else None: for each frame the sizes of its head, of what is kept of its
+    body, and of its body, 4 bytes each, the lowest first.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Run:
         values: bytes,
         plain: bool = True,
         parts: bytearray | None = None,
-        kept: tuple[bytes, bytes] | None = None,
+        kept: bytes | None = None,
     ) -> None:
         self.rule = rule
         self.data = data
@@ -127,6 +127,13 @@ class Run:
         from stomprelay.wire._scan import with_header  # what found this run
 
         return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
+
+    @property
+    def payload(self) -> bytes:
+        """Of each frame the head and what is kept of its body, back to back; for a run with `kept`."""
+        from stomprelay.wire._scan import kept_of  # what found this run
+
+        return kept_of(self)
 
     def __repr__(self) -> str:
         """Command, number and size only: heads carry secrets."""

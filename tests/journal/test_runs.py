@@ -161,10 +161,10 @@ def test_a_passcode_that_comes_with_what_follows() -> None:
 
 
 def test_long_runs() -> None:
-    """They come in pieces, and are counted through."""
+    """They are one, however many frames there are, and are counted through."""
     sends = [b"SEND\nnumber:%d\n\n%b\0" % (number, b"x" * (number % 5)) for number in range(1000)]
     one = recorder(Capture(2, redact=SECRETS))
-    assert 1 < read(one, b"".join(sends)) < 10
+    assert read(one, b"".join(sends)) == 1
     _, sizes, payload = one.take()
     assert payload == b"".join(send[:-1].rstrip(b"x") + b"x" * min(i % 5, 2) for i, send in enumerate(sends))
     assert list(memoryview(sizes).cast("I")[2::3]) == [number % 5 for number in range(1000)]

@@ -124,9 +124,10 @@ def test_only_what_is_whole(kind: type[Portions]) -> None:
 
 
 @pytest.mark.parametrize("kind", {Portions, PORTIONS})
+@pytest.mark.parametrize("bodies", [0, 3, 100])
 @pytest.mark.skipif(PORTIONS is Portions, reason="there are no runs here")
-def test_a_leg_is_recorded_as_its_recorder_has_it(kind: type[Portions]) -> None:
-    """Runs alone and several, frames, and nothing."""
+def test_a_leg_is_recorded_as_its_recorder_has_it(kind: type[Portions], bodies: int) -> None:
+    """Runs alone and several, frames, what comes in two pieces, and nothing."""
     rule = Rule(b"SEND")
     send = b"SEND\ndestination:/queue/a\n\nhello\0"
     portions, other = made(kind, 1 << 20), made(Portions, 1 << 20)
@@ -134,9 +135,20 @@ def test_a_leg_is_recorded_as_its_recorder_has_it(kind: type[Portions]) -> None:
     for _ in range(2):
         leg = Leg(Side.DOWNSTREAM, Limits())
         leg.enter(State.CONNECTED, V1_2)
-        recorders.append(LegRecorder(leg, Capture()))
+        recorders.append(LegRecorder(leg, Capture(bodies)))
         recorders[-1].context = b'["c"]'
-    for chunk in (send, send * 3, send * 300, b"ACK\nid:1\n\n\0", send + b"ACK\nid:1\n\n\0" + send, b"\n"):
+    ack = b"ACK\nid:1\n\n\0"
+    cut = send * 200 + send[:20], send[20:] + (send + b"\n") * 600
+    for chunk in (
+        send,
+        send * 3,
+        send * 300,
+        ack,
+        send + ack + send,
+        b"\n",
+        *cut,
+        (send + b"\n") * 2 + b"\n\n" + send,
+    ):
         for recorder in recorders:
             recorder.leg.decoder.feed(chunk)
             list(recorder.leg.decoder.runs(Passing((rule,), lambda run: True)))
@@ -147,7 +159,7 @@ def test_a_leg_is_recorded_as_its_recorder_has_it(kind: type[Portions]) -> None:
         assert recorders[0].frames == []
     one, two = (b"".join(bytes(each.data) for each in iter_taken(each)) for each in (portions, other))
     assert one == two
-    assert len(list(decode(one))) == 5
+    assert len(list(decode(one))) == 8
 
 
 @pytest.mark.deep

@@ -124,6 +124,7 @@ class RecordingDriver(RelayDriver):
         "_context_start",
         "_journal",
         "_record_block",
+        "_record_leg",
         "_recorders",
         "_stops",
         "_upstreams",
@@ -141,6 +142,7 @@ class RecordingDriver(RelayDriver):
         RelayDriver.__init__(self, runtime, relay, endpoints, ended)
         self._journal = journal
         self._record_block = journal.record
+        self._record_leg = journal.record_leg
         self._upstreams = upstreams
         self._client_name = ""
         self._context_start = b""
@@ -155,7 +157,9 @@ class RecordingDriver(RelayDriver):
         RelayDriver.perform(self, effects)
         for recorder in self._recorders:
             if recorder.frames:  # what `_record_frames` does, on the hot path
-                self._record_block(recorder.context or self._leg_context(recorder), *recorder.take())
+                if not recorder.context:
+                    self._leg_context(recorder)
+                self._record_leg(recorder)
                 if self._journal.full:
                     self.hold()
 
@@ -168,7 +172,7 @@ class RecordingDriver(RelayDriver):
             return None
 
         # The leg has CONNECT or CONNECTED behind it: its context is known; and it is held while the journal is full.
-        recording = Recording(recorder, self._journal.record_leg)
+        recording = Recording(recorder, self._record_leg)
         return make_pipe(source, target, passing, trails, self.failed, recording)
 
     def _record_frames(self, recorder: LegRecorder) -> None:

@@ -151,7 +151,14 @@ cdef extern from *:
             at[i] = (uint8_t)(number >> 8 * i);
         return at + size;
     }
+
+    /* One of 4 bytes. */
+    static inline uint32_t number_of(const uint8_t *at)
+    {
+        return at[0] | at[1] << 8 | at[2] << 16 | (uint32_t)at[3] << 24;
+    }
     """
+    uint32_t number_of(const uint8_t *at) noexcept nogil
     void prepare() noexcept nogil
     uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
     int64_t now() noexcept nogil
@@ -179,6 +186,34 @@ def checksum(bytes data not None):
 cdef inline uint8_t *copied(uint8_t *into, bytes data) noexcept:
     memcpy(into, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
     return into + PyBytes_GET_SIZE(data)
+
+
+cdef inline Py_ssize_t size_kept(bytes sizes) noexcept:
+    """How many bytes are kept of the frames of a run that has these sizes, see `Run.kept`."""
+    cdef const uint8_t *size = <const uint8_t *>PyBytes_AS_STRING(sizes)
+    cdef const uint8_t *end = size + PyBytes_GET_SIZE(sizes)
+    cdef Py_ssize_t total = 0
+    while size < end:
+        total += <Py_ssize_t>number_of(size) + number_of(size + 4)
+        size += FRAME
+    return total
+
+
+cdef inline const uint8_t *copy_kept(
+    uint8_t **into, bytes data, Py_ssize_t at, Py_ssize_t after, const uint8_t *size
+) noexcept:
+    """Copy that of the frames from `at` up to `after`, whose sizes these are; return where those behind them are."""
+    cdef const uint8_t *text = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t head, kept
+    while at < after:
+        head = number_of(size)
+        kept = head + number_of(size + 4)
+        memcpy(into[0], text + at, kept)
+        into[0] += kept
+        at += head + number_of(size + 8) + 1
+        at += at < after and text[at] == c"\n"
+        size += FRAME
+    return size
 
 
 cdef inline void seal(uint8_t *block, Py_ssize_t size) noexcept:
@@ -216,32 +251,52 @@ cdef class Portions:
 
     def put(self, bytes context not None, uint64_t number, bytes sizes not None, bytes payload not None,
             int kind=_FRAMES):
-        self.add(context, number, sizes, payload, kind)
+        cdef Py_ssize_t sized = PyBytes_GET_SIZE(sizes)
+        cdef uint8_t *block = self.room(context, number, sized, PyBytes_GET_SIZE(payload), kind)
+        if block is not NULL:
+            copied(copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes), payload)
+            self.added(block, sized // FRAME)
 
     def record(self, recorder):
         cdef list frames = recorder.frames
-        cdef tuple kept
+        cdef bytes context = recorder.context, sizes
         cdef uint64_t number
-        if len(frames) == 1 and type(run := frames[0]) is Run:
-            # What `LegRecorder.take` does with it.
-            frames.clear()
-            kept = run.kept
-            number = recorder.number
-            recorder.number = number + <uint64_t>run.count
-            self.add(recorder.context, number, <bytes>kept[0], <bytes>kept[1], _FRAMES)
-        elif frames:
-            number, sizes, payload = recorder.take()
-            self.add(recorder.context, number, sizes, payload, _FRAMES)
+        cdef uint8_t *block
+        cdef uint8_t *at
+        cdef const uint8_t *size
+        for run in frames:
+            if type(run) is not Run:
+                number, sizes, payload = recorder.take()
+                self.put(context, number, sizes, payload)
+                return
+        if not frames:
+            return
+        # What `LegRecorder.take` does with runs; but heads are copied to where they stay.
+        sizes = frames[0].kept if len(frames) == 1 else b"".join([run.kept for run in frames])
+        number = recorder.number
+        recorder.number = number + <uint64_t>(PyBytes_GET_SIZE(sizes) // FRAME)
+        block = self.room(context, number, PyBytes_GET_SIZE(sizes), size_kept(sizes), _FRAMES)
+        if block is not NULL:
+            at = copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes)
+            size = <const uint8_t *>PyBytes_AS_STRING(sizes)
+            for run in frames:
+                size = copy_kept(&at, run.data, run.start, run.after, size)
+        frames.clear()      # first: who is told below may ask for what is left
+        if block is not NULL:
+            self.added(block, PyBytes_GET_SIZE(sizes) // FRAME)
 
-    cdef add(self, bytes context, uint64_t number, bytes sizes, bytes payload, int kind):
-        cdef Py_ssize_t named = PyBytes_GET_SIZE(context), frames = PyBytes_GET_SIZE(sizes) // FRAME
-        cdef Py_ssize_t need = OVERHEAD + named + PyBytes_GET_SIZE(sizes) + PyBytes_GET_SIZE(payload)
+    cdef uint8_t *room(self, bytes context, uint64_t number, Py_ssize_t sized, Py_ssize_t size, int kind) except? NULL:
+        """Begin a block with sizes of so many bytes, and a payload of so many: return where it is, for these to be
+        copied behind its context and for `added` then; NULL where it is refused.
+        """
+        cdef Py_ssize_t named = PyBytes_GET_SIZE(context), frames = sized // FRAME
+        cdef Py_ssize_t need = OVERHEAD + named + sized + size
         cdef int64_t time
         cdef uint8_t *block
         cdef uint8_t *at
         if self.size >= self.limit:
             self._refused(frames, need)
-            return
+            return NULL
         if named > 0xffff or need - OUTER > 0xffffffff:
             raise ValueError("more than a block can hold")
         time = now() if self._clock is None else self._clock()
@@ -253,13 +308,19 @@ cdef class Portions:
         at = number_at(at, kind, 2)
         at = number_at(at, named, 2)
         at = number_at(at, frames, 4)
-        copied(copied(copied(at, context), sizes), payload)
-        seal(block, need)
+        copied(at, context)
+        number_at(block + 4, need - OUTER, 4)
+        return block
+
+    cdef added(self, uint8_t *block, Py_ssize_t frames):
+        """Complete the block whose content is there."""
+        cdef Py_ssize_t size = OUTER + number_of(block + 4)
+        seal(block, size)
         self._last = self._used
-        self._used += need
+        self._used += size
         self._blocks += 1
         self._frames += frames
-        self.size += need
+        self.size += size
         if self.size >= self.mark:
             self._reached()
 
@@ -268,6 +329,7 @@ cdef class Portions:
         cdef Py_buffer view
         if self._used:
             self._whole.append((self._memory, self._used, self._last, self._blocks, self._frames))
+            self._used = 0
         if self._spare and need <= self._most:
             self._memory = self._spare.pop()
         else:
