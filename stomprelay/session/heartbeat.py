@@ -59,16 +59,13 @@ def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     return send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
 
 
-_NEVER: Final = (inf, inf)
-
-
 class HeartBeat:
     """The beats of one leg. All times are `now` of the caller's clock, in seconds."""
 
     __slots__ = ("_intervals", "reading", "received_at", "sent_at")
 
     def __init__(self) -> None:
-        self._intervals = _NEVER
+        self._intervals = inf, inf
         self.received_at = 0.0
         self.sent_at = 0.0
         self.reading = True
