@@ -10,6 +10,9 @@ def with_header(data: bytes, start: int, parts: bytes | bytearray, name: bytes, 
     value at its place as it stands, in front of its own.
     """
 
+def place_of(kind: type, name: str) -> int:
+    """Where in an object of this class the slot of this name is. Raises `TypeError` where it is no slot."""
+
 def kept_of(run: Run) -> bytes:
     """Return `Run.payload`."""
 

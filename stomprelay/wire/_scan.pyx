@@ -423,7 +423,7 @@ cdef struct Parts:
     Py_ssize_t head, body, after
 
 
-cdef Py_ssize_t place_of(kind, name) except -1:
+cpdef Py_ssize_t place_of(kind, name) except -1:
     """Where in an object of this class the slot of this name is."""
     slot = kind.__dict__[name]
     if type(slot) is not MemberDescriptorType:

@@ -14,9 +14,23 @@ cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject **chunk, Py_ssize_t size) except -1
     void Py_DECREF(PyObject *chunk)
 
-cdef extern from "<sys/socket.h>":
-    ssize_t send(int descriptor, const void *data, size_t size, int flags)
-    ssize_t recv(int descriptor, void *into, size_t size, int flags)
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+
+    /* `send` and `recv`, but a thread cannot be cancelled in them: to say that it can takes longer than to decide it. */
+    #if defined(SYS_sendto) && defined(SYS_recvfrom)
+    #define SEND(descriptor, data, size, flags) syscall(SYS_sendto, descriptor, data, size, flags, NULL, 0)
+    #define RECV(descriptor, into, size, flags) syscall(SYS_recvfrom, descriptor, into, size, flags, NULL, NULL)
+    #else
+    #define SEND send
+    #define RECV recv
+    #endif
+    """
+    ssize_t send "SEND"(int descriptor, const void *data, size_t size, int flags)
+    ssize_t recv "RECV"(int descriptor, void *into, size_t size, int flags)
 
 cdef enum:
     FEW = 16 * 1024     # bytes that are received on the stack, and copied

@@ -8,12 +8,14 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from stomprelay.journal import disk
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
+from stomprelay.wire._scan import place_of
 from stomprelay.wire.run import Run
 
 cdef extern from *:
@@ -174,6 +176,8 @@ cdef enum:
 
 cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
+cdef Py_ssize_t _DATA = place_of(Run, "data"), _START = place_of(Run, "start"), _AFTER = place_of(Run, "after")
+cdef Py_ssize_t _KEPT = place_of(Run, "kept")
 cdef bytes _MAGIC = MAGIC
 cdef int _FRAMES = BlockKind.FRAMES
 
@@ -181,6 +185,11 @@ cdef int _FRAMES = BlockKind.FRAMES
 def checksum(bytes data not None):
     """CRC-32 of this; for tests."""
     return checksum_of(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef inline object slot(run, Py_ssize_t place):
+    """What is in a slot of a run, without a call of Python; the scanner has filled it."""
+    return <object>(<PyObject **>(<char *><PyObject *>run + place))[0]
 
 
 cdef inline uint8_t *copied(uint8_t *into, bytes data) noexcept:
@@ -272,7 +281,7 @@ cdef class Portions:
         if not frames:
             return
         # What `LegRecorder.take` does with runs; but heads are copied to where they stay.
-        sizes = frames[0].kept if len(frames) == 1 else b"".join([run.kept for run in frames])
+        sizes = slot(frames[0], _KEPT) if len(frames) == 1 else b"".join([slot(run, _KEPT) for run in frames])
         number = recorder.number
         recorder.number = number + <uint64_t>(PyBytes_GET_SIZE(sizes) // FRAME)
         block = self.room(context, number, PyBytes_GET_SIZE(sizes), size_kept(sizes), _FRAMES)
@@ -280,7 +289,7 @@ cdef class Portions:
             at = copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes)
             size = <const uint8_t *>PyBytes_AS_STRING(sizes)
             for run in frames:
-                size = copy_kept(&at, run.data, run.start, run.after, size)
+                size = copy_kept(&at, slot(run, _DATA), slot(run, _START), slot(run, _AFTER), size)
         frames.clear()      # first: who is told below may ask for what is left
         if block is not NULL:
             self.added(block, PyBytes_GET_SIZE(sizes) // FRAME)
