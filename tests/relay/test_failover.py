@@ -2041,3 +2041,22 @@ def test_a_receipt_that_was_given_before_the_loss_is_not_waited_for() -> None:
         gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_says(RECEIPT % b"bye")
         play.client_gets(RECEIPT % b"bye")
+
+
+@after_in_all_versions
+def test_a_client_that_disconnects_and_goes(after: bytes) -> None:
+    """The broker that came meanwhile was told of no subscription, so none is ended there, and in a version that could
+    not say its id nothing is refused.
+    """
+    with started(b"1.0") as play:
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nid:s\r\r\n\n\0" + ASKING % (b"r", b"x"))
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        found(play, after)
+        gets(play, ASKING_AGAIN % (b"r", b"x"))
+        play.client_goes()
+        gets(play, b"")
+        play.broker_says(RECEIPT % b"r")
+        gets(play, b"DISCONNECT\n\n\0")
+        assert play.counters["faults"] == 0

@@ -54,6 +54,7 @@ class Line:
         "_refused",
         "_sender",
         "_session",
+        "_subscribes",
         "_subscriptions",
         "_unconfirmed",
     )
@@ -66,6 +67,7 @@ class Line:
         self._caution = Caution()
         self._hasty = False
         self._leaving = _NO_SUBSCRIPTIONS
+        self._subscribes = True
         self._subscriptions = _NO_SUBSCRIPTIONS
         self._inside = _NOTHING_INSIDE
         self._refused: list[Refused] = []
@@ -95,6 +97,7 @@ class Line:
     def begin(self, broker: Broker | None, now: float, *, subscriptions: bool) -> None:
         """There is a broker, which has to know all of it, with or without the subscriptions. Then call `go_on`."""
         session, unconfirmed, caution = self._session, self._unconfirmed, self._caution
+        self._subscribes = subscriptions
         if subscriptions:
             self._subscriptions = deque(session.subscriptions) if session.subscriptions else _NO_SUBSCRIPTIONS
         if session.transactions:
@@ -133,7 +136,7 @@ class Line:
         """Put in that no more messages are wanted; where that is more than a turn has, it is only begun."""
         sent = len(self._session.subscriptions) - len(self._subscriptions)
         self._subscriptions = _NO_SUBSCRIPTIONS
-        if sent:
+        if sent and self._subscribes:
             self._leaving = deque([*self._leaving, *islice(self._session.subscriptions, sent)])
         self._leave()
 
