@@ -17,8 +17,8 @@ from fuzz.world import Slowest, World
 WARM: Final = 300
 """So many worlds are played before all others and after them, and must leave the same."""
 
-SPARE: Final = 2000
-"""Blocks of memory by which both may differ: what the interpreter and others in the process keep, and findings."""
+SPARE: Final = 800
+"""Blocks of memory by which both may differ: what the interpreter keeps to use again, and what was found."""
 
 CACHED: Final = 2000
 """So many entries may be in a cache: as many as there are ways to pair versions, products and settings."""
