@@ -1,14 +1,7 @@
+from stomprelay.session import rows
+
 def ids(rows: bytes, width: int) -> set[bytes]:
-    """The twin of `rows.ids`."""
+    """The compiled `rows.ids`."""
 
-class Rows:
-    """The twin of `rows.Rows`."""
-
-    size: int
-
-    def __init__(self, width: int, first: int, stop: int) -> None: ...
-    def __len__(self) -> int: ...
-    def add(self, text: bytes, covered: set[bytes]) -> bool: ...
-    def values(self, names: bytes, first: int, stop: int) -> bytes | None: ...
-    def remove(self, names: bytes) -> tuple[bool, set[bytes]]: ...
-    def take(self) -> bytes: ...
+class Rows(rows.Rows):
+    """The compiled `rows.Rows`."""

@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 from stomprelay.service.journal import portions
 
 def checksum(data: bytes) -> int:
@@ -7,11 +5,3 @@ def checksum(data: bytes) -> int:
 
 class Portions(portions.Portions):
     """The compiled `portions.Portions`."""
-
-    def __init__(
-        self,
-        most: int,
-        clock: Callable[[], int],
-        reached: Callable[[], None],
-        refused: Callable[[int, int], None],
-    ) -> None: ...
