@@ -297,6 +297,8 @@ cdef extern from *:
             head = number_of(size);
             behind = at + head + number_of(size + 8) + 1;
             behind += behind < after && *behind == '\\n';
+            for (size_t i = 0; i < head; i += 64)
+                __builtin_prefetch(behind + i);     /* the next head, which is about as long */
             told = begun ? own(&of, at, head, end, into, full) : NULL;
             if (told) {
                 into = told;
