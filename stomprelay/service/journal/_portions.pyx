@@ -157,6 +157,13 @@ cdef extern from *:
         return at + size;
     }
 
+    /* Have memory that will be written soon in the processor's cache: to write, and then sum up, what is not takes long. */
+    static inline void soon(const uint8_t *at)
+    {
+        for (int i = 0; i < 512; i += 64)
+            __builtin_prefetch(at + i, 1);
+    }
+
     /* One of 4 bytes. */
     static inline uint32_t number_of(const uint8_t *at)
     {
@@ -330,6 +337,7 @@ cdef extern from *:
         const uint8_t *full
     ) noexcept nogil
     uint32_t number_of(const uint8_t *at) noexcept nogil
+    void soon(const uint8_t *at) noexcept nogil
     void prepare() noexcept nogil
     uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
     int64_t now() noexcept nogil
@@ -532,6 +540,7 @@ cdef class Portions:
         seal(block, size)
         self._last = self._used
         self._used += size
+        soon(block + size)
         self._blocks += 1
         self._frames += frames
         self.size += size
