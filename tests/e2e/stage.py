@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 _VOLATILE = {"message-id", "ack", "session", "timestamp", "receipt-id", "receipt"}
 """Headers whose values differ from one run to the next."""
-_UNAVAILABLE = "broker not available"
+CLOSED_AT_ONCE = b"broker not available"
 """The relay's own message where a broker closed before it answered CONNECT."""
 
 
@@ -212,7 +212,7 @@ class Stage:
             self._clients.append(client)
             error = client.connect(self._place.port, self.version, "guest", passcode)
             assert error.command == "ERROR", error
-            if error.headers["message"] != _UNAVAILABLE:
+            if error.headers["message"] != CLOSED_AT_ONCE.decode():
                 break
         return error
 

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.cells import sampled
 from tests.e2e.facts import VERSIONS
 from tests.e2e.raw import Closed, Connection
-from tests.e2e.stage import Place
+from tests.e2e.stage import CLOSED_AT_ONCE, Place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 
@@ -238,9 +238,21 @@ def test_connects(
     through: Callable[[str, str | None], Place],
 ) -> None:
     """The broker's answer to CONNECT is the client's."""
-    answers = []
-    for place in (direct(broker), through(broker, None)):
-        with Connection.to(place.port) as client:
-            client.write(CONNECTS[name])
-            answers.append(_steady(client.frame(), b"QUEUE"))
+    answers = [_answer(place, CONNECTS[name]) for place in (direct(broker), through(broker, None))]
     assert (answers[0] != answers[1]) == ((broker, f"connect: {name}") in DECIDED), answers
+
+
+def _answer(place: Place, connect: bytes) -> bytes:
+    """Return what comes first. Whom ActiveMQ refuses it tells nothing once in some thousand times, it closes only: then
+    it is asked again.
+    """
+    for _ in range(3):
+        with Connection.to(place.port) as client:
+            client.write(connect)
+            try:
+                answer = _steady(client.frame(), b"QUEUE")
+            except Closed:
+                answer = CLOSED_AT_ONCE
+        if CLOSED_AT_ONCE not in answer:
+            break
+    return answer
