@@ -12,7 +12,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Any, Final, NamedTuple
 
-VERSION: Final = 1
+VERSION: Final = 2
 _LONGEST: Final = 0xFFFF // 2
 """The longest half of a block's context, in bytes."""
 _CUT: Final = 1000
