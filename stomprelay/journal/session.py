@@ -61,10 +61,11 @@ def _headers(connect: Frame) -> dict[bytes, bytes]:
 
 def _name(connect: Frame) -> str:
     """The name that a client gives itself in its CONNECT: its client-id, else its login; empty where it has neither."""
-    headers = {} if connect.plain else _headers(connect)
+    find = connect.raw if connect.plain else _headers(connect).get
     name = b""
     for header in (_CLIENT_ID, LOGIN):
-        name = name or (connect.raw(header) if connect.plain else headers.get(header)) or b""
+        if not name and header in connect.data:  # most say no more than one of them
+            name = find(header) or b""
     return name.strip().decode("utf-8", "replace")[:_LONGEST]
 
 
@@ -125,11 +126,13 @@ class SessionRecorder:
             self._identify(recorder, client)
         self._records.record_leg(recorder)
 
-    def event(self, client: Client, event: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Record an event of this session; the frames that led to it are recorded already."""
+    def event(self, client: Client, event: str, text: str, facts: Mapping[str, Any]) -> bool:
+        """Record an event of this session, behind the frames that led to it. Return whether there were any."""
+        some = self.record(client)
         if not self._of_events:
             self._of_events = self._begun(client) + _OF_EVENTS
         self._records.record(self._of_events, 0, b"", encode_event(event, text, facts), _EVENT)
+        return some
 
     def closed(self, client: Client, leg: Leg) -> bool:
         """Record the frames that came on a leg that is closed now, and no more. Return whether there were any."""

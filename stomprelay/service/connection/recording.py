@@ -163,13 +163,12 @@ class RecordingDriver(RelayDriver):
 
     def _record_event(self, event: str, text: str, facts: Mapping[str, Any]) -> None:
         """Record an event of this session, after the frames that led to it."""
-        if self._recorder.record(self) and self._journal.full:
+        if self._recorder.event(self, event, text, facts) and self._journal.full:
             self.hold()
-        self._recorder.event(self, event, text, facts)
 
     def _note(self, effect: Note) -> None:
         RelayDriver._note(self, effect)
-        self._record_event(effect.event.value, effect.text, effect.facts)
+        self._record_event(effect.event._value_, effect.text, effect.facts)  # `value` is written in Python
 
     # Legs come and go
 
