@@ -50,10 +50,8 @@ def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
 class Secrets(Protocol):
     """Headers whose values are not recorded."""
 
-    def masked(self, data: bytes, start: int, head: int, body: int) -> bytes:
-        """Return `data[start:body]`, a frame up to the end of its head, whose header lines begin at `head`, with `MASK`
-        for each secret value.
-        """
+    def masked(self, frame: Frame) -> bytes:
+        """Return a frame's head, from the command to the blank line, with `MASK` for each secret value."""
 
 
 class AnySecrets:
@@ -66,9 +64,9 @@ class AnySecrets:
     def __init__(self, names: Iterable[bytes]) -> None:
         self._pattern = _secret(names)
 
-    def masked(self, data: bytes, start: int, head: int, body: int) -> bytes:
+    def masked(self, frame: Frame) -> bytes:
         """As `Secrets`."""
-        said = data[start:body]
+        said = frame.memo or frame.data[frame.start : frame.body]
         text = said.lower()
         found = self._pattern.search(text)
         if found is None:
@@ -145,7 +143,7 @@ class Capture:
         secrets = self._opening if opening else self._secrets
         if secrets is None:
             return frame.memo or frame.data[frame.start : frame.body]
-        return secrets.masked(frame.data, frame.start, frame.head, frame.body)
+        return secrets.masked(frame)
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
         """Return how many bytes of the frame's body are kept at most; `dialect` is that of its leg."""

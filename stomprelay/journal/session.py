@@ -17,6 +17,8 @@ _BROKER: Final = JournalSide.BROKER.value
 _EVENT: Final = int(BlockKind.EVENT)
 _OF_EVENTS: Final = context_end()
 _CLIENT_ID: Final = b"client-id"
+_ID_LINE: Final = b"\n%b:" % _CLIENT_ID
+_LOGIN_LINE: Final = b"\n%b:" % LOGIN
 _LONGEST: Final = 1000
 
 
@@ -59,13 +61,25 @@ def _headers(connect: Frame) -> dict[bytes, bytes]:
         return {}
 
 
+def _plain_value(connect: Frame, needle: bytes) -> bytes:
+    """What `Frame.raw` returns, empty where there is nothing: not called from what is compiled, where it takes thrice
+    the time.
+    """
+    data = connect.data
+    at = data.find(needle, connect.head - 1, connect.body)
+    if at < 0:
+        return b""
+    at += len(needle)
+    return data[at : data.find(b"\n", at)]
+
+
 def _name(connect: Frame) -> str:
     """The name that a client gives itself in its CONNECT: its client-id, else its login; empty where it has neither."""
-    find = connect.raw if connect.plain else _headers(connect).get
-    name = b""
-    for header in (_CLIENT_ID, LOGIN):
-        if not name and header in connect.data:  # most say no more than one of them
-            name = find(header) or b""
+    if connect.plain:
+        name = _plain_value(connect, _ID_LINE) or _plain_value(connect, _LOGIN_LINE)
+    else:
+        headers = _headers(connect)
+        name = headers.get(_CLIENT_ID) or headers.get(LOGIN) or b""
     return name.strip().decode("utf-8", "replace")[:_LONGEST]
 
 

@@ -49,7 +49,7 @@ class Secrets:
     """What stands in the headers that a `Keep` calls secrets is replaced by the mask."""
 
     def __init__(self, keep: Keep, mask: bytes) -> None: ...
-    def masked(self, data: bytes, start: int, head: int, body: int) -> bytes:
-        """Return `data[start:body]`, a frame up to the end of its head, whose header lines begin at `head`, with the
-        mask in place of each secret value. Blanks around a name, and its case, make no difference.
+    def masked(self, frame: Frame) -> bytes:
+        """Return a frame's head, from the command to the blank line, with the mask in place of each secret value.
+        Blanks around a name, and its case, make no difference.
         """

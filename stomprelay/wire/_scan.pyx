@@ -461,6 +461,11 @@ cdef inline void put(made, Py_ssize_t place, value):
     (<PyObject **>(<char *><PyObject *>made + place))[0] = <PyObject *>value
 
 
+cdef inline object slot(frame, Py_ssize_t place):
+    """What is in a slot of a frame or a run, without a call of Python."""
+    return <object>(<PyObject **>(<char *><PyObject *>frame + place))[0]
+
+
 cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
     cdef Py_ssize_t known = PyByteArray_GET_SIZE(to)
     PyByteArray_Resize(to, known + size)
@@ -670,13 +675,17 @@ cdef class Secrets:
         self.facts = _facts(Limits(), V1_0, frozenset(), (), keep)
         self.mask = mask
 
-    def masked(self, bytes data not None, Py_ssize_t start, Py_ssize_t head, Py_ssize_t body):
+    def masked(self, frame not None):
+        if type(frame) is not Frame:
+            raise TypeError("not a frame")
+        cdef bytes data = slot(frame, _FRAME.data)
         cdef Text text = <Text>PyBytes_AS_STRING(data)
         cdef Text colon
         cdef Text end
-        cdef Py_ssize_t line = head, first, last
+        cdef Py_ssize_t start = slot(frame, _FRAME.start), body = slot(frame, _FRAME.body)
+        cdef Py_ssize_t line = slot(frame, _FRAME.head), first, last
         cdef bytearray made = None
-        if not 0 <= start <= head <= body <= PyBytes_GET_SIZE(data):
+        if not 0 <= start <= line <= body <= PyBytes_GET_SIZE(data):
             raise ValueError("a head of other data")
         while True:
             end = <Text>memchr(text + line, c"\n", body - line)

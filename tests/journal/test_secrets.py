@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from stomprelay.journal.capture import MASK, AnySecrets, secrets_of
 from stomprelay.journal.settings import SECRETS
 from stomprelay.wire.decoder import SCANNER
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import SEND
 
 NAMES = [
     *(name.encode() for name in SECRETS),
@@ -80,8 +82,8 @@ def test_the_compiled_one_masks_the_same(head: bytes, names: set[bytes], before:
     command = b"SEND\r\n" if crlf else b"SEND\n"
     data = before + command + head + b"a:1\n"
     start, first, body = len(before), len(before + command), len(before + command + head)
-    expected = python.masked(data, start, first, body)
-    assert compiled.masked(data, start, first, body) == expected
+    frame = Frame(SEND, data, start, first, body, body, len(data), False)
+    assert compiled.masked(frame) == python.masked(frame)
 
 
 @needs_it
@@ -89,9 +91,11 @@ def test_a_head_of_other_data() -> None:
     """Nothing is read beyond what there is."""
     compiled = secrets_of([b"a"])
     assert compiled is not None
-    for place in ((-1, 0, 1), (2, 1, 3), (0, 3, 2), (0, 1, 6)):
+    for start, head, body in ((-1, 0, 1), (2, 1, 3), (0, 3, 2), (0, 1, 6)):
         with pytest.raises(ValueError, match="other data"):
-            compiled.masked(b"A\nb:c", *place)
+            compiled.masked(Frame(SEND, b"A\nb:c", start, head, body, 5, 5, False))
+    with pytest.raises(TypeError):
+        compiled.masked(b"SEND\n\n")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -161,14 +161,11 @@ class RecordingDriver(RelayDriver):
         recording = Recording(recorder, self._journal.record_leg)
         return make_pipe(source, target, passing, trails, self.failed, recording)
 
-    def _record_event(self, event: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Record an event of this session, after the frames that led to it."""
-        if self._recorder.event(self, event, text, facts) and self._journal.full:
-            self.hold()
-
     def _note(self, effect: Note) -> None:
         RelayDriver._note(self, effect)
-        self._record_event(effect.event._value_, effect.text, effect.facts)  # `value` is written in Python
+        # `value` is written in Python.
+        if self._recorder.event(self, effect.event._value_, effect.text, effect.facts) and self._journal.full:
+            self.hold()
 
     # Legs come and go
 
@@ -208,7 +205,8 @@ class RecordingDriver(RelayDriver):
 
     def _begin_stop(self, leg: Leg, reason: str) -> None:
         def record(event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
-            self._record_event(event.value, text, facts)
+            if self._recorder.event(self, event.value, text, facts) and self._journal.full:
+                self.hold()
 
         def ended() -> None:
             del self._stops[leg]
