@@ -80,7 +80,12 @@ class EventRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """Return it as JSON bytes for a block."""
-        return _event(self.event, self.text, tuple(self.facts.items()))
+        return encode_event(self.event, self.text, self.facts)
+
+
+def encode_event(event: str, text: str, facts: Mapping[str, Any]) -> bytes:
+    """Return what an `EventRecord` is in a block."""
+    return _event(event, text, tuple(facts.items()))
 
 
 @lru_cache(64)
