@@ -19,7 +19,7 @@ from typing import Final
 
 FOLDER: Final = Path(__file__).resolve().parent
 PACKAGE: Final = FOLDER.parent
-ROOMS: Final = ("wire", "session", "relay")
+ROOMS: Final = ("wire", "session", "relay", "journal")
 INTERPRETED: Final = {
     "wire/frame.py": "the scanner in C fills the slots of its objects at their places",
     "wire/run.py": "the same",
@@ -28,6 +28,15 @@ INTERPRETED: Final = {
     "session/effects.py": "records for the service; what makes a record would be interpreted all the same",
     "relay/effects.py": "the same",
     "relay/model/": "records of a configuration, which reads their defaults from their classes",
+    "journal/settings.py": "the same",
+    "journal/block.py": "no session needs it: what is written is made in C, and the pipeline reads",
+    "journal/alike.py": "the same",
+    "journal/segment.py": "the same",
+    "journal/records.py": "the same",
+    "journal/command.py": "the same",
+    "journal/writer.py": "the thread that writes needs it, a few times a second",
+    "journal/folder.py": "the same",
+    "journal/disk.py": "the same",
 }
 """Modules and rooms of the core that are not compiled, each with the reason."""
 LIBRARY: Final = "stomprelay.compiled.core"

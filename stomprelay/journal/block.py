@@ -17,6 +17,8 @@ All numbers are little-endian. A block is
     payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too, with
                 spaces behind it as well
 
+What a block of frames that are alike has for sizes and payload is said in `alike`; segments of version 1 have none.
+
 So a reader finds the next block after damage by its magic, and returns no block whose checksum is wrong.
 
 The texts of damages say "octets": users see them in the output of `stomprelay journal` and in the pipeline's tables.
@@ -28,6 +30,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
+
+from stomprelay.journal.alike import CONTRADICTION, expand
 
 MAGIC: Final = b"\x06SJ\x0b"
 _OUTER: Final = Struct("<4sII")
@@ -45,16 +49,16 @@ _SMALL: Final = 4096
 _PORTION: Final = 5120
 _MANY: Final = 1 << 17
 NO_BLOCK: Final = "no block begins here"
-_CONTRADICTION: Final = "its lengths contradict each other"
 _ZEROS: Final = "nothing but zeros from here on"
 
 
 class BlockKind(IntEnum):
-    """What a block holds."""
+    """What a block holds. One of kind `ALIKE` is read as one of kind `FRAMES`."""
 
     HEADER = 0
     FRAMES = 1
     EVENT = 2
+    ALIKE = 3
 
 
 _KINDS: Final = tuple(BlockKind)
@@ -87,7 +91,9 @@ class RecordedFrame(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block that was read. `offset` is where it begins in its segment; `sizes` has three numbers for each frame."""
+    """A block that was read. `offset` is where it begins in its segment; `sizes` has three numbers for each frame;
+    `spared` is how many bytes fewer than all this it takes there.
+    """
 
     offset: int
     time: int
@@ -96,11 +102,12 @@ class Block(NamedTuple):
     context: bytes
     sizes: Sequence[int]
     payload: bytes
+    spared: int = 0
 
     @property
     def length(self) -> int:
         """The number of bytes that it takes in its segment."""
-        return _HEAD.size + len(self.context) + 4 * len(self.sizes) + len(self.payload)
+        return _HEAD.size + len(self.context) + 4 * len(self.sizes) + len(self.payload) - self.spared
 
     @property
     def frames(self) -> Iterator[RecordedFrame]:
@@ -256,8 +263,9 @@ class _Reader:
             return NO_BLOCK
         if length < _INNER.size or length > MOST:
             return f"a block cannot be {length} octets long"
-        if _INNER.size + context + 4 * SIZES * frames > length:
-            return _CONTRADICTION
+        sized = 4 * (1 if kind == BlockKind.ALIKE else SIZES)
+        if _INNER.size + context + sized * frames > length:
+            return CONTRADICTION
         end = at + _OUTER.size + length
         if end > len(data):
             if not self._has(_OUTER.size + length):
@@ -268,12 +276,14 @@ class _Reader:
             return "the checksum is wrong"
         at_context = at + _HEAD.size
         at_sizes = at_context + context
-        at_payload = at_sizes + 4 * SIZES * frames
-        sizes = _numbers(SIZES * frames).unpack_from(data, at_sizes)
+        at_payload = at_sizes + sized * frames
+        sizes = _numbers(sized // 4 * frames).unpack_from(data, at_sizes)
         if kind >= len(_KINDS):
             return f"a block of a kind that is not known, {kind}"
+        if kind == BlockKind.ALIKE:
+            return self._expanded(time, number, data[at_context:at_sizes], sizes, data[at_payload:end])
         if kind == BlockKind.FRAMES and at_payload + sum(sizes) - sum(sizes[2::SIZES]) != end:
-            return _CONTRADICTION
+            return CONTRADICTION
         # Block(...) would take twice as long.
         return _new(
             Block,
@@ -285,8 +295,25 @@ class _Reader:
                 data[at_context:at_sizes],
                 sizes,
                 data[at_payload:end],
+                0,
             ),
         )
+
+    def _expanded(
+        self, time: int, number: int, context: bytes, bodies: Sequence[int], payload: bytes
+    ) -> Block | str:
+        """Return a block of frames that are alike as it would stand there with all of their heads."""
+        try:
+            heads = expand(payload, len(bodies))
+        except ValueError:
+            return CONTRADICTION
+        sizes = [0] * (SIZES * len(heads))
+        sizes[0::SIZES] = map(len, heads)
+        sizes[2::SIZES] = bodies
+        whole = b"".join(heads)
+        spared = 4 * (len(sizes) - len(bodies)) + len(whole) - len(payload)
+        offset = self._base + self._at
+        return Block(offset, time, number, BlockKind.FRAMES, context, tuple(sizes), whole, spared)
 
     def _stump(self) -> str:
         """Return what is wrong with an end that is too short for a block."""

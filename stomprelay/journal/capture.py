@@ -6,11 +6,12 @@
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
-from typing import Final
+from typing import Final, Protocol
 
 from stomprelay.journal.block import pack_sizes
 from stomprelay.journal.settings import NOTHING, BodyRule
 from stomprelay.session.leg import Leg
+from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
@@ -23,7 +24,8 @@ TRACE: Final = b"relay-trace"
 """The header that a relay adds to a SEND, by which the same message is recognised when a broker delivers it."""
 
 _KNOWN: Final = 4096
-_ODD: Final = re.compile(rb"[:\\\r\n\0]")
+_ODD: Final = re.compile(rb"[:\\\r\n\0]|\A[ \t]|[ \t]\Z")
+"""In a name: what a version escapes, or would be taken for a blank beside it."""
 _MANY: Final = 32
 """Names of headers, beyond which each frame is looked at."""
 
@@ -45,18 +47,54 @@ def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"(\n" + _spelled(names).lower() + rb")[^\n]*?(?=\r?\n)")
 
 
-def _masked(secret: re.Pattern[bytes], head: bytes) -> bytes:
-    text = head.lower()
-    found = secret.search(text)
-    if found is None:
-        return head
-    pieces: list[bytes] = []
-    at = 0
-    while found is not None:
-        pieces += head[at : found.end(1)], MASK
-        at = found.end()
-        found = secret.search(text, at)
-    return b"".join(pieces) + head[at:]
+class Secrets(Protocol):
+    """Headers whose values are not recorded."""
+
+    def masked(self, frame: Frame) -> bytes:
+        """Return a frame's head, from the command to the blank line, with `MASK` for each secret value."""
+
+
+class AnySecrets:
+    """Those of these names, whatever they are. The scanner's twin has only names that each version spells alike, and
+    is faster; tests/journal/test_secrets.py holds the two against each other.
+    """
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, names: Iterable[bytes]) -> None:
+        self._pattern = _secret(names)
+
+    def masked(self, frame: Frame) -> bytes:
+        """As `Secrets`."""
+        said = frame.memo or frame.data[frame.start : frame.body]
+        text = said.lower()
+        found = self._pattern.search(text)
+        if found is None:
+            return said
+        pieces: list[bytes] = []
+        at = 0
+        while found is not None:
+            pieces += said[at : found.end(1)], MASK
+            at = found.end()
+            found = self._pattern.search(text, at)
+        return b"".join(pieces) + said[at:]
+
+
+def secrets_of(names: Iterable[bytes]) -> Secrets | None:
+    """Return what masks the values of headers of these names, in C where that can; None where there are none."""
+    known = {name.lower() for name in names}
+    if not known:
+        return None
+    if SCANNER is None or not _simple(known):
+        return AnySecrets(known)
+    from stomprelay.wire._scan import Secrets as Compiled  # it is there, as the scanner is
+
+    return Compiled(Keep(NOTHING, tuple(sorted(known))), MASK)
+
+
+def _simple(names: set[bytes]) -> bool:
+    """Whether these names are few, and each stands in a head as it is, in whatever case, in every version."""
+    return len(names) <= _MANY and not any(map(_ODD.search, names))
 
 
 _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.IGNORECASE)
@@ -74,7 +112,7 @@ class Capture:
         "_matches",
         "_most",
         "_opening",
-        "_secret",
+        "_secrets",
         "bodies",
         "heads_only",
         "keep",
@@ -86,8 +124,8 @@ class Capture:
     ) -> None:
         names = [name.encode() for name in redact]
         self.bodies = bodies
-        self._opening = _secret([PASSCODE, *names])
-        self._secret = _secret(names) if names else None
+        self._opening = secrets_of([PASSCODE, *names])
+        self._secrets = secrets_of(names)
         self._matches: list[tuple[Callable[[str], object], int]] = [
             (re.compile(translate(rule.destination)).match, rule.bodies) for rule in rules
         ]
@@ -95,16 +133,17 @@ class Capture:
         self.uniform = not names and not self._matches
         self.heads_only = not bodies and not self._matches
         secrets = {name.lower() for name in (PASSCODE, *names)}
-        looks = self._matches or len(secrets) > _MANY or any(map(_ODD.search, secrets))
+        looks = self._matches or not _simple(secrets)
         self.keep = None if looks else Keep(bodies, tuple(sorted(secrets)))
 
     def head(self, frame: Frame, *, opening: bool = False) -> bytes:
         """Return the frame's head, from the command to the blank line, with `MASK` for each secret value. `opening`:
         it is the first frame of its leg, which may have a passcode.
         """
-        head = frame.memo or frame.data[frame.start : frame.body]
-        secret = self._opening if opening else self._secret
-        return head if secret is None else _masked(secret, head)
+        secrets = self._opening if opening else self._secrets
+        if secrets is None:
+            return frame.memo or frame.data[frame.start : frame.body]
+        return secrets.masked(frame)
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
         """Return how many bytes of the frame's body are kept at most; `dialect` is that of its leg."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Any, Final, NamedTuple
 
-VERSION: Final = 1
+VERSION: Final = 2
 _LONGEST: Final = 0xFFFF // 2
 """The longest half of a block's context, in bytes."""
 _CUT: Final = 1000
@@ -80,7 +80,12 @@ class EventRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """Return it as JSON bytes for a block."""
-        return _event(self.event, self.text, tuple(self.facts.items()))
+        return encode_event(self.event, self.text, self.facts)
+
+
+def encode_event(event: str, text: str, facts: Mapping[str, Any]) -> bytes:
+    """Return what an `EventRecord` is in a block."""
+    return _event(event, text, tuple(facts.items()))
 
 
 @lru_cache(64)

@@ -44,3 +44,12 @@ class Scanner:
 
     def offsets(self, data: ReadableBuffer, at: int) -> tuple[int, int, int, int, bool] | None:
         """What `scan` finds first, in any buffer: head, body, end, after, plain; for tests of what is read."""
+
+class Secrets:
+    """What stands in the headers that a `Keep` calls secrets is replaced by the mask."""
+
+    def __init__(self, keep: Keep, mask: bytes) -> None: ...
+    def masked(self, frame: Frame) -> bytes:
+        """Return a frame's head, from the command to the blank line, with the mask in place of each secret value.
+        Blanks around a name, and its case, make no difference.
+        """

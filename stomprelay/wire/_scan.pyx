@@ -23,8 +23,9 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from stomprelay.wire._marks cimport first_of, marks_in
 
-from stomprelay.wire.dialect import ESCAPES
+from stomprelay.wire.dialect import ESCAPES, V1_0
 from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BODIES, CONTENT_LENGTH, SEND
 from stomprelay.wire.run import Run
 
@@ -197,6 +198,11 @@ cdef inline bint veiled(Facts facts, Text text, Py_ssize_t line, Py_ssize_t colo
     )
 
 
+cdef inline unsigned char lower(unsigned char octet) noexcept nogil:
+    """A letter in lower case; any other octet as it is."""
+    return octet | 0x20 if c"A" <= octet <= c"Z" else octet
+
+
 cdef bint secret(Facts facts, Text text, Py_ssize_t size) noexcept nogil:
     """Whether this is a secret's name, in any case."""
     cdef Py_ssize_t i
@@ -204,7 +210,7 @@ cdef bint secret(Facts facts, Text text, Py_ssize_t size) noexcept nogil:
     for number in range(facts.secret_count):
         if facts.secrets[number].size == size:
             for i in range(size):
-                if (text[i] | 0x20) != (facts.secrets[number].text[i] | 0x20):
+                if lower(text[i]) != lower(facts.secrets[number].text[i]):
                     break
             else:
                 return True
@@ -455,6 +461,11 @@ cdef inline void put(made, Py_ssize_t place, value):
     (<PyObject **>(<char *><PyObject *>made + place))[0] = <PyObject *>value
 
 
+cdef inline object slot(frame, Py_ssize_t place):
+    """What is in a slot of a frame or a run, without a call of Python."""
+    return <object>(<PyObject **>(<char *><PyObject *>frame + place))[0]
+
+
 cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
     cdef Py_ssize_t known = PyByteArray_GET_SIZE(to)
     PyByteArray_Resize(to, known + size)
@@ -651,3 +662,52 @@ def with_header(bytes data not None, Py_ssize_t start, parts, bytes name not Non
 cdef inline char *copied(char *out, const char *text, Py_ssize_t size) noexcept nogil:
     memcpy(out, text, size)
     return out + size
+
+
+@cython.final
+cdef class Secrets:
+    """Writes heads with a mask in place of each value whose header is a secret; as `capture.Secrets`, for other names."""
+
+    cdef Facts facts
+    cdef bytes mask
+
+    def __init__(self, keep, bytes mask not None):
+        self.facts = _facts(Limits(), V1_0, frozenset(), (), keep)
+        self.mask = mask
+
+    def masked(self, frame not None):
+        if type(frame) is not Frame:
+            raise TypeError("not a frame")
+        cdef bytes data = slot(frame, _FRAME.data)
+        cdef Text text = <Text>PyBytes_AS_STRING(data)
+        cdef Text colon
+        cdef Text end
+        cdef Py_ssize_t start = slot(frame, _FRAME.start), body = slot(frame, _FRAME.body)
+        cdef Py_ssize_t line = slot(frame, _FRAME.head), first, last
+        cdef bytearray made = None
+        if not 0 <= start <= line <= body <= PyBytes_GET_SIZE(data):
+            raise ValueError("a head of other data")
+        while True:
+            end = <Text>memchr(text + line, c"\n", body - line)
+            if end is NULL:
+                break
+            colon = <Text>memchr(text + line, c":", end - (text + line))
+            if colon is not NULL:
+                first, last = line, colon - text
+                while first < last and (text[first] == c" " or text[first] == c"\t"):
+                    first += 1
+                while first < last and (text[last - 1] == c" " or text[last - 1] == c"\t"):
+                    last -= 1
+                if secret(self.facts, text + first, last - first):
+                    if made is None:
+                        made = bytearray()
+                    append(made, text + start, colon + 1 - (text + start))
+                    append(made, <Text>PyBytes_AS_STRING(self.mask), PyBytes_GET_SIZE(self.mask))
+                    start = end - text
+                    if text + start > colon + 1 and text[start - 1] == c"\r":
+                        start -= 1
+            line = end + 1 - text
+        if made is None:
+            return PyBytes_FromStringAndSize(<const char *>text + start, body - start)
+        append(made, text + start, body - start)
+        return bytes(made)

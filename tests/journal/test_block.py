@@ -209,7 +209,7 @@ def block(
     [
         (block(length=23), "a block cannot be 23 octets long"),
         (block(length=MOST + 1), f"a block cannot be {MOST + 1} octets long"),
-        (block(kind=3), "a block of a kind that is not known, 3"),
+        (block(kind=4), "a block of a kind that is not known, 4"),
         (block(count=1), "its lengths contradict each other"),
         (block(count=0xFFFFFFFF), "its lengths contradict each other"),
         (block(count=1, sizes=pack("<III", 1, 1, 1), rest=b"a"), "its lengths contradict each other"),

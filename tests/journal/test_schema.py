@@ -10,7 +10,7 @@ from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, New
 from tests.journal.made import BROKER, HEADER
 
 LITERAL = (
-    b'{"version":1,"relay":"eu-1","run":"0123abcd","number":1,"created":1795249380123456789,"age":60.0,'
+    b'{"version":2,"relay":"eu-1","run":"0123abcd","number":1,"created":1795249380123456789,"age":60.0,'
     b'"software":"stomprelay 0","context":["listener","session","peer","client","side","upstream","broker",'
     b'"version"]}'
 )

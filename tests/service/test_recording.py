@@ -361,9 +361,9 @@ def test_a_session_has_no_memory_of_legs_that_are_gone(tmp_path: Path) -> None:
         broker.sends(CONNECTED)
     (session,) = harness.service.state.sessions.listeners["public"]
     assert isinstance(session, RecordingDriver)
-    legs: set[Leg] = {tape.leg for tape in session._recorders}
+    legs: set[Leg] = {tape.leg for tape in session._recorder.recorders}
     assert len(legs) == 2
-    assert len(session._brokers) == 1
+    assert len(session._recorder._brokers) == 1
 
 
 # A leg that is not read from

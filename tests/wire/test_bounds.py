@@ -88,5 +88,6 @@ def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
         "tests/session/test_recent.py",
         "tests/relay/bridge/test_respelling.py",
         "tests/journal/test_runs.py",
+        "tests/journal/test_secrets.py",
     )
     run_sanitized(tmp_path, compiled, *cases, "-k", "not pure")

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from stomprelay.journal.capture import LegRecorder
-from stomprelay.journal.schema import JournalEvent, JournalSide, context_end, context_start
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.journal.session import SessionRecorder
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
@@ -16,10 +16,6 @@ from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.journal.journal import Journal
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg, State
-from stomprelay.wire.dialect import V1_0
-from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.names import LOGIN
 from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
@@ -30,11 +26,6 @@ QUIET: Final = 1.0
 a second, and that is one event.
 """
 
-_CLIENT: Final = JournalSide.CLIENT.value
-_BROKER: Final = JournalSide.BROKER.value
-_OF_EVENTS: Final = context_end()
-_CLIENT_ID: Final = b"client-id"
-_LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
 _NOT_CONNECTED: Final = frozenset({State.OPENING, State.CONNECTING})
 _HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
@@ -42,13 +33,6 @@ _HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
 """
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
-
-
-def _headers(connect: Frame) -> dict[bytes, bytes]:
-    try:
-        return dict(reversed(connect.headers(V1_0)))
-    except StompError:
-        return {}
 
 
 class ReadingStop(Timed):
@@ -119,13 +103,8 @@ class RecordingDriver(RelayDriver):
     """
 
     __slots__ = (
-        "_brokers",
-        "_client_name",
-        "_context_start",
         "_journal",
-        "_record_block",
-        "_record_leg",
-        "_recorders",
+        "_recorder",
         "_stops",
         "_upstreams",
     )
@@ -141,102 +120,63 @@ class RecordingDriver(RelayDriver):
     ) -> None:
         RelayDriver.__init__(self, runtime, relay, endpoints, ended)
         self._journal = journal
-        self._record_block = journal.record
-        self._record_leg = journal.record_leg
         self._upstreams = upstreams
-        self._client_name = ""
-        self._context_start = b""
-        self._brokers: dict[Leg, Broker] = {}
-        self._recorders: tuple[LegRecorder, ...] = ()
+        listener = relay.listener
+        self._recorder = SessionRecorder(
+            journal, relay.client, listener.name, relay.name.decode("ascii"), traced=listener.trace
+        )
         self._stops: dict[Leg, ReadingStop] = {}
+
+    # What is known of the client, for the records
+
+    @property
+    def host(self) -> str:
+        """Return the client's host; its whole address where that has none."""
+        client = self.runtime.protocols.get(self._relay.client)
+        return self.peer if client is None else getattr(client.peer, "host", self.peer)
+
+    @property
+    def version(self) -> str:
+        """Return the version of STOMP that was agreed with the client; empty until one was."""
+        session = self._relay.session
+        return "" if session is None else session.dialect.version.decode("ascii")
 
     # What is recorded
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Perform the effects first; then record the frames that led to them."""
         RelayDriver.perform(self, effects)
-        for recorder in self._recorders:
-            if recorder.frames:  # what `_record_frames` does, on the hot path
-                if not recorder.context:
-                    self._leg_context(recorder)
-                self._record_leg(recorder)
-                if self._journal.full:
-                    self.hold()
+        if self._recorder.record(self) and self._journal.full:
+            self.hold()
 
     def make_pipe(
         self, source: LegProtocol, target: LegProtocol, passing: Passing, trails: bool
     ) -> "Pipe | None":
         """Return a pipe that gives its leg's recorder what passes; None where each frame needs a look."""
-        (recorder,) = (each for each in self._recorders if each.leg is source.leg)
+        recorder = self._recorder.recorder(source.leg)
         if recorder.keep is None:
             return None
 
         # The leg has CONNECT or CONNECTED behind it: its context is known; and it is held while the journal is full.
-        recording = Recording(recorder, self._record_leg)
+        recording = Recording(recorder, self._journal.record_leg)
         return make_pipe(source, target, passing, trails, self.failed, recording)
-
-    def _record_frames(self, recorder: LegRecorder) -> None:
-        self._record_block(recorder.context or self._leg_context(recorder), *recorder.take())
-        if self._journal.full:
-            self.hold()
-
-    def _leg_context(self, recorder: LegRecorder) -> bytes:
-        """Set and return the encoded context of a leg's frames, with the client's name and the version of STOMP.
-        Call it when the leg has its first frame.
-        """
-        leg = recorder.leg
-        if leg is self._relay.client:
-            connect = recorder.frames[0]
-            assert isinstance(connect, Frame)
-            self._identify_client(connect)
-            session = self._relay.session
-            version = b"" if session is None else session.dialect.version
-            end = context_end(_CLIENT, "", "", version.decode("ascii"))
-        else:
-            broker, version = self._brokers[leg], leg.dialect.version
-            end = context_end(_BROKER, self._upstreams[broker], str(broker), version.decode("ascii"))
-        recorder.context = context = (self._context_start or self._begun_context()) + end
-        return context
-
-    def _begun_context(self) -> bytes:
-        """Set and return what the contexts of this session begin with."""
-        listener, session = self._relay.listener.name, self._relay.name.decode("ascii")
-        self._context_start = context_start(listener, session, self.peer, self._client_name)
-        return self._context_start
-
-    def _identify_client(self, connect: Frame) -> None:
-        """Set the client's name in the journal from its CONNECT: its client-id, else its login, else its host."""
-        find = connect.raw if connect.plain else _headers(connect).get
-        name = (find(_CLIENT_ID) or find(LOGIN) or b"").strip().decode("utf-8", "replace")
-        self._client_name = name[:_LONGEST] or self._host()
-        self._context_start = b""
-
-    def _host(self) -> str:
-        client = self.runtime.protocols.get(self._relay.client)
-        return self.peer if client is None else getattr(client.peer, "host", self.peer)
-
-    def _record_event(self, event: str, text: str, facts: Any) -> None:
-        """Record an event of this session, after the frames that led to it."""
-        for recorder in self._recorders:
-            if recorder.frames:
-                self._record_frames(recorder)
-        context = (self._context_start or self._begun_context()) + _OF_EVENTS
-        self._journal.event(context, event, text, facts)
 
     def _note(self, effect: Note) -> None:
         RelayDriver._note(self, effect)
-        self._record_event(effect.event.value, effect.text, effect.facts)
+        # `value` is written in Python.
+        if self._recorder.event(self, effect.event._value_, effect.text, effect.facts) and self._journal.full:
+            self.hold()
 
     # Legs come and go
 
     def added(self, protocol: LegProtocol) -> None:
         """A leg has a connection, or is about to have one."""
-        recorder = LegRecorder(protocol.leg, self._journal.capture, traced=self._relay.listener.trace)
-        self._recorders = (*self._recorders, recorder)
+        self._recorder.added(protocol.leg)
         RelayDriver.added(self, protocol)
 
     def _open(self, effect: Open) -> None:
-        self._brokers[effect.leg] = effect.broker
+        broker = effect.broker
+        self._recorder.opening(effect.leg, self._upstreams[broker], str(broker))
         RelayDriver._open(self, effect)
 
     def closed(self, protocol: LegProtocol) -> None:
@@ -245,14 +185,8 @@ class RecordingDriver(RelayDriver):
         stop = self._stops.get(leg)
         if stop is not None:
             stop.end()
-        left = []
-        for recorder in self._recorders:
-            if recorder.leg is not leg:
-                left.append(recorder)
-            elif recorder.frames:
-                self._record_frames(recorder)
-        self._recorders = tuple(left)
-        self._brokers.pop(leg, None)
+        if self._recorder.closed(self, leg) and self._journal.full:
+            self.hold()
         RelayDriver.closed(self, protocol)
 
     # Legs that are not read from
@@ -271,7 +205,8 @@ class RecordingDriver(RelayDriver):
 
     def _begin_stop(self, leg: Leg, reason: str) -> None:
         def record(event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
-            self._record_event(event.value, text, facts)
+            if self._recorder.event(self, event.value, text, facts) and self._journal.full:
+                self.hold()
 
         def ended() -> None:
             del self._stops[leg]
@@ -288,14 +223,14 @@ class RecordingDriver(RelayDriver):
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:
             return
-        for recorder in self._recorders:
+        for recorder in self._recorder.recorders:
             protocol = protocols.get(recorder.leg)
             if protocol is not None and recorder.leg.state in _HOLDABLE:
                 protocol.hold(JOURNAL)
 
     def release(self) -> None:
         """Read from all legs again, unless there is another reason not to: the journal has room."""
-        for recorder in self._recorders:
+        for recorder in self._recorder.recorders:
             protocol = self.runtime.protocols.get(recorder.leg)
             if protocol is not None:
                 protocol.release(JOURNAL)

@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from stomprelay.journal import disk
+from stomprelay.journal.alike import EXPANDED
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
 from stomprelay.wire._scan import place_of
@@ -27,6 +28,8 @@ cdef extern from *:
     #if defined(__x86_64__) && (__GNUC__ >= 9 || defined(__clang__))
     #include <immintrin.h>
     #define FOLDS 1
+    #elif defined(__SSE2__)
+    #include <emmintrin.h>
     #endif
 
     /* CRC-32 as zlib has it, of any bytes. `tables[i][b]`: what a byte b comes to with i zeros behind it. */
@@ -154,13 +157,187 @@ cdef extern from *:
         return at + size;
     }
 
+    /* Have memory that will be written soon in the processor's cache: to write, and then sum up, what is not takes long. */
+    static inline void soon(const uint8_t *at)
+    {
+        for (int i = 0; i < 512; i += 64)
+            __builtin_prefetch(at + i, 1);
+    }
+
     /* One of 4 bytes. */
     static inline uint32_t number_of(const uint8_t *at)
     {
         return at[0] | at[1] << 8 | at[2] << 16 | (uint32_t)at[3] << 24;
     }
+
+    /* Heads of a group, see `stomprelay.journal.alike`: the first one, and the ends of lines that it does not share. */
+    enum { LINES = 64, CUTS = 16, GROUP = 12, LONGEST = 0xffff, TIGHT = 0xffff };
+    typedef struct {
+        const uint8_t *first;
+        size_t size;
+        int cuts;
+        size_t begin[CUTS], end[CUTS];
+        size_t loose[LINES];    /* where in a line heads were found to differ, TIGHT: nowhere yet */
+    } Likeness;
+
+    static inline int same(const uint8_t *one, const uint8_t *other, size_t size)
+    {
+        uint64_t a, b, differ = 0;
+        if (size < 8)
+            return memcmp(one, other, size) == 0;
+        for (size_t i = 0; i < size - 8; i += 8) {
+            memcpy(&a, one + i, 8);
+            memcpy(&b, other + i, 8);
+            differ |= a ^ b;
+        }
+        memcpy(&a, one + size - 8, 8);
+        memcpy(&b, other + size - 8, 8);
+        return !(differ | (a ^ b));
+    }
+
+    /* How many bytes there are up to the next LF, `size` where there is none. */
+    static inline size_t line_of(const uint8_t *at, size_t size)
+    {
+    #ifdef __SSE2__
+        if (size >= 16) {
+            int found = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)at), _mm_set1_epi8('\\n')));
+            if (found)
+                return (size_t)__builtin_ctz((unsigned)found);
+        }
+    #endif
+        const uint8_t *end = memchr(at, '\\n', size);
+        return end ? (size_t)(end - at) : size;
+    }
+
+    /* Write what of a head is its own, and return the place behind that; NULL where it differs elsewhere, or there is no
+       room up to `full`. What is behind the head, up to `end`, may be read. */
+    static uint8_t *own(
+        const Likeness *of, const uint8_t *at, size_t size, const uint8_t *end, uint8_t *into, const uint8_t *full)
+    {
+        const uint8_t *stop = at + size;
+        size_t from = 0, shared, own;
+        for (int i = 0; i < of->cuts; i++) {
+            shared = of->begin[i] - from;
+            if (shared > (size_t)(stop - at) || !same(at, of->first + from, shared))
+                return NULL;
+            at += shared;
+            own = line_of(at, (size_t)(end - at));
+            if (own >= (size_t)(stop - at) || own >= (size_t)(full - into))
+                return NULL;
+            if (own < 16 && end - at >= 16 && full - into >= 16)
+                memcpy(into, at, 16);   /* in one go; what is too much is written over */
+            else
+                memcpy(into, at, own + 1);
+            into += own + 1;
+            at += own;
+            from = of->end[i];
+        }
+        shared = of->size - from;
+        return shared == (size_t)(stop - at) && same(at, of->first + from, shared) ? into : NULL;
+    }
+
+    static int is_of_word(uint8_t octet)
+    {
+        return (octet >= '0' && octet <= '9') || ((octet | 0x20) >= 'a' && (octet | 0x20) <= 'z');
+    }
+
+    /* Note where the lines of two heads differ: from the word or number on in which they begin to. */
+    static void loosen(Likeness *of, const uint8_t *one, size_t size, const uint8_t *other, size_t others)
+    {
+        for (int line = 0; line < LINES && size && others; line++) {
+            size_t a = line_of(one, size), b = line_of(other, others), i = 0;
+            while (i < a && i < b && one[i] == other[i])
+                i++;
+            if (i < a || i < b) {
+                while (i && is_of_word(one[i - 1]))
+                    i--;
+                if (i < of->loose[line])
+                    of->loose[line] = i;
+            }
+            a += a < size;
+            b += b < others;
+            one += a;
+            size -= a;
+            other += b;
+            others -= b;
+        }
+    }
+
+    /* Have a group begin with this head: write it, and return the place behind it; NULL where there is no room. */
+    static uint8_t *group(Likeness *of, const uint8_t *at, size_t size, uint8_t *into, const uint8_t *full)
+    {
+        size_t place = 0;
+        of->first = at;
+        of->size = size;
+        of->cuts = 0;
+        for (int line = 0; line < LINES && place < size && of->cuts < CUTS; line++) {
+            size_t length = line_of(at + place, size - place);
+            if (of->loose[line] != TIGHT && place + length < size) {
+                of->begin[of->cuts] = place + (of->loose[line] < length ? of->loose[line] : length);
+                of->end[of->cuts++] = place + length;
+            }
+            place += length + 1;
+        }
+        if (size > LONGEST || (size_t)(full - into) < GROUP + 4 * (size_t)of->cuts + size)
+            return NULL;
+        into = number_at(number_at(into + 8, size, 2), (uint64_t)of->cuts, 2);
+        for (int i = 0; i < of->cuts; i++)
+            into = number_at(number_at(into, of->begin[i], 2), of->end[i], 2);
+        memcpy(into, at, size);
+        return into + size;
+    }
+
+    /* Write the heads from `at` up to `after`, whose sizes these are, as groups; return the place behind them, or NULL
+       where it does not pay: they are too unlike, or there is no room for so much up to `full`. */
+    static uint8_t *groups(
+        const uint8_t *at, const uint8_t *after, const uint8_t *end, const uint8_t *size, uint8_t *into,
+        const uint8_t *full)
+    {
+        Likeness of;
+        uint8_t *begun = NULL, *values = NULL, *told;
+        uint32_t count = 0, frames = 0, all = 0;
+        size_t head, next;
+        const uint8_t *behind;
+        for (int line = 0; line < LINES; line++)
+            of.loose[line] = TIGHT;
+        for (; at < after; at = behind, size += 12, frames++) {
+            head = number_of(size);
+            behind = at + head + number_of(size + 8) + 1;
+            behind += behind < after && *behind == '\\n';
+            for (size_t i = 0; i < head; i += 64)
+                __builtin_prefetch(behind + i);     /* the next head, which is about as long */
+            told = begun ? own(&of, at, head, end, into, full) : NULL;
+            if (told) {
+                into = told;
+                count++;
+                continue;
+            }
+            if (begun) {
+                number_at(number_at(begun, count, 4), (uint64_t)(into - values), 4);
+                loosen(&of, of.first, of.size, at, head);
+            }
+            if (behind < after) {
+                next = number_of(size + 12);
+                loosen(&of, at, head, behind, next);
+            }
+            if (all++ > 4 + frames / 16)
+                return NULL;
+            begun = into;
+            count = 1;
+            values = into = group(&of, at, head, into, full);
+            if (!into)
+                return NULL;
+        }
+        number_at(number_at(begun, count, 4), (uint64_t)(into - values), 4);
+        return into;
+    }
     """
+    uint8_t *groups(
+        const uint8_t *at, const uint8_t *after, const uint8_t *end, const uint8_t *size, uint8_t *into,
+        const uint8_t *full
+    ) noexcept nogil
     uint32_t number_of(const uint8_t *at) noexcept nogil
+    void soon(const uint8_t *at) noexcept nogil
     void prepare() noexcept nogil
     uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
     int64_t now() noexcept nogil
@@ -172,14 +349,17 @@ cdef enum:
     OUTER = 12          # bytes up to those that the checksum is of
     OVERHEAD = 36       # and up to the context
     FRAME = 12          # bytes of a frame's sizes
+    SIZE = 4            # and of that of its body alone
+    FEW = 8             # frames for which it is not worth while to look for what they share
     SPARE = 8           # portions kept to be filled again: to have the system clear memory takes long
 
 cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
 cdef Py_ssize_t _DATA = place_of(Run, "data"), _START = place_of(Run, "start"), _AFTER = place_of(Run, "after")
-cdef Py_ssize_t _KEPT = place_of(Run, "kept")
+cdef Py_ssize_t _KEPT = place_of(Run, "kept"), _COUNT = place_of(Run, "count")
 cdef bytes _MAGIC = MAGIC
-cdef int _FRAMES = BlockKind.FRAMES
+cdef int _FRAMES = BlockKind.FRAMES, _ALIKE = BlockKind.ALIKE
+cdef Py_ssize_t _EXPANDED = EXPANDED
 
 
 def checksum(bytes data not None):
@@ -223,6 +403,39 @@ cdef inline const uint8_t *copy_kept(
         at += at < after and text[at] == c"\n"
         size += FRAME
     return size
+
+
+cdef bint alike(uint8_t *block, Py_ssize_t named, list runs, bytes sizes):
+    """Give a block that has room for these runs what is their own only, and the length that it has then; False where that
+    does not pay.
+    """
+    cdef const uint8_t *size = <const uint8_t *>PyBytes_AS_STRING(sizes)
+    cdef Py_ssize_t frames = PyBytes_GET_SIZE(sizes) // FRAME, start, after, i
+    cdef uint8_t *at = block + OVERHEAD + named
+    cdef const uint8_t *full = block + OUTER + number_of(block + 4)
+    cdef const uint8_t *text
+    cdef bytes data
+    if frames < FEW or full - at > _EXPANDED:
+        return False
+    for i in range(frames):
+        if number_of(size + FRAME * i + 4):
+            return False
+        at = copied_number(at, size + FRAME * i + 8)
+    for run in runs:
+        data, start, after = slot(run, _DATA), slot(run, _START), slot(run, _AFTER)
+        text = <const uint8_t *>PyBytes_AS_STRING(data)
+        at = groups(text + start, text + after, text + PyBytes_GET_SIZE(data), size, at, full)
+        if at is NULL:
+            return False
+        size += FRAME * <Py_ssize_t>slot(run, _COUNT)
+    block[28] = _ALIKE
+    number_at(block + 4, at - block - OUTER, 4)
+    return True
+
+
+cdef inline uint8_t *copied_number(uint8_t *into, const uint8_t *number) noexcept:
+    memcpy(into, number, SIZE)
+    return into + SIZE
 
 
 cdef inline void seal(uint8_t *block, Py_ssize_t size) noexcept:
@@ -285,7 +498,7 @@ cdef class Portions:
         number = recorder.number
         recorder.number = number + <uint64_t>(PyBytes_GET_SIZE(sizes) // FRAME)
         block = self.room(context, number, PyBytes_GET_SIZE(sizes), size_kept(sizes), _FRAMES)
-        if block is not NULL:
+        if block is not NULL and not alike(block, PyBytes_GET_SIZE(context), frames, sizes):
             at = copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes)
             size = <const uint8_t *>PyBytes_AS_STRING(sizes)
             for run in frames:
@@ -327,6 +540,7 @@ cdef class Portions:
         seal(block, size)
         self._last = self._used
         self._used += size
+        soon(block + size)
         self._blocks += 1
         self._frames += frames
         self.size += size
