@@ -17,14 +17,12 @@ import pyarrow as pa
 
 from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.conversation import SessionRow
-from stomprelay.pipeline.match.message import TOPICS, Message
-from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.match.message import Message, is_topic
 from stomprelay.pipeline.match.transfer import (
     ABORTED,
     BROKER,
     BY_ID,
     BY_TRACE,
-    DESTINATION,
     ENDED_NS,
     KIND,
     KNOWN_NS,
@@ -95,8 +93,6 @@ class Matching:
         "_limits",
         "_messages",
         "_method",
-        "_reached",
-        "_send_order",
         "_sent",
         "finals",
         "repeats",
@@ -106,12 +102,10 @@ class Matching:
         self._key = key
         self._limits = limits
         self._method = METHODS.get(key[0], "order")
-        self._send_order = None if key[0] == BY_TRACE else SendOrder(limits, by_id=key[0] == BY_ID)
         self._messages: list[Message] = []
         self._sent: dict[tuple[str, int, int], Message] = {}
         self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
         self._happenings: list[_Happening] = []
-        self._reached: list[Any] = []
         self._kept: list[str] = []
         self.finals: list[list[Any]] = []
         self.repeats: list[tuple[str, str | None, int, int]] = []
@@ -150,8 +144,6 @@ class Matching:
         what, value = json.loads(text)
         if what == "message":
             self._known(Message.load(self._key, value))
-        elif what == "reached":
-            self._reached = value
         else:
             ns, happened, segment, offset, number, rest = value
             self._happenings.append((ns, happened, segment, offset, number, rest))
@@ -169,8 +161,6 @@ class Matching:
         """Apply all rows that were seen, in the order of time. What happened up to `until` (ns) is kept; what
         happened later shows in `open()` but is left for the next batch to do again. Call it once.
         """
-        if self._send_order is not None and (self._messages or self._reached):
-            self._send_order.load(self._reached, self._messages)
         happenings = self._happenings
         if len(happenings) > 1:
             happenings.sort(key=_order)
@@ -200,17 +190,12 @@ class Matching:
                     del self._deliveries[_place(delivery)]
             else:
                 left.append(message)
-        if self._send_order is not None and len(left) < len(self._messages):
-            self._send_order.swept(left)
         self._messages = left
 
     def _dump(self, ahead: list[_Happening]) -> None:
         kept = [["message", each.dump()] for each in self._messages]
-        if self._send_order is not None:
-            reached = self._send_order.dump()
-            if reached:
-                kept.append(["reached", reached])
-        kept += [["ahead", happening] for happening in ahead]
+        if self._key[0] == BY_TRACE:
+            kept += [["ahead", happening] for happening in ahead]
         self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
 
     def kept(self) -> list[str]:
@@ -235,8 +220,6 @@ class Matching:
             found = self._deliveries.get(place)
             if found is not None and ns <= found[0].until(self._limits):
                 found[0].was_settled(found[1], ns, *rest)
-                if self._send_order is not None:
-                    self._send_order.settled(found[0])
         else:
             message = self._sent.get(place)
             if message is None or ns > message.until(self._limits):
@@ -246,55 +229,39 @@ class Matching:
             elif rest:
                 message.was_aborted(ns)
             else:
-                self._is_available(message, ns)
+                message.became_available(ns)
 
     def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
-        message = self._adopted(ns, transfer)
+        message = self._adopted(ns)
         if message is None:
-            message = Message(ns, topic=_topic(transfer))
+            message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
         message.was_sent(transfer, ns)
         self._sent[place] = message
         if transfer[TRANSACTION] is None:
-            self._is_available(message, ns)
+            message.became_available(ns)
 
-    def _adopted(self, ns: int, transfer: Transfer) -> Message | None:
-        if self._send_order is not None:
-            return self._send_order.adopted(transfer, ns)
+    def _adopted(self, ns: int) -> Message | None:
         for message in self._messages:
             if message.sent is None and ns <= message.until(self._limits):
                 return message
         return None
 
-    def _is_available(self, message: Message, ns: int) -> None:
-        message.became_available(ns)
-        if self._send_order is not None:
-            self._send_order.available(message)
-
     def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
-        topic = _topic(transfer)
-        message = self._next(ns, transfer, topic=topic)
+        message = self._next(ns)
         if message is None:
-            message = Message(ns, topic=topic)
+            message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
         before = message.was_delivered(transfer, ns)
         self._deliveries[place] = message, transfer
-        if self._send_order is not None:
-            self._send_order.delivered(message, transfer)
         if before is not None:
             self.repeats.append((before[SESSION], before[BROKER], before[NS], ns))
 
-    def _next(self, ns: int, transfer: Transfer, *, topic: bool) -> Message | None:
-        if self._send_order is not None:
-            return self._send_order.next(transfer, ns, topic=topic)
+    def _next(self, ns: int) -> Message | None:
         for message in reversed(self._messages):
             if ns <= message.until(self._limits):
                 return message
         return None
-
-
-def _topic(transfer: Transfer) -> bool:
-    return (transfer[DESTINATION] or "").startswith(TOPICS)
 
 
 def _place(transfer: Transfer) -> tuple[str, int, int]:

@@ -20,6 +20,7 @@ from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.matching import DDL, Matchings, MatchRow
+from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
@@ -55,7 +56,8 @@ def advance(batch: Batch) -> None:
     before = _noted(batch, number - 1)
     runs = Runs.load(before[_RUNS], limits) if before else Runs(limits)
     ready = runs.arrived(segments(batch))
-    found = matched(batch, runs, limits, conversations(batch, runs, limits, read(batch, ready))).persist()
+    said = ordered(batch, runs, limits, conversations(batch, runs, limits, read(batch, ready)))
+    found = matched(batch, runs, limits, said).persist()
     try:
         store.replace_open(number, found.where(F.col("final").isNotNull()))
         store.save(_STATE, number, found.where(F.col("final").isNull()).select("what", *_TOLD), "what")
@@ -174,8 +176,22 @@ def conversations(batch: Batch, runs: Runs, limits: TimeLimits, frames: DataFram
     return ordered.mapInArrow(Conversations(limits, runs.newest, runs.present, runs.gone), transfer.DDL)
 
 
+def ordered(batch: Batch, runs: Runs, limits: TimeLimits, said: DataFrame) -> DataFrame:
+    """Return the rows of `conversations` with the keys of single messages, where theirs was that of an order, and
+    what the next batch needs of orders.
+    """
+    before = _said(batch, batch.number - 1, SessionRow.ORDER)
+    kept = _filled(
+        before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.Kind.KEPT))
+    )
+    rows = said.unionByName(kept).repartition("key")
+    return rows.sortWithinPartitions("key", *map(F.expr, transfer.PHASED)).mapInArrow(
+        Orders(limits, runs.until), transfer.DDL
+    )
+
+
 def matched(batch: Batch, runs: Runs, limits: TimeLimits, said: DataFrame) -> DataFrame:
-    """Return rows of `matching.DDL`, made of the rows of `conversations` and of what the last batch kept by
+    """Return rows of `matching.DDL`, made of the rows of `ordered` and of what the last batch kept by
     key: messages, and the rows that `MatchRow` and `SessionRow` list.
     """
     before = _said(batch, batch.number - 1, MatchRow.KEPT)
