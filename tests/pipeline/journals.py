@@ -179,7 +179,9 @@ class Tables:
         batches = matching(_batches(rows, arrow.schema(transfer.FIELDS)))
         found = [row for batch in batches for row in batch.to_pylist()]
         self.kept = [
-            (row["key"], row["number"], row["text"]) for row in found if row["what"] == MatchRow.KEPT
+            (row["match"], row["turn"], row["text"])
+            for row in found
+            if row["what"] in (MatchRow.OPEN, MatchRow.KEPT) and row["text"] is not None
         ]
         self.final += [_message(row) for row in found if row["what"] == MatchRow.FINAL]
         self.open = [_message(row) for row in found if row["what"] == MatchRow.OPEN]

@@ -66,13 +66,21 @@ _DELIVERY: Final = (
 )
 _OF_DELIVERY: Final = arrow.schema(_DELIVERY)
 _DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
-_FURTHER: Final = (("what", "int"), ("hour", "string"), ("text", "string"))
+_FURTHER: Final = (
+    ("what", "int"),
+    ("hour", "string"),
+    ("text", "string"),
+    ("match", "string"),
+    ("turn", "int"),
+    ("due", "bigint"),
+)
 DDL: Final = ", ".join(
     f"`{name}` {kind}"
     for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
 )
-"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, and
-`text` where it is no row of `messages`.
+"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, and what the
+next batch needs of it: the state of the message in `text`, the key of its transfers in `match`, its `turn` among the
+rows of that key, and up to when (ns) it can be left alone if nothing comes (`due`).
 """
 
 
@@ -80,9 +88,10 @@ class Matching:
     """Matches the transfers of one key to messages.
 
     Call `saw` with each row of the key, those kept by the last batch first; then `go` once. Then read
-    `finals` (rows that became final), `kept()` (state for the next batch) and, last, `open()` (rows that are
-    not final). `repeats` has for each delivery that was repeated its session, broker and time, and the time
-    in ns of the repetition.
+    `finals` (rows that became final), `kept()` (state for the next batch), `due` (the time in ns up to which
+    that does not change if no row comes) and, last, `open()` (rows that are not final: first those whose state
+    is in `kept()`, in the same order). `repeats` has for each delivery that was repeated its session, broker and
+    time, and the time in ns of the repetition.
     """
 
     __slots__ = (
@@ -94,6 +103,7 @@ class Matching:
         "_messages",
         "_method",
         "_sent",
+        "due",
         "finals",
         "repeats",
     )
@@ -107,6 +117,7 @@ class Matching:
         self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
         self._happenings: list[_Happening] = []
         self._kept: list[str] = []
+        self.due = 0
         self.finals: list[list[Any]] = []
         self.repeats: list[tuple[str, str | None, int, int]] = []
 
@@ -193,6 +204,8 @@ class Matching:
         self._messages = left
 
     def _dump(self, ahead: list[_Happening]) -> None:
+        if not ahead:
+            self.due = min((each.until(self._limits) for each in self._messages), default=0)
         kept = [["message", each.dump()] for each in self._messages]
         if self._key[0] == BY_TRACE:
             kept += [["ahead", happening] for happening in ahead]
@@ -279,7 +292,7 @@ class MatchRow(IntEnum):
     FINAL = 0
     OPEN = 1
     KEPT = 2
-    """State for the next batch: `key`, `text`, and in `number` its place among the rows of that key."""
+    """State for the next batch that is of no message, in `text`."""
     REPEAT = 3
     """A delivery that was repeated: `text` is a JSON list of the four values in `Matching.repeats`."""
 
@@ -295,11 +308,12 @@ def _types() -> Iterator[tuple[str, Any]]:
 
 
 _SCHEMA: Final = pa.schema(list(_types()))
-_NAMES: Final = _SCHEMA.names
-_WIDTH: Final = len(_NAMES)
-_DELIVERIES_AT: Final = _NAMES.index("deliveries")
+NAMES: Final = _SCHEMA.names
+"""The columns of `DDL`."""
+_WIDTH: Final = len(NAMES)
+_DELIVERIES_AT: Final = NAMES.index("deliveries")
 _TIMES: Final = frozenset(at for at, field in enumerate(_SCHEMA) if field.type == arrow.MICROSECONDS)
-_KEY, _NUMBER = _NAMES.index("key"), _NAMES.index("number")
+_WHAT, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name in ("what", "text", "match", "turn", "due"))
 
 
 @dataclass(frozen=True)
@@ -342,18 +356,20 @@ class Matchings:
     def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
         matching.go(self.until)
         for row in matching.finals:
-            yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None]
-        for number, text in enumerate(matching.kept()):
-            yield _other(MatchRow.KEPT, text, key, number)
+            yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None, None, None, None]
         for repeat in matching.repeats:
             yield _other(MatchRow.REPEAT, json.dumps(repeat))
-        for row in matching.open():
-            yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), None]
+        kept, turn = matching.kept(), -1
+        for turn, row in enumerate(matching.open()):
+            text = kept[turn] if turn < len(kept) else None
+            yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), text, key, turn, matching.due]
+        for number in range(turn + 1, len(kept)):
+            yield _other(MatchRow.KEPT, kept[number], key, number)
 
 
-def _other(what: int, text: str, key: str | None = None, number: int | None = None) -> list[Any]:
+def _other(what: int, text: str, key: str | None = None, turn: int = 0) -> list[Any]:
     row: list[Any] = [None] * _WIDTH
-    row[-3], row[-1], row[_KEY], row[_NUMBER] = int(what), text, key, number
+    row[_WHAT], row[_TEXT], row[_MATCH], row[_TURN], row[_DUE] = int(what), text, key, turn, 0
     return row
 
 

@@ -22,6 +22,8 @@ _TIMES: Final = (s.RECEIPT_NS, s.ENDED_NS, s.KNOWN_NS)
 _KEY: Final = s.KEY
 _NS: Final = s.NS
 _KIND: Final = s.KIND
+_AHEAD: Final = "a"
+"""Begins a text that holds a row; any other is the state of the order, with the time up to which it counts before."""
 
 
 class _Current:
@@ -29,24 +31,33 @@ class _Current:
     came.
     """
 
-    __slots__ = ("_ahead", "_order", "_until", "_waiting", "key", "out")
+    __slots__ = ("_ahead", "_limits", "_order", "_text", "_until", "_waiting", "key", "out")
 
     def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
         self.key = key
         self.out: list[s.Transfer] = []
         self._until = until
-        self._order = SendOrder(limits, by_id=key[0] == s.BY_ID)
+        self._limits = limits
+        self._text: str | None = None
+        self._order: SendOrder | None = None
         self._ahead: list[s.Transfer] = []
         self._waiting: list[s.Transfer] = []
 
     def restore(self, text: str) -> None:
         """Take one row of the state that the last batch left."""
-        what, value = text[0], text[1:]
-        if what == "o":
-            self._order.load(value)
-        else:
-            self._waiting.append([self.key, *json.loads(value)])
-            self._waiting.sort(key=_phase, reverse=True)
+        if text[0] != _AHEAD:
+            self._text = text
+            return
+        self._waiting.append([self.key, *json.loads(text[1:])])
+        self._waiting.sort(key=_phase, reverse=True)
+
+    def _known(self) -> SendOrder:
+        order = self._order
+        if order is None:
+            order = self._order = SendOrder(self._limits, by_id=self.key[0] == s.BY_ID)
+            if self._text is not None:
+                order.load(self._text.partition(" ")[2])
+        return order
 
     def take(self, row: tuple[Any, ...]) -> str | None:
         """Return the key of a row; None if it must not be passed on, because other rows take its place."""
@@ -56,7 +67,7 @@ class _Current:
         if row[_NS] > until or any((row[time] or 0) > until for time in _TIMES):
             self._split([*row])
             return None
-        return f"{self.key}#{self._order.take(row)}"
+        return f"{self.key}#{self._known().take(row)}"
 
     def _again(self, row: s.Transfer) -> None:
         key = self.take(tuple(row))
@@ -77,29 +88,36 @@ class _Current:
                     later[field], row[field] = row[field], None
         self._ahead.append(later)
         if row[_KIND] != later[_KIND] or any(row[time] is not None for time in _TIMES):
-            row[_KEY] = f"{self.key}#{self._order.take(row)}"
+            row[_KEY] = f"{self.key}#{self._known().take(row)}"
             self.out.append(row)
 
     def end(self) -> Iterator[s.Transfer]:
         """Yield the rows that were left for the end: what is ahead, as a foretaste, and the state."""
         while self._waiting:
             self._again(self._waiting.pop())
-        order, until = self._order, self._until
+        until = self._until
+        if self._order is None and self._text is not None and until <= int(self._text.partition(" ")[0]):
+            yield self._state(self._text)
+            yield from self._foretaste()
+            return
+        order = self._known()
         order.advance(until, s.LATER)
         kept = order.dump(until)
         if kept is not None:
-            yield self._state("o" + kept[0], 0 if self._ahead else kept[1])
+            yield self._state(f"{kept[1]} {kept[0]}")
+        yield from self._foretaste()
+
+    def _foretaste(self) -> Iterator[s.Transfer]:
         for row in self._ahead:
-            text = json.dumps(row[1:], ensure_ascii=False, separators=(",", ":"))
-            yield self._state("a" + text, 0)
+            yield self._state(_AHEAD + json.dumps(row[1:], ensure_ascii=False, separators=(",", ":")))
         yield from self.out
         self._ahead.sort(key=_phase)
         for row in self._ahead:
-            yield [f"{self.key}#{order.take(row)}", *row[1:]]
+            yield [f"{self.key}#{self._known().take(row)}", *row[1:]]
 
-    def _state(self, text: str, due: int) -> s.Transfer:
+    def _state(self, text: str) -> s.Transfer:
         row: s.Transfer = [None] * len(s.FIELDS)
-        row[s.KEY], row[s.NS], row[s.KIND], row[s.TEXT] = self.key, due, int(SessionRow.ORDER), text
+        row[s.KEY], row[s.KIND], row[s.TEXT] = self.key, int(SessionRow.ORDER), text
         return row
 
 
@@ -111,7 +129,7 @@ def _phase(row: Any) -> tuple[Any, ...]:
 class Orders:
     """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, among them those that the last batch kept of
     orders (`Kind.KEPT`). It yields rows of the same fields: all others as they were, those of an order with the key of
-    their message, and what the next batch needs (`SessionRow.ORDER`; in `ns` up to when it counts). `until`: the time
+    their message, and what the next batch needs (`SessionRow.ORDER`). `until`: the time
     in ns up to which all relays have been read; what comes after it is done again in the next batch.
     """
 
