@@ -16,6 +16,7 @@ from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
+from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.runs import Runs, Segment
@@ -110,6 +111,7 @@ class Tables:
         self.waiting: list[dict[str, Any]] = []
         self.states: list[tuple[str, str]] = []
         self.kept: list[tuple[str, int, str]] = []
+        self.orders: list[tuple[str, str]] = []
         self._losses: list[list[Any]] = []
         self._runs = Runs(limits).dump()
         self._waiting: dict[str, list[record.Record]] = {}
@@ -130,7 +132,9 @@ class Tables:
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
         said = self._converse(rows, Conversations(self.limits, runs.newest, runs.present, runs.gone))
-        found = self._match(said, Matchings(self.limits, runs.until))
+        found = self._match(
+            self._order(said, Orders(self.limits, runs.until)), Matchings(self.limits, runs.until)
+        )
         self._lose(said, found, runs)
 
     def _converse(self, rows: list[record.Record], conversations: Conversations) -> list[Any]:
@@ -148,6 +152,20 @@ class Tables:
         self.waiting = [row for row in waits if not row["final"]]
         return said
 
+    def _order(self, said: list[Any], orders: Orders) -> list[Any]:
+        rows = [*said]
+        for key, text in self.orders:
+            row: list[Any] = [None] * len(transfer.FIELDS)
+            row[transfer.KEY], row[transfer.NS], row[transfer.TEXT] = key, 0, text
+            row[transfer.KIND] = int(transfer.Kind.KEPT)
+            rows.append(tuple(row))
+        rows.sort(key=phase)
+        named = list(arrow.rows(orders(_batches(rows, arrow.schema(transfer.FIELDS)))))
+        self.orders = [
+            (row[transfer.KEY], row[transfer.TEXT]) for row in named if row[transfer.KIND] == SessionRow.ORDER
+        ]
+        return named
+
     def _match(self, said: list[Any], matching: Matchings) -> list[dict[str, Any]]:
         rows = [row for row in said if row[transfer.KIND] < SessionRow.STATE]
         for key, number, text in self.kept:
@@ -161,7 +179,9 @@ class Tables:
         batches = matching(_batches(rows, arrow.schema(transfer.FIELDS)))
         found = [row for batch in batches for row in batch.to_pylist()]
         self.kept = [
-            (row["key"], row["number"], row["text"]) for row in found if row["what"] == MatchRow.KEPT
+            (row["match"], row["turn"], row["text"])
+            for row in found
+            if row["what"] in (MatchRow.OPEN, MatchRow.KEPT) and row["text"] is not None
         ]
         self.final += [_message(row) for row in found if row["what"] == MatchRow.FINAL]
         self.open = [_message(row) for row in found if row["what"] == MatchRow.OPEN]
@@ -187,3 +207,10 @@ def _batches(rows: list[Any], schema: pa.Schema, most: int = 7) -> Iterator[pa.R
 
 def _message(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in MESSAGES.names}
+
+
+def phase(row: Any) -> tuple[Any, ...]:
+    """What `Orders` wants its rows sorted by."""
+    place = [(each is not None, each) for each in row[transfer.SEGMENT : transfer.KIND]]
+    kind = row[transfer.KIND]
+    return (row[transfer.KEY], row[transfer.NS] or 0, kind >> 1, *place, kind)

@@ -35,11 +35,27 @@ STEPS: Final[tuple[Step, ...]] = (
 )
 """What each batch does after its frames are written, in this order."""
 
+_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+_SMALL: Final = 64 << 20
 _FOR_EVER: Final = "36500d"
 _LOOK: Final = 0.5
 """Seconds between two looks at Spark's progress."""
 _RECOVER: Final = 60.0
 """Seconds between two looks for segments that a dead relay left open."""
+
+
+@contextmanager
+def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
+    """Switch Spark's adaptive execution off for a batch of few bytes: each of its stages would be a job of its own, and
+    there is nothing to adapt to.
+    """
+    adaptive = spark.conf.get(_ADAPTIVE)
+    if octets < _SMALL:
+        spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, str(adaptive))
 
 
 class _Stopped(Exception):
@@ -174,11 +190,13 @@ class Stream:
         progress = self._progress
         arrivals = self._arrivals.arrivals(part)
         batch = Batch(self._spark, self._store, part.number, self._settings)
-        progress.begin(part.number, len(arrivals), sum(each.size for each in arrivals))
-        taken = frames.advance(batch, arrivals)
-        for name, advance in self._steps:
-            progress.step(name)
-            advance(batch)
+        octets = sum(each.size for each in arrivals)
+        progress.begin(part.number, len(arrivals), octets)
+        with planned(self._spark, octets):
+            taken = frames.advance(batch, arrivals)
+            for name, advance in self._steps:
+                progress.step(name)
+                advance(batch)
         self._arrivals.done(part)
         progress.end(len(arrivals), taken.frames, taken.damages)
         progress.step("upkeep")

@@ -1,6 +1,6 @@
 """The table `messages`: what is known of each message from the frames of all sessions.
 
-First session by session, then message by message:
+First session by session, then order by order, then message by message:
 
 - `messages`: the step of a batch, as Spark does it
 - `record`: what is read of each frame and event
@@ -10,5 +10,6 @@ First session by session, then message by message:
 - `transfer`: a row between both halves: one SEND or MESSAGE, and what came of it
 - `matching`: the transfers of one key in the order of time
 - `message`: one message, and its row of the table
-- `order`: which message a MESSAGE is where no key tells
+- `ordering`: which message each transfer is of, where its key does not say: key by key
+- `order`, `flight`: one such key, in the order of sending
 """

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.store import Batch
@@ -32,6 +34,8 @@ _UNLIKE: Final = (
     "number",
 )
 """Columns whose values hardly repeat: a dictionary of them costs a third of the time and makes larger files."""
+_FEW: Final = 4
+"""Of so many segments the times are found while they are parsed."""
 _QUARANTINE: Final = "segment string, offset bigint, length bigint, reason string"
 
 
@@ -60,15 +64,32 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
     seen = Observation()
     sound = f.col("reason").isNull()
     damage = f.struct("segment", "offset", "length", "reason")
+    names = [posixpath.basename(each.path).removesuffix(CLOSED) for each in arrivals]
+    few = names if len(names) <= _FEW else []
+    each_of = []
+    for at, name in enumerate(few):
+        here = sound & (f.col("segment") == name)
+        ns, ended = f.when(here, f.col("ns")), here & (f.col("event") == JournalEvent.ENDED.value)
+        each_of += [f.min(ns).alias(f"first{at}"), f.max(ns).alias(f"last{at}")]
+        each_of += [f.count_if(ended).alias(f"ended{at}"), f.count(ns).alias(f"rows{at}")]
     rows = parsed(batch.spark, arrivals).observe(
         seen,
+        *each_of,
         f.count(f.when(sound, 1)).alias("frames"),
         f.max("ns").alias("newest"),
+        f.collect_set(f.when(sound, f.col("hour"))).alias("hours"),
         f.collect_list(f.when(~sound, damage)).alias("damages"),
     )
     batch.store.append("frames", batch.number, rows.where(sound), **_options(batch.store.format))
     had = seen.get
     damages = had["damages"] or []
+    broken = {posixpath.basename(each["segment"]).removesuffix(CLOSED) for each in damages}
+    told = [
+        [name, had[f"first{at}"], had[f"last{at}"], bool(had[f"ended{at}"]), had[f"rows{at}"]]
+        for at, name in enumerate(few)
+        if had[f"rows{at}"] or name in broken
+    ]
+    batch.note_frames(had["hours"] or (), told if few else None)
     if damages:
         found = batch.spark.createDataFrame([tuple(each) for each in damages], _QUARANTINE)
         batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))

@@ -121,7 +121,9 @@ def _join(
 ) -> Compacted | None:
     """Compact one hour. Return None when there is nothing to do. `few`: leave so many files as they are."""
     names = os.listdir(hour)
-    if f"batch={OPEN}" in names or (len(names) == 1 and "-" in names[0].removeprefix("batch=")):
+    if any(name.startswith(f"batch={OPEN}") for name in names) or (
+        len(names) == 1 and "-" in names[0].removeprefix("batch=")
+    ):
         return None
     folders = list(_folders(hour))
     small = [one for one in folders if one.size < SMALL and (below is None or one.last < below)]

@@ -1,9 +1,12 @@
 """The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
 
     <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
+    <root>/<table>/hour=H/batch=open-S/   a slice of the rows that may still change
     <root>/<table>/hour=H/             tables that are written anew, hour by hour
     <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
+    <root>/_sums/<name>/hour=H/batch=N/   what a table of sums is folded from; see `rollup`
     <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
+    <root>/_state/<name>/slice=S/      a part of what is kept from batch to batch, written once
 
 Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
 short is simply done again. Readers skip names that begin with an underscore.
@@ -12,7 +15,9 @@ short is simply done again. Readers skip names that begin with an underscore.
 """
 
 import fcntl
-from collections.abc import Iterable, Sequence
+import json
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +33,12 @@ if TYPE_CHECKING:
 
 
 OPEN: Final = "open"
-"""Used in place of a batch's number: rows that the next batch replaces."""
+"""Used in place of a batch's number: rows that a later batch replaces, slice by slice."""
 FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
 """Formats that are plain files in folders; other formats keep a log of their own."""
 _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
+_FRAMES: Final = "frames"
 
 
 _NAME: Final = "_lock"
@@ -47,6 +53,10 @@ def batch_name(batch: int | str) -> str:
     stays as it is.
     """
     return batch if isinstance(batch, str) else f"{batch:09d}"
+
+
+def _pattern(batch: int | str) -> str:
+    return f"{OPEN}-*" if batch == OPEN else batch_name(batch)
 
 
 class Store:
@@ -82,21 +92,33 @@ class Store:
         for folder in self._untouched(before):
             self._remove_at_once(folder)
 
-    def replace_open(self, batch: int, rows: "DataFrame", table: str = "messages") -> None:
-        """Write the rows of a batch. The rows whose `final` is false replace all such rows written before, in
-        every hour.
+    def replace_open(
+        self,
+        batch: int,
+        rows: "DataFrame",
+        slices: Iterable[str] = (),
+        gone: Mapping[str, Iterable[str]] | None = None,
+        table: str = "messages",
+    ) -> None:
+        """Write the rows of a batch: the final ones, and those whose `final` is false, each in its `slice`, one of
+        `slices`. The slices in `gone` are removed from the hours that it names; other slices stay.
         """
         from pyspark.sql import functions as f
 
-        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(f.lit(OPEN))
-        named = self._named(TABLES[table], rows, which)
+        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(
+            f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
+        )
+        named = rows.withColumn("batch", which).select(*TABLES[table].names, *self._partitions(TABLES[table]))
+        old = {} if gone is None else gone
         if self.format not in FILES:
-            self._write(TABLES[table], named, replaceWhere=f"batch IN ('{OPEN}', '{batch_name(batch)}')")
+            among = [batch_name(batch), *(f"{OPEN}-{name}" for name in (*slices, *old))]
+            wanted = ", ".join(f"'{name}'" for name in among)
+            self._write(TABLES[table], named, replaceWhere=f"batch IN ({wanted})")
             return
-        before = self._files(self._find(f"{table}/hour=*/batch={OPEN}"))
         self._write(TABLES[table], named)
-        for folder in self._untouched(before):
-            self.volume.remove(folder)
+        for name, hours in old.items():
+            for hour in hours:
+                self.volume.remove(f"{self.root}/{table}/hour={hour}/batch={OPEN}-{name}")
 
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
@@ -108,6 +130,31 @@ class Store:
         known = TABLES[table]
         partitions = self._partitions(known)
         return self._read(self.format, f"{self.root}/{table}", known.ddl, partitions, hours, batch)
+
+    def publish(self, table: str, hours: Iterable[str], batch: int) -> None:
+        """Make what `save_sums` wrote for a batch and these hours the hours of the table. The rows must be the table's,
+        and its format Parquet.
+        """
+        for hour in hours:
+            place = f"{self.root}/{table}/hour={hour}"
+            before = self.volume.find(place, "part-*")
+            for path in self.volume.find(
+                f"{self.root}/_sums/{table}/hour={hour}/batch={batch_name(batch)}", "part-*"
+            ):
+                self.volume.copy(path, f"{place}/{posixpath.basename(path)}")
+            for path in before:
+                self.volume.remove(path)
+
+    def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
+        """Return the rows of these slices, in the hours that are named for each."""
+        known, path = TABLES[table], f"{self.root}/{table}"
+        folders = [f"hour={hour}/batch={OPEN}-{name}" for name, hours in slices.items() for hour in hours]
+        schema = f"{known.ddl}, hour string, batch string"
+        if self.format in FILES:
+            return self._folders(self.format, path, schema, folders)
+        return self.read(table).where(
+            f"batch IN ({', '.join(map(repr, (OPEN, *(f'{OPEN}-{s}' for s in slices))))})"
+        )
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
         """Remove these hours; those that do not exist are skipped. Each one disappears in one step for
@@ -128,7 +175,7 @@ class Store:
         """Return the names of the hours to which this batch (a number or `OPEN`) wrote rows of a table."""
         if self.format not in FILES:
             return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
-        found = self._find(f"{table}/hour=*/batch={batch_name(batch)}")
+        found = self._find(f"{table}/hour=*/batch={_pattern(batch)}")
         return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
 
     def wrote(self, table: str, batch: int) -> bool:
@@ -145,7 +192,7 @@ class Store:
 
     def expire_deltas(self, before: str) -> None:
         """Remove the deltas of the hours before this one."""
-        for path in self._find("_deltas/*/hour=*"):
+        for path in (*self._find("_deltas/*/hour=*"), *self._find("_sums/*/hour=*")):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
 
@@ -193,6 +240,10 @@ class Store:
         path = self._state(name, batch)
         return self.volume.text(path) if self._is_there(name, batch, path) else None
 
+    def noted(self, name: str, batch: int) -> str | None:
+        """Return the text that a batch left; None if it left none."""
+        return self.volume.text(self._state(name, batch))
+
     def _is_there(self, name: str, batch: int, path: str) -> bool:
         there = self.volume.exists(path)
         if not there and batch >= 0 and self._find(f"_state/{name}/batch=*"):
@@ -201,6 +252,48 @@ class Store:
                 "their checkpoint do not belong together. Remove both to begin again"
             )
         return there
+
+    def save_slices(self, name: str, rows: "DataFrame") -> None:
+        """Keep rows until `keep_slices` is called without the slice that their column `slice` names; a slice that is
+        written again replaces the one before.
+        """
+        self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
+
+    def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
+        """Return the rows of these slices, with their `slice`. One without rows need not exist."""
+        path = f"{self.root}/_state/{name}"
+        return self._folders(_STATE, path, f"{schema}, slice string", [f"slice={each}" for each in which])
+
+    def has_slice(self, name: str, which: str) -> bool:
+        """Return whether there is a slice of this name."""
+        return self.volume.exists(f"{self.root}/_state/{name}/slice={which}")
+
+    def keep_slices(self, name: str, which: Iterable[str]) -> None:
+        """Remove all slices but these."""
+        kept = set(which)
+        for path in self._find(f"_state/{name}/slice=*"):
+            if path.rpartition("slice=")[2] not in kept:
+                self.volume.remove(path)
+
+    def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
+        """Return the rows in these folders, such as `hour=H/batch=N`, of what a table of sums is folded from. They
+        have `hour` and `batch`, too.
+        """
+        path = f"{self.root}/_sums/{name}"
+        return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
+
+    def save_sums(self, name: str, rows: "DataFrame") -> None:
+        """Write such rows; they replace what is in their folders."""
+        self._save(rows, _STATE, f"{self.root}/_sums/{name}", ("hour", "batch"))
+
+    def summed(self, name: str, hour: str) -> set[str]:
+        """Return the names of the batches in an hour of what a table of sums is folded from."""
+        return {path.rpartition("batch=")[2] for path in self._find(f"_sums/{name}/hour={hour}/batch=*")}
+
+    def drop_sums(self, name: str, hour: str, batches: Iterable[str]) -> None:
+        """Remove these batches of an hour."""
+        for batch in batches:
+            self.volume.remove(f"{self.root}/_sums/{name}/hour={hour}/batch={batch}")
 
     def forget(self, below: int) -> None:
         """Remove the state of batches with numbers below this one."""
@@ -228,7 +321,7 @@ class Store:
     def remove_leftovers(self) -> None:
         """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
         self.volume.remove(f"{self.root}/{_DROPPED}")
-        for place in ("*", "_deltas/*"):
+        for place in ("*", "_deltas/*", "_sums/*", "_state/*"):
             for path in self._find(f"{place}/.spark-staging-*"):
                 self.volume.remove(path)
             for path in self._find(f"{place}/_temporary"):
@@ -271,7 +364,7 @@ class Store:
     ) -> "DataFrame":
         whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
         wanted = None if hours is None else sorted(set(hours))
-        which = "*" if batch is None else batch_name(batch)
+        which = "*" if batch is None else _pattern(batch)
         if form in FILES:
             folders = [path] if self.volume.exists(path) else []
             if "hour" in partitions and (wanted is not None or batch is not None):
@@ -292,7 +385,17 @@ class Store:
         rows = self.spark.read.format(form).load(path)
         if wanted is not None:
             rows = rows.where(rows["hour"].isin(wanted))
+        if batch == OPEN:
+            return rows.where(rows["batch"].startswith(OPEN))
         return rows if batch is None else rows.where(rows["batch"] == which)
+
+    def _folders(self, form: str, path: str, schema: str, folders: Iterable[str]) -> "DataFrame":
+        places = [f"{path}/{folder}" for folder in sorted(set(folders))]
+        found = [place for place in places if self.volume.exists(place)]
+        if not found:
+            return self._nothing(schema)
+        reader = self.spark.read.format(form).schema(schema).option("basePath", path)
+        return reader.load([literal(place) for place in found])
 
     def _remove_at_once(self, path: str) -> None:
         """Remove a folder in one step for readers that list it: it is renamed, and then its files are
@@ -368,4 +471,21 @@ class Batch:
 
     def frames(self) -> "DataFrame":
         """Return this batch's rows of the table `frames`, which an earlier step has written."""
-        return self.store.read("frames", batch=self.number)
+        return self.store.read("frames", self.frame_hours(), self.number)
+
+    def frame_hours(self) -> list[str]:
+        """Return the hours of these rows."""
+        told = self.noted_frames()
+        return sorted(self.store.hours_of("frames", self.number)) if told is None else list(told["hours"])
+
+    def note_frames(self, hours: Iterable[str], segments: Sequence[Sequence[Any]] | None) -> None:
+        """Record the hours of these rows and, if known, the values of the `Segment`s that they are of, each with its
+        number of rows, so that nobody has to look for them.
+        """
+        told = {"hours": sorted(hours), "segments": segments}
+        self.store.save_text(_FRAMES, self.number, json.dumps(told))
+
+    def noted_frames(self) -> dict[str, Any] | None:
+        """Return what was recorded, as a dict of these two; None if nothing was."""
+        told = self.store.noted(_FRAMES, self.number)
+        return None if told is None else dict(json.loads(told))

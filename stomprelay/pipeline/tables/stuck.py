@@ -84,9 +84,9 @@ def advance(batch: Batch) -> None:
     A wait that goes on is in each batch until it ends, so a batch that has none changes nothing.
     """
     store, name = batch.store, STUCK.name
-    waits = messages.waits(batch)
-    if waits.isEmpty():
+    if not messages.waiting(batch):
         return
+    waits = messages.waits(batch)
     ended = merged(kept(waits.where("final"), batch.number))
     store.delta(name, batch.number, ended.withColumn("hour", hour_of(_time("since_ns"))))
     passing = kept(waits.where("NOT final"), batch.number)

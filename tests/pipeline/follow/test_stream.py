@@ -226,7 +226,7 @@ def test_a_driver_that_is_killed_leaves_no_trace(spark: "SparkSession", tmp_path
     tables = Path(killed.tables)
     kill_when(killed, lambda: bool(list(tables.glob("frames/.spark-staging-*"))))
     kill_when(killed, lambda: bool(list(tables.glob("_state/*/batch=000000000"))))
-    kill_when(killed, lambda: bool(list(tables.glob("_deltas/*/hour=*/batch=000000001"))))
+    kill_when(killed, lambda: bool(list(tables.glob("_sums/*/hour=*/batch=000000001"))))
     run(spark, killed, stream.STEPS)
     for name in TABLES:
         assert content(spark, killed, name) == content(spark, whole, name), name

@@ -253,9 +253,9 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, se
     rows = _rows(store.read("messages"))
     want = [each for world in worlds for each in world.expected().values()]
     assert _told(rows) == _sorted(want)
-    assert {row["batch"] for row in rows} == {"open"}
-    assert {row["matched"] for row in rows} == {"trace", "order", "id", None}
     batches = [Batch(spark, store, number, known) for number in range(3)]
+    assert {row["batch"] for row in rows} == {f"open-{name}" for name in messages.changes(batches[1]).there}
+    assert {row["matched"] for row in rows} == {"trace", "order", "id", None}
     still = _rows(messages.still_open(batches[1]))
     assert _told([{name: row[name] for name in MESSAGES.names} for row in still]) == _told(rows)
     assert messages.settled(batches[1]).count() == 0
@@ -279,14 +279,14 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, se
     assert {row["hour"] for row in final} == {f"{row['at']:%Y-%m-%d-%H}" for row in final}
     assert _told(_rows(messages.settled(batches[2]))) == _told(rows)
     assert messages.still_open(batches[2]).count() == 0
-    assert messages.touched(batches[2]) == hours
-    left = store.saved("said", 2, "key string, number bigint, text string, what int")
-    assert (
-        left.where(
-            ~left["what"].isin(int(MatchRow.REPEAT), int(SessionRow.OUTAGE), int(SessionRow.WAIT))
-        ).count()
-        == 0
-    )
+    changed = messages.changes(batches[2])
+    assert changed.hours == hours
+    assert (changed.made, changed.there) == ({}, {})
+    left = {
+        path.rpartition("=")[2] for path in store.volume.find(store.root, "_state/kept/slice=000000002-*")
+    }
+    told_of = (MatchRow.REPEAT, SessionRow.OUTAGE, SessionRow.WAIT)
+    assert left <= {f"000000002-said{int(what)}" for what in told_of}
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:

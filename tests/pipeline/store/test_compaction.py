@@ -161,9 +161,9 @@ def test_later_batches_join_later(store: Store) -> None:
     write(store, range(5, 8))
     assert compact(store, "2026-11-21-09", below=8) == []
     write(store, [8, 9])
-    (Path(store.root) / "frames" / HOUR / "batch=open").mkdir()
+    (Path(store.root) / "frames" / HOUR / "batch=open-1").mkdir()
     assert compact(store, "2026-11-21-09", below=9) == []
-    (Path(store.root) / "frames" / HOUR / "batch=open").rmdir()
+    (Path(store.root) / "frames" / HOUR / "batch=open-1").rmdir()
     assert compact(store, "2026-11-21-09", below=9) == [Compacted(f"frames/{HOUR}", 6, 2)]
     assert files(store) == {f"{HOUR}/batch=000000000-000000008": 1, f"{HOUR}/batch=000000009": 1}
     assert store.read("frames").count() == 60

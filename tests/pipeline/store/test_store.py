@@ -37,6 +37,13 @@ def messages(
     return made.rows(spark, MESSAGES, made.MESSAGE, many, "hour string")
 
 
+def sliced(rows: "DataFrame", name: str) -> "DataFrame":
+    """With the open ones in this slice."""
+    from pyspark.sql import functions as f
+
+    return rows.withColumn("slice", f.when(~f.col("final"), f.lit(name)))
+
+
 def said(frame: "DataFrame", *columns: str) -> list[Any]:
     """These columns of all rows, sorted."""
     return sorted(tuple(row) for row in frame.select(*columns).collect())
@@ -73,17 +80,19 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", t
 def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", tmp_path: Path) -> None:
     """Whatever their hour; final rows stay."""
     store = Store(spark, str(tmp_path))
-    store.replace_open(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]))
+    store.replace_open(0, sliced(messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), "0"), ["0"])
     assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
     for _ in range(2):
-        store.replace_open(1, messages(spark, [(HOUR, "a")], [(NEXT, "c")]))
+        rows = sliced(messages(spark, [(HOUR, "a")], [(NEXT, "c")]), "1")
+        store.replace_open(1, rows, ["1"], {"0": [HOUR, NEXT]})
         assert said(store.read("messages"), "destination", "batch") == [
             ("a", batch_name(1)),
-            ("c", "open"),
+            ("c", "open-1"),
             ("final", batch_name(0)),
         ]
         assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", NEXT)]
-    store.replace_open(2, messages(spark, []))
+    assert said(store.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
+    store.replace_open(2, sliced(messages(spark, []), "2"), [], {"1": [NEXT]})
     assert said(store.read("messages"), "destination") == [("a",), ("final",)]
     assert store.hours_of("messages", OPEN) == store.hours_of("messages", 2) == set()
 
@@ -160,6 +169,33 @@ def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path
         store.saved("open", 0, "n int")
 
 
+def test_slices_are_kept_until_they_are_not_named(spark: "SparkSession", tmp_path: Path) -> None:
+    """A slice without rows is none."""
+    store = Store(spark, str(tmp_path))
+    for rows in ([(1, "a"), (2, "b")], [(3, "b"), (4, "c")]):
+        store.save_slices("kept", spark.createDataFrame(rows, "n int, slice string"))
+    assert said(store.slices("kept", "n int", ["a", "b", "z"]), "n", "slice") == [(1, "a"), (3, "b")]
+    store.keep_slices("kept", ["c"])
+    assert [store.has_slice("kept", name) for name in "abc"] == [False, False, True]
+
+
+def test_sums_become_the_table(spark: "SparkSession", tmp_path: Path) -> None:
+    """As files: those of before go."""
+    store = Store(spark, str(tmp_path))
+    for batch, frames in ((0, 5), (1, 7)):
+        row = {"minute": made.START, "direction": "to_broker", "frames": frames, "hour": HOUR}
+        row |= dict.fromkeys(("messages", "octets", "body_octets", "errors"), 0)
+        rows = made.rows(spark, TRAFFIC, {}, [row], "hour string")
+        store.save_sums("traffic", rows.selectExpr("*", f"'{batch_name(batch)}' AS batch"))
+        store.publish("traffic", [HOUR], batch)
+        assert said(store.read("traffic"), "frames", "hour") == [(frames, HOUR)]
+    assert store.summed("traffic", HOUR) == {batch_name(0), batch_name(1)}
+    store.drop_sums("traffic", HOUR, [batch_name(0)])
+    assert said(store.sums("traffic", "frames bigint", [f"hour={HOUR}/batch={batch_name(1)}"]), "frames") == [
+        (7,)
+    ]
+
+
 def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -> None:
     """Spark's half-written files; what readers see stays."""
     store = Store(spark, str(tmp_path))
@@ -182,8 +218,8 @@ def test_a_format_that_spark_has_not_is_told(spark: "SparkSession", tmp_path: Pa
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
     """ORC comes with Spark."""
     store = Store(spark, str(tmp_path), "orc")
-    store.replace_open(0, messages(spark, [(HOUR, "a")], [(HOUR, "b")]))
+    store.replace_open(0, sliced(messages(spark, [(HOUR, "a")], [(HOUR, "b")]), "x"), ["x"])
     assert said(store.read("messages", [HOUR]), "destination", "batch") == [
         ("a", batch_name(0)),
-        ("b", "open"),
+        ("b", "open-x"),
     ]
