@@ -1,8 +1,11 @@
 """What a user sees while the pipeline works: one line that changes on a terminal, a line for each batch elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TextIO
+from typing import Final, TextIO
+
+_SHOWN: Final = 10
+"""Sentences about what is missing that are shown for a batch, at most."""
 
 
 class ProgressLine:
@@ -17,7 +20,7 @@ class ProgressLine:
         self._batch = ""
         self._step = ""
         self._since = self._began
-        self.segments = self.frames = self.damages = self.batches = 0
+        self.segments = self.frames = self.damages = self.missing = self.batches = 0
 
     def say(self, text: str) -> None:
         """Write a line that stays."""
@@ -36,8 +39,10 @@ class ProgressLine:
         self._step = name
         self.tick()
 
-    def end(self, segments: int, frames: int, damages: int) -> None:
-        """Show that the batch is done, and count what it had for `summary`."""
+    def end(self, segments: int, frames: int, damages: int, missing: Sequence[str] = ()) -> None:
+        """Show that the batch is done, and count what it had for `summary`. `missing`: sentences about what is not
+        there; of many the first are shown.
+        """
         self.segments += segments
         self.frames += frames
         self.damages += damages
@@ -48,6 +53,11 @@ class ProgressLine:
             line += f"; {_many(damages, 'row')} in quarantine"
         self._batch = ""
         self.say(line)
+        for sentence in missing[:_SHOWN]:
+            self.say(sentence)
+        if len(missing) > _SHOWN:
+            self.say(f"and {_many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
+        self.missing += len(missing)
 
     def tick(self, done: int = 0, total: int = 0) -> None:
         """On a terminal, redraw the line; Spark has finished `done` of `total` tasks."""
@@ -71,8 +81,9 @@ class ProgressLine:
             f"{_many(self.segments, 'segment')}, {_many(self.frames, 'frame')} in {took:.1f} s, "
             f"{_rate(self.frames, took)}"
         )
-        if self.damages:
-            text += f"; {_many(self.damages, 'row')} in quarantine: see table `quarantine`"
+        if self.damages or self.missing:
+            rows = self.damages + self.missing
+            text += f"; {_many(rows, 'row')} in quarantine: see table `quarantine`"
         return text
 
     def _wipe(self) -> None:
@@ -81,8 +92,8 @@ class ProgressLine:
             self._width = 0
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def _many(count: int, noun: str, ending: str = "s") -> str:
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def _rate(frames: int, seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Step = tuple[str, Callable[[Batch], None]]
+Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
+"""Its name, and what it does; it may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
     ("messages", messages.advance),
@@ -176,11 +177,12 @@ class Stream:
         batch = Batch(self._spark, self._store, part.number, self._settings)
         progress.begin(part.number, len(arrivals), sum(each.size for each in arrivals))
         taken = frames.advance(batch, arrivals)
+        told: list[str] = []
         for name, advance in self._steps:
             progress.step(name)
-            advance(batch)
+            told += advance(batch) or ()
         self._arrivals.done(part)
-        progress.end(len(arrivals), taken.frames, taken.damages)
+        progress.end(len(arrivals), taken.frames, taken.damages, told)
         progress.step("upkeep")
         for sentence in upkeep.after(batch, datetime.now(UTC)):
             progress.say(sentence)

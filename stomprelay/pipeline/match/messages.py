@@ -14,13 +14,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.capture import TRACE
-from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.matching import DDL, Matchings, MatchRow
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
+from stomprelay.pipeline.read import gaps
+from stomprelay.pipeline.read.gaps import said_of_runs, segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
@@ -45,9 +46,10 @@ _LOSSES: Final = "losses"
 _HOURS: Final = "hours"
 
 
-def advance(batch: Batch) -> None:
+def advance(batch: Batch) -> list[str]:
     """Match the messages of this batch: write its rows of `messages`, and the state that the functions below
-    and the next batch read. Doing a batch again gives the same files.
+    and the next batch read. Doing a batch again gives the same files. Return a sentence for each stretch of the
+    journal that is missing.
     """
     store, number = batch.store, batch.number
     settings = batch.settings
@@ -55,6 +57,7 @@ def advance(batch: Batch) -> None:
     before = _noted(batch, number - 1)
     runs = Runs.load(before[_RUNS], limits) if before else Runs(limits)
     ready = runs.arrived(segments(batch))
+    missing = gaps.advance(batch, runs)
     found = matched(batch, runs, limits, conversations(batch, runs, limits, read(batch, ready))).persist()
     try:
         store.replace_open(number, found.where(F.col("final").isNotNull()))
@@ -66,6 +69,7 @@ def advance(batch: Batch) -> None:
     losses = outages.kept(runs.horizon - limits.give_up)
     hours = sorted(store.hours_of(MESSAGES.name, OPEN))
     store.save_text(_WATCH, number, json.dumps({_RUNS: runs.dump(), _LOSSES: losses, _HOURS: hours}))
+    return missing
 
 
 # What other tables ask for, once this batch is done here
@@ -118,9 +122,8 @@ def segments(batch: Batch) -> list[Segment]:
     """Return the segments that this batch read, including those of which nothing could be read (their times
     are None).
     """
-    ended = F.max(F.coalesce(F.col("event") == JournalEvent.ENDED.value, F.lit(False)))
-    rows = batch.frames().groupBy("segment").agg(F.min("ns"), F.max("ns"), ended).collect()
-    found = {row[0]: Segment(row[0], batch.number, row[1], row[2], row[3]) for row in rows}
+    rows = batch.frames().groupBy("segment").agg(F.min("ns"), F.max("ns"), *said_of_runs()).collect()
+    found = {row[0]: segment_of(batch.number, *row) for row in rows}
     damaged = batch.store.read("quarantine", batch=batch.number).select("segment").distinct()
     for row in damaged.collect() if batch.store.wrote("quarantine", batch.number) else ():
         name = row.segment.rpartition("/")[2].removesuffix(CLOSED)
