@@ -20,7 +20,7 @@ class ProgressLine:
         self._batch = ""
         self._step = ""
         self._since = self._began
-        self.segments = self.frames = self.damages = self.missing = self.batches = 0
+        self.segments = self.frames = self.damages = self.batches = 0
 
     def say(self, text: str) -> None:
         """Write a line that stays."""
@@ -57,7 +57,6 @@ class ProgressLine:
             self.say(sentence)
         if len(missing) > _SHOWN:
             self.say(f"and {_many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
-        self.missing += len(missing)
 
     def tick(self, done: int = 0, total: int = 0) -> None:
         """On a terminal, redraw the line; Spark has finished `done` of `total` tasks."""
@@ -81,9 +80,8 @@ class ProgressLine:
             f"{_many(self.segments, 'segment')}, {_many(self.frames, 'frame')} in {took:.1f} s, "
             f"{_rate(self.frames, took)}"
         )
-        if self.damages or self.missing:
-            rows = self.damages + self.missing
-            text += f"; {_many(rows, 'row')} in quarantine: see table `quarantine`"
+        if self.damages:
+            text += f"; {_many(self.damages, 'row')} in quarantine: see table `quarantine`"
         return text
 
     def _wipe(self) -> None:

@@ -182,7 +182,7 @@ class Stream:
             progress.step(name)
             told += advance(batch) or ()
         self._arrivals.done(part)
-        progress.end(len(arrivals), taken.frames, taken.damages, told)
+        progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])
         progress.step("upkeep")
         for sentence in upkeep.after(batch, datetime.now(UTC)):
             progress.say(sentence)

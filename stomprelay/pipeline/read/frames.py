@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from stomprelay.journal.segment import FRAMES_MISSING
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.store import Batch
@@ -45,11 +46,14 @@ class SegmentFile(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any."""
+    """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any. `missing`:
+    sentences about frames that were taken out of segments.
+    """
 
     frames: int
     damages: int
     newest: int | None
+    missing: tuple[str, ...] = ()
 
 
 def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
@@ -72,7 +76,12 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
     if damages:
         found = batch.spark.createDataFrame([tuple(each) for each in damages], _QUARANTINE)
         batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))
-    return Taken(had["frames"], len(damages), had["newest"])
+    missing = sorted(
+        f"{posixpath.basename(each.segment)}, at {each.offset}: {each.reason}"
+        for each in damages
+        if each.reason.count(FRAMES_MISSING)
+    )
+    return Taken(had["frames"], len(damages), had["newest"], tuple(missing))
 
 
 def _options(form: str) -> dict[str, str]:

@@ -110,7 +110,7 @@ def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> 
 def _why(gap: Gap, last: int, patience: int) -> str:
     if gap.waits:
         return f"what follows is kept until it comes, for {patience} s of the journal's time at most"
-    if gap.first == 1 and last == gap.last:
+    if gap.first == 1 and not gap.came:
         return f"what was read of the run begins at segment {last + 1}, the rest may have been removed for its age"
     return _INCOMPLETE
 
