@@ -20,7 +20,7 @@ from stomprelay.journal.records import (
     spell_time,
 )
 from stomprelay.journal.schema import Header, JournalSide
-from stomprelay.journal.segment import parse_name
+from stomprelay.journal.segment import FRAMES_MISSING, parse_name
 
 CLOSED: Final = "closed"
 WRITTEN: Final = "open"
@@ -235,7 +235,7 @@ def _cells(check: SegmentCheck) -> Iterator[str]:
 def _short(check: SegmentCheck, damage: Damage) -> str:
     if not check.blocks:
         return damage.reason
-    if not damage.length:
+    if FRAMES_MISSING in damage.reason:
         return "frames missing"
     return "torn" if damage.torn else "damaged"
 

@@ -12,7 +12,7 @@ from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.follow.arrivals import Arrivals, Part
 from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
@@ -176,7 +176,8 @@ class Stream:
         arrivals = self._arrivals.arrivals(part)
         batch = Batch(self._spark, self._store, part.number, self._settings)
         progress.begin(part.number, len(arrivals), sum(each.size for each in arrivals))
-        taken = frames.advance(batch, arrivals)
+        fresh, again = gaps.first_of_each(arrivals, messages.runs_before(batch))
+        taken = frames.advance(batch, fresh, again)
         told: list[str] = []
         for name, advance in self._steps:
             progress.step(name)

@@ -52,10 +52,9 @@ def advance(batch: Batch) -> list[str]:
     journal that is missing.
     """
     store, number = batch.store, batch.number
-    settings = batch.settings
-    limits = TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
+    limits = _limits(batch)
     before = _noted(batch, number - 1)
-    runs = Runs.load(before[_RUNS], limits) if before else Runs(limits)
+    runs = runs_before(batch)
     ready = runs.arrived(segments(batch))
     missing = gaps.advance(batch, runs)
     found = matched(batch, runs, limits, conversations(batch, runs, limits, read(batch, ready))).persist()
@@ -70,6 +69,17 @@ def advance(batch: Batch) -> list[str]:
     hours = sorted(store.hours_of(MESSAGES.name, OPEN))
     store.save_text(_WATCH, number, json.dumps({_RUNS: runs.dump(), _LOSSES: losses, _HOURS: hours}))
     return missing
+
+
+def runs_before(batch: Batch) -> Runs:
+    """Return the runs as the last batch left them."""
+    before = _noted(batch, batch.number - 1)
+    return Runs.load(before[_RUNS], _limits(batch)) if before else Runs(_limits(batch))
+
+
+def _limits(batch: Batch) -> TimeLimits:
+    settings = batch.settings
+    return TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
 
 
 # What other tables ask for, once this batch is done here

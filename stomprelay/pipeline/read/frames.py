@@ -34,6 +34,14 @@ _UNLIKE: Final = (
 )
 """Columns whose values hardly repeat: a dictionary of them costs a third of the time and makes larger files."""
 _QUARANTINE: Final = "segment string, offset bigint, length bigint, reason string"
+_AGAIN: Final = "its segment was read already, from another file of the same run and number"
+
+
+class _Damage(NamedTuple):
+    segment: str
+    offset: int
+    length: int
+    reason: str
 
 
 class SegmentFile(NamedTuple):
@@ -56,8 +64,10 @@ class Taken(NamedTuple):
     missing: tuple[str, ...] = ()
 
 
-def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
-    """Write the frames and events of these segments, and what could not be read to `quarantine`."""
+def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[SegmentFile] = ()) -> Taken:
+    """Write the frames and events of these segments, and what could not be read to `quarantine`. There, too, are those
+    of `again`, which are not read: other files were of the same run and number.
+    """
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -72,7 +82,7 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
     )
     batch.store.append("frames", batch.number, rows.where(sound), **_options(batch.store.format))
     had = seen.get
-    damages = had["damages"] or []
+    damages = [*(had["damages"] or []), *(_Damage(each.path, 0, each.size, _AGAIN) for each in again)]
     if damages:
         found = batch.spark.createDataFrame([tuple(each) for each in damages], _QUARANTINE)
         batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))

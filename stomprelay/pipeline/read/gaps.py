@@ -7,6 +7,7 @@ The rows of a run stand together, `batch=gaps-SINCE-RUN`, and are written anew w
 that is done again writes the same.
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -16,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.segment import CLOSED
-from stomprelay.pipeline.read.runs import Gap, Runs, Segment
+from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.runs import Gap, Runs, Segment, number_of, run_of
 from stomprelay.pipeline.schema import QUARANTINE
 from stomprelay.pipeline.settings import SECOND
 from stomprelay.pipeline.store.store import Batch, batch_name
@@ -39,6 +41,25 @@ class MissingRow(NamedTuple):
     offset: int
     length: int
     reason: str
+
+
+def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[SegmentFile], list[SegmentFile]]:
+    """Return the files that are to be read, and those of which another one of the same run and number was read before
+    (as `runs` knows) or is among them; of these the largest is read.
+    """
+    best: dict[tuple[str, int], SegmentFile] = {}
+    again = []
+    for arrival in arrivals:
+        name = posixpath.basename(arrival.path).removesuffix(CLOSED)
+        of = run_of(name), number_of(name)
+        known = best.get(of)
+        if runs.had(name) or (known is not None and known.size >= arrival.size):
+            again.append(arrival)
+            continue
+        if known is not None:
+            again.append(known)
+        best[of] = arrival
+    return list(best.values()), again
 
 
 def said_of_runs() -> list[Column]:
