@@ -180,7 +180,8 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return Recovery(path, path, 0, str(error.strerror))
+        # Where nobody may write, it may still be written from elsewhere.
+        return None if is_written(path) else Recovery(path, path, 0, str(error.strerror))
     try:
         locked = disk.lock(file, wait=False)
         if locked is False or not disk.is_same_file(file, path):

@@ -272,6 +272,24 @@ def test_one_that_cannot_be_recovered(tmp_path: Path, monkeypatch: pytest.Monkey
     assert files(tmp_path) == [OPEN, CLOSED.replace("eu-1", "eu-2")]
 
 
+def test_a_folder_in_which_one_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is written there is none that cannot be recovered."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    put(tmp_path, BLOCK, name=OPEN.replace("eu-1", "eu-2"))
+    system = os.open
+
+    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return system(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    (failed,) = Folder(tmp_path).recover(NOW)
+    assert (failed.was.name, failed.failure) == (OPEN.replace("eu-1", "eu-2"), "Read-only file system")
+    journal.close(NOW)
+
+
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not synced does not get its final name."""
     path = put(tmp_path, BLOCK, name=OPEN)

@@ -66,6 +66,7 @@ class Stream:
         self._volume = Volume(spark)
         self._store = Store(spark, settings.tables, settings.format)
         self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.files_per_batch)
+        self._kept_open: set[str] = set()
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
 
@@ -108,7 +109,10 @@ class Stream:
             return
         try:
             for done in Folder(place).recover(time.time_ns()):
-                if done.path is not None and not done.failure:
+                if done.failure and done.was.name not in self._kept_open:
+                    self._kept_open.add(done.was.name)
+                    self._progress.say(f"{done.was.name} was left open, and is not read: {done.failure}")
+                elif done.path is not None and not done.failure:
                     cut = f", {done.cut} octets of a torn end cut off" if done.cut else ""
                     self._progress.say(f"{done.path.name} was left open by a relay that is gone: closed{cut}")
         except OSError as error:
