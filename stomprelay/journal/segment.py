@@ -71,6 +71,7 @@ def parse_name(file: str) -> tuple[SegmentName, bool] | None:
     return name, found["open"] is not None
 
 
+_FRAMES: Final = BlockKind.FRAMES
 _DROPPED: Final = EventRecord(JournalEvent.DROPPED.value, "", {}).encode().partition(b",")[0]
 """What the event begins with by which the relay says that it left something out."""
 FRAMES_MISSING: Final = "missing before it"
@@ -186,33 +187,35 @@ def _counted(items: Iterator[Header | Block | Damage]) -> Iterator[Header | Bloc
     that counts from 0 again is a new one; what is behind a damage may have lost any number to it.
     """
     header: Header | None = None
-    legs: dict[bytes, _Leg | None] = {}
-    due: dict[_Leg, int] = {}
+    legs: dict[_Leg, list[int]] = {}
+    known: dict[bytes, tuple[_Leg, list[int]] | None] = {}
     jumps: dict[_Leg, _Jump] = {}
     explained = False
     for found in items:
         yield found
-        if isinstance(found, Damage):
-            due.clear()
-        elif isinstance(found, Header):
-            header = found
-            legs.clear()
-            due.clear()
-        elif found.kind is BlockKind.FRAMES and header is not None:
-            if found.context in legs:
-                leg = legs[found.context]
-            else:
-                leg = legs[found.context] = _leg(header, found.context)
-            if leg is None:
+        if type(found) is Block:
+            if found.kind is not _FRAMES:
+                explained = explained or found.payload.startswith(_DROPPED)
                 continue
-            missing = found.number - due.get(leg, found.number)
-            if missing > 0:
-                jump = jumps.setdefault(leg, _Jump(found.offset))
-                jump.frames += missing
-                jump.places += 1
-            due[leg] = found.number + len(found.sizes) // SIZES
-        elif found.payload.startswith(_DROPPED):
-            explained = True
+            context, number = found.context, found.number
+            if context in known:
+                followed = known[context]
+            else:
+                leg = None if header is None else _leg(header, context)
+                # Of a leg that is new here, the first number is the right one.
+                followed = known[context] = None if leg is None else (leg, legs.setdefault(leg, [number]))
+            if followed is not None:
+                leg, due = followed
+                if number > due[0]:
+                    jump = jumps.setdefault(leg, _Jump(found.offset))
+                    jump.frames += number - due[0]
+                    jump.places += 1
+                due[0] = number + len(found.sizes) // SIZES
+            continue
+        if isinstance(found, Header):
+            header = found
+        legs.clear()
+        known.clear()
     if not explained:
         yield from (jump.damage(leg) for leg, jump in jumps.items())
 
