@@ -114,11 +114,16 @@ FRAMES: Final = Table(
 
 QUARANTINE: Final = Table(
     "quarantine",
-    "something in the journal that could not be read; all around it was",
+    "something in the journal that could not be read, or is missing; all around it was read",
     (
-        Column("segment", "string", "the file's path", nullable=False),
+        Column(
+            "segment",
+            "string",
+            "the file's path; of segments that are missing that of the first, with a `*` for the time in its name",
+            nullable=False,
+        ),
         Column("offset", "bigint", "from where", "octets", nullable=False),
-        Column("length", "bigint", "how much", "octets", nullable=False),
+        Column("length", "bigint", "how much; 0 for what is missing", "octets", nullable=False),
         Column("reason", "string", "why", nullable=False),
     ),
     partitions=(),

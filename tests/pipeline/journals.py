@@ -10,7 +10,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalEvent
+from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, Header, JournalEvent
 from stomprelay.journal.segment import CLOSED, SegmentName
 from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
@@ -19,6 +19,7 @@ from stomprelay.pipeline.match.matching import Matchings, MatchRow
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read import segments
+from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, TimeLimits
@@ -48,6 +49,15 @@ class Run:
         """The relay stopped."""
         self.happened(ns, Context(), JournalEvent.ENDED.value, "it stopped", {})
 
+    def lives(self, ns: int, within: float = 60.0) -> None:
+        """The relay says that it is there."""
+        self.happened(ns, Context(), JournalEvent.ALIVE.value, "it is there", {"within": within})
+
+    def is_found_dead(self, ns: int) -> None:
+        """Somebody closes what it left open."""
+        facts = {"by": RECOVERY, "found": ns, "cut": 0}
+        self.happened(self.blocks[-1][0], Context(), JournalEvent.ENDED.value, "it is gone", facts)
+
     def _add(
         self, kind: BlockKind, ns: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
     ) -> None:
@@ -75,12 +85,16 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
     found: list[record.Record] = []
     times = []
     ended = False
+    died = lives = None
     name = path.name.removesuffix(CLOSED)
     for batch in segments.rows(str(path)):
         for row in batch.to_pylist():
             assert row["reason"] is None, row
             times.append(row["ns"])
-            ended = ended or row["event"] == JournalEvent.ENDED.value
+            facts = dict(row["facts"] or ())
+            if row["event"] == JournalEvent.ENDED.value:
+                ended, died = True, facts.get("found")
+            lives = facts.get("within", lives)
             if row["session"] is None or (row["command"] is None and row["event"] not in EVENTS):
                 continue
             headers = dict(row["headers"] or ())
@@ -95,7 +109,8 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
                 "facts": json.dumps(dict(row["facts"])) if row["facts"] is not None else None,
             }
             found.append(tuple(values[name] for name in record.NAMES))
-    return found, Segment(name, 0, min(times), max(times), ended)
+    died_ns, within = int(died) if died else None, float(lives) if lives else None
+    return found, segment_of(0, name, min(times), max(times), ended, died_ns, within)
 
 
 class Tables:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,7 @@ from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.follow.arrivals import Arrivals, Part
 from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Step = tuple[str, Callable[[Batch], None]]
+Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
+"""Its name, and what it does; it may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
     ("messages", messages.advance),
@@ -81,6 +82,7 @@ class Stream:
         self._volume = Volume(spark)
         self._store = Store(spark, settings.tables, settings.format)
         self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.files_per_batch)
+        self._kept_open: set[str] = set()
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
 
@@ -123,7 +125,10 @@ class Stream:
             return
         try:
             for done in Folder(place).recover(time.time_ns()):
-                if done.path is not None and not done.failure:
+                if done.failure and done.was.name not in self._kept_open:
+                    self._kept_open.add(done.was.name)
+                    self._progress.say(f"{done.was.name} was left open, and is not read: {done.failure}")
+                elif done.path is not None and not done.failure:
                     cut = f", {done.cut} octets of a torn end cut off" if done.cut else ""
                     self._progress.say(f"{done.path.name} was left open by a relay that is gone: closed{cut}")
         except OSError as error:
@@ -192,13 +197,15 @@ class Stream:
         batch = Batch(self._spark, self._store, part.number, self._settings)
         octets = sum(each.size for each in arrivals)
         progress.begin(part.number, len(arrivals), octets)
+        fresh, again = gaps.first_of_each(arrivals, messages.runs_before(batch))
+        told: list[str] = []
         with planned(self._spark, octets):
-            taken = frames.advance(batch, arrivals)
+            taken = frames.advance(batch, fresh, again)
             for name, advance in self._steps:
                 progress.step(name)
-                advance(batch)
+                told += advance(batch) or ()
         self._arrivals.done(part)
-        progress.end(len(arrivals), taken.frames, taken.damages)
+        progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])
         progress.step("upkeep")
         for sentence in upkeep.after(batch, datetime.now(UTC)):
             progress.say(sentence)

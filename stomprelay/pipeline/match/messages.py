@@ -18,7 +18,6 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.capture import TRACE
-from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
@@ -27,6 +26,8 @@ from stomprelay.pipeline.match.matching import DDL, NAMES, Matchings, MatchRow
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.match.slices import Plan, Slice, Touched, dumped, loaded, plan
+from stomprelay.pipeline.read import gaps
+from stomprelay.pipeline.read.gaps import said_of_runs, segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
@@ -54,23 +55,23 @@ _WORTH: Final = 4
 """A batch with a row for so many rows that are open looks at all of them."""
 
 
-def advance(batch: Batch) -> None:
+def advance(batch: Batch) -> list[str]:
     """Match the messages of this batch: write its rows of `messages`, and the state that the functions below
-    and the next batch read. Doing a batch again gives the same files. Raises `StoreError` for tables that an older
-    version wrote.
+    and the next batch read. Doing a batch again gives the same files. Return a sentence for each stretch of the
+    journal that is missing. Raises `StoreError` for tables that an older version wrote.
     """
     store, number = batch.store, batch.number
-    settings = batch.settings
-    limits = TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
+    limits = _limits(batch)
     before = _noted(batch, number - 1)
     if before and _SLICES not in before:
         raise StoreError(
             f"the tables in {store.root} were made by an older version, whose open messages are kept in another way: "
             "remove them with their checkpoint, and the next run makes them again"
         )
-    runs = Runs.load(before[_RUNS], limits) if before else Runs(limits)
+    runs = runs_before(batch)
     arrived, rows = segments(batch)
     ready = runs.arrived(arrived)
+    missing = gaps.advance(batch, runs)
     known = loaded(before.get(_SLICES, {}))
     store.keep_slices(_KEPT, [*known, *(_special(number - 1, what) for what in _SPECIAL)])
     said = ordered(batch, runs, limits, conversations(batch, runs, limits, read(batch, ready)))
@@ -140,6 +141,18 @@ def advance(batch: Batch) -> None:
     noted[_GONE] = {name: each.hours for name, each in doing.gone.items()}
     noted[_FINAL] = sorted(had[_FINAL])
     store.save_text(_WATCH, number, json.dumps(noted))
+    return missing
+
+
+def _limits(batch: Batch) -> TimeLimits:
+    settings = batch.settings
+    return TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
+
+
+def runs_before(batch: Batch) -> Runs:
+    """Return the runs as the last batch left them."""
+    before = _noted(batch, batch.number - 1)
+    return Runs.load(before[_RUNS], _limits(batch)) if before else Runs(_limits(batch))
 
 
 # What other tables ask for, once this batch is done here
@@ -268,20 +281,17 @@ def segments(batch: Batch) -> tuple[list[Segment], int]:
     """
     told = batch.noted_frames()
     if told is not None and told["segments"] is not None:
-        known = [
-            Segment(name, batch.number, first, last, ended)
-            for name, first, last, ended, _ in told["segments"]
-        ]
+        known = [segment_of(batch.number, *each[:-1]) for each in told["segments"]]
         return known, sum(each[-1] for each in told["segments"])
-    ended = F.max(F.coalesce(F.col("event") == JournalEvent.ENDED.value, F.lit(False)))
-    rows = batch.frames().groupBy("segment").agg(F.min("ns"), F.max("ns"), ended, F.count("ns")).collect()
-    found = {row[0]: Segment(row[0], batch.number, row[1], row[2], row[3]) for row in rows}
+    summed = batch.frames().groupBy("segment").agg(F.min("ns"), F.max("ns"), *said_of_runs(), F.count("ns"))
+    rows = summed.collect()
+    found = {row[0]: segment_of(batch.number, *row[:-1]) for row in rows}
     if batch.store.wrote("quarantine", batch.number):
         damaged = batch.store.read("quarantine", batch=batch.number).select("segment").distinct()
         for row in damaged.collect():
             name = row.segment.rpartition("/")[2].removesuffix(CLOSED)
             found.setdefault(name, Segment(name, batch.number, None, None, False))
-    return list(found.values()), sum(row[4] for row in rows)
+    return list(found.values()), sum(row[-1] for row in rows)
 
 
 def read(batch: Batch, ready: Iterable[Segment]) -> DataFrame:

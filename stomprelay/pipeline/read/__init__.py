@@ -4,4 +4,5 @@
 - `segments`: one segment to Arrow batches
 - `heads`: the command and the headers of one frame
 - `runs`: which segments of a run can be read on, and up to when all runs have been read
+- `gaps`: which segments are missing, in `quarantine` and in words
 """

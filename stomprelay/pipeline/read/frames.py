@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.journal.schema import JournalEvent
-from stomprelay.journal.segment import CLOSED
+from stomprelay.journal.segment import FRAMES_MISSING
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.store import Batch
@@ -34,9 +33,15 @@ _UNLIKE: Final = (
     "number",
 )
 """Columns whose values hardly repeat: a dictionary of them costs a third of the time and makes larger files."""
-_FEW: Final = 4
-"""Of so many segments the times are found while they are parsed."""
 _QUARANTINE: Final = "segment string, offset bigint, length bigint, reason string"
+_AGAIN: Final = "its segment was read already, from another file of the same run and number"
+
+
+class _Damage(NamedTuple):
+    segment: str
+    offset: int
+    length: int
+    reason: str
 
 
 class SegmentFile(NamedTuple):
@@ -49,32 +54,28 @@ class SegmentFile(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any."""
+    """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any. `missing`:
+    sentences about frames that were taken out of segments.
+    """
 
     frames: int
     damages: int
     newest: int | None
+    missing: tuple[str, ...] = ()
 
 
-def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
-    """Write the frames and events of these segments, and what could not be read to `quarantine`."""
+def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[SegmentFile] = ()) -> Taken:
+    """Write the frames and events of these segments, and what could not be read to `quarantine`. There, too, are those
+    of `again`, which are not read: other files were of the same run and number.
+    """
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     seen = Observation()
     sound = f.col("reason").isNull()
     damage = f.struct("segment", "offset", "length", "reason")
-    names = [posixpath.basename(each.path).removesuffix(CLOSED) for each in arrivals]
-    few = names if len(names) <= _FEW else []
-    each_of = []
-    for at, name in enumerate(few):
-        here = sound & (f.col("segment") == name)
-        ns, ended = f.when(here, f.col("ns")), here & (f.col("event") == JournalEvent.ENDED.value)
-        each_of += [f.min(ns).alias(f"first{at}"), f.max(ns).alias(f"last{at}")]
-        each_of += [f.count_if(ended).alias(f"ended{at}"), f.count(ns).alias(f"rows{at}")]
     rows = parsed(batch.spark, arrivals).observe(
         seen,
-        *each_of,
         f.count(f.when(sound, 1)).alias("frames"),
         f.max("ns").alias("newest"),
         f.collect_set(f.when(sound, f.col("hour"))).alias("hours"),
@@ -82,18 +83,17 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
     )
     batch.store.append("frames", batch.number, rows.where(sound), **_options(batch.store.format))
     had = seen.get
-    damages = had["damages"] or []
-    broken = {posixpath.basename(each["segment"]).removesuffix(CLOSED) for each in damages}
-    told = [
-        [name, had[f"first{at}"], had[f"last{at}"], bool(had[f"ended{at}"]), had[f"rows{at}"]]
-        for at, name in enumerate(few)
-        if had[f"rows{at}"] or name in broken
-    ]
-    batch.note_frames(had["hours"] or (), told if few else None)
+    batch.note_frames(had["hours"] or (), None)
+    damages = [*(had["damages"] or []), *(_Damage(each.path, 0, each.size, _AGAIN) for each in again)]
     if damages:
         found = batch.spark.createDataFrame([tuple(each) for each in damages], _QUARANTINE)
         batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))
-    return Taken(had["frames"], len(damages), had["newest"])
+    missing = sorted(
+        f"{posixpath.basename(each.segment)}, at {each.offset}: {each.reason}"
+        for each in damages
+        if each.reason.count(FRAMES_MISSING)
+    )
+    return Taken(had["frames"], len(damages), had["newest"], tuple(missing))
 
 
 def _options(form: str) -> dict[str, str]:

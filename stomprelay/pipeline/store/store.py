@@ -70,11 +70,20 @@ class Store:
 
     # ------------------------------------------------------------------ tables
 
-    def append(self, table: str, batch: int, rows: "DataFrame", **options: str) -> None:
+    def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
         """Write the rows of a batch. They need the table's columns and, if the table has hours, the column
-        `hour`. `options` are passed to the format's writer.
+        `hour`. `options` are passed to the format's writer. `batch` may be any name in place of a number, for rows that
+        are written anew, at least one, or for which `remove` is called.
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
+
+    def remove(self, table: str, name: str) -> None:
+        """Remove the rows that `append` wrote under a name, if there are any; of a table without hours."""
+        if self.format in FILES:
+            self.volume.remove(f"{self.root}/{table}/batch={name}")
+            return
+        nothing = self._named(TABLES[table], self.read(table).limit(0), name)
+        self._write(TABLES[table], nothing, replaceWhere=f"batch = '{name}'")
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
         """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for.

@@ -167,6 +167,36 @@ def test_any_segments_in_any_batches(
     assert found[0] == found[1]
 
 
+def test_a_relay_that_was_killed_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    """When it is found, all is final whose limits have passed by then, as if another relay had gone on."""
+    limits = TimeLimits(600 * SECOND, SECOND, 7200 * SECOND, SECOND)
+    world = _world(5)
+    (late,) = _late(world).write(tmp_path)
+    want, found = Tables(limits), Tables(limits)
+    want.advance([*world.run.write(tmp_path), late])
+    world.run.is_found_dead(world.ns + 10**6 * SECOND)
+    found.advance(world.run.write(tmp_path))
+    assert found.open == found.waiting == []
+    assert _sorted(found.final) == _sorted(want.final)
+
+
+def test_a_quiet_relay_holds_nothing_open(tmp_path: Path) -> None:
+    """It says that it is there, and so up to when it was; one that says no more is not waited for."""
+    limits = TimeLimits(10**5 * SECOND, SECOND, 2 * SECOND, SECOND)
+    world = _world(5)
+    quiet, other = Run("quiet", "eeeeeeee"), Run("other", "dddddddd")
+    quiet.lives(world.run.blocks[0][0], 20.0)
+    other.lives(world.ns, 20.0)
+    tables = Tables(limits)
+    tables.advance([*world.run.write(tmp_path), *quiet.write(tmp_path), *other.write(tmp_path)])
+    assert tables.final == []
+    for run, part in ((quiet, 1), (world.run, 2)):
+        run.lives(world.ns + 60 * SECOND, 20.0)
+        tables.advance(run.write(tmp_path, [len(run.blocks) - 1])[-1:])
+        assert (tables.open == []) is (part == 2)
+    assert tables.final
+
+
 def test_a_segment_that_comes_late(tmp_path: Path) -> None:
     """What is behind it waits; then all is as if it had not been late."""
     world = _world(5)
