@@ -89,7 +89,7 @@ class Store:
         from pyspark.sql import functions as f
 
         which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(f.lit(OPEN))
-        named = self._named(TABLES[table], rows, which)
+        named = self._named(TABLES[table], rows, which).sortWithinPartitions("at")
         if self.format not in FILES:
             self._write(TABLES[table], named, replaceWhere=f"batch IN ('{OPEN}', '{batch_name(batch)}')")
             return
