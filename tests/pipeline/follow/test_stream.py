@@ -224,7 +224,7 @@ def test_a_driver_that_is_killed_leaves_no_trace(spark: "SparkSession", tmp_path
     run(spark, whole, stream.STEPS)
     killed = replace(whole, tables=str(tmp_path / "killed"), checkpoint="")
     tables = Path(killed.tables)
-    kill_when(killed, lambda: bool(list(tables.glob("frames/.spark-staging-*"))))
+    kill_when(killed, lambda: bool(list(tables.glob("frames/.staging-*"))))
     kill_when(killed, lambda: bool(list(tables.glob("_state/*/batch=000000000"))))
     kill_when(killed, lambda: bool(list(tables.glob("_deltas/*/hour=*/batch=000000001"))))
     run(spark, killed, stream.STEPS)
