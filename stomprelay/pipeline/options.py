@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_SIZE: Final = re.compile(r"(\d+)([kmg]?)")
+
 
 def duration(text: str) -> float:
     """Return the seconds of `90`, `90s`, `15m`, `12h`, `30d` or `4w`. Raises `ArgumentTypeError`."""
@@ -24,6 +27,16 @@ def duration(text: str) -> float:
             f"{text!r} is no duration: a number and s, m, h, d or w, such as 12h"
         )
     return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def size(text: str) -> int:
+    """Return the bytes of `4096`, `64k`, `128m` or `1g`. Raises `ArgumentTypeError`."""
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size: a number of bytes, or one and k, m or g, such as 128m"
+        )
+    return int(found[1]) << _SHIFTS[found[2]]
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -88,11 +101,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="what was read (default: _checkpoint beside the tables)",
     )
     parser.add_argument(
-        "--files-per-batch",
-        metavar="N",
-        type=int,
-        default=Settings.files_per_batch,
-        help="segments read at a time, at most (default: %(default)s)",
+        "--bytes-per-batch",
+        metavar="SIZE",
+        type=size,
+        default=Settings.bytes_per_batch,
+        help="bytes of segments read at a time, at most, on which memory depends "
+        f"(default: {Settings.bytes_per_batch >> 20}m)",
     )
     for name, about in (
         ("patience", "how long a missing segment, or the other half of a message, is waited for"),
@@ -131,7 +145,7 @@ def settings(options: argparse.Namespace) -> Settings:
         tables=options.tables,
         checkpoint=options.checkpoint,
         format=options.format,
-        files_per_batch=options.files_per_batch,
+        bytes_per_batch=options.bytes_per_batch,
         patience=options.patience,
         linger=options.linger,
         give_up=options.give_up,

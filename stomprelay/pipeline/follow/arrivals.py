@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 class Arrivals:
     """The segments that came, read from the log in the checkpoint of a query with one file source. `most`:
-    segments in a part. Raises `OSError` where the checkpoint is incomplete or cannot be written.
+    bytes in a part. Raises `OSError` where the checkpoint is incomplete or cannot be written.
     """
 
     def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:
@@ -71,14 +71,26 @@ class Arrivals:
         plan = posixpath.join(self._parts, str(batch))
         known = self._volume.text(plan)
         if known is None:
-            paths = ordered(self._logged(batch))
-            groups = [paths[at : at + self._most] for at in range(0, len(paths), self._most)]
+            groups = self._cut(ordered(self._logged(batch)))
             known = json.dumps({"first": self.finished + 1, "parts": groups})
             self._volume.put(plan, known)
             if batch > 0:
                 self._volume.remove(posixpath.join(self._parts, str(batch - 1)))
         told = json.loads(known)
         return int(told["first"]), list(told["parts"])
+
+    def _cut(self, paths: Sequence[str]) -> list[list[str]]:
+        """Return groups of the paths in their order, of `most` bytes at most each, or of one larger segment."""
+        groups: list[list[str]] = []
+        size = 0
+        for path in paths:
+            more = self._volume.size(path)
+            if not groups or size + more > self._most:
+                groups.append([])
+                size = 0
+            groups[-1].append(path)
+            size += more
+        return groups
 
     def _logged(self, batch: int) -> list[str]:
         """Return the paths of the files of a batch, as the source logged them, including those that no longer

@@ -81,7 +81,7 @@ class Stream:
         self._steps = steps
         self._volume = Volume(spark)
         self._store = Store(spark, settings.tables, settings.format)
-        self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.files_per_batch)
+        self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.bytes_per_batch)
         self._kept_open: set[str] = set()
         self._stopping = threading.Event()
         self._failure: BaseException | None = None

@@ -27,11 +27,20 @@ _BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 """Options that keep Java 24 and later from printing warnings."""
 
+ROW_GROUP: Final = 64 << 20
+"""Bytes of a row group in a Parquet file, about."""
+ROW_GROUP_ROWS: Final = 1 << 20
+"""Rows of one, at most."""
 EVERYWHERE: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
+    # The type of times that all readers know, and that has statistics by which they skip what they need not read.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Parts of a file that can be read side by side, and that a writer keeps in memory.
+    "spark.hadoop.parquet.block.size": str(ROW_GROUP),
+    "spark.hadoop.parquet.block.row.count.limit": str(ROW_GROUP_ROWS),
     # A batch's rows go to a few folders: no need to sort them by these before they are written.
     "spark.sql.maxConcurrentOutputFileWriters": "16",
 }

@@ -4,4 +4,5 @@
 - `volume`: files and folders
 - `upkeep`: old hours removed, and when small files are joined
 - `compaction`: how small files are joined
+- `merging`: Parquet files made fewer, sorted by time
 """

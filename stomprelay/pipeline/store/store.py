@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from stomprelay.pipeline.schema import TABLES, Table
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.volume import Volume, absolute, literal
+from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,6 +39,7 @@ FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
 _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
 _FRAMES: Final = "frames"
+_STAGING: Final = ".staging-"
 
 
 _NAME: Final = "_lock"
@@ -85,6 +86,31 @@ class Store:
         nothing = self._named(TABLES[table], self.read(table).limit(0), name)
         self._write(TABLES[table], nothing, replaceWhere=f"batch = '{name}'")
 
+    def stage(self, table: str, batch: int) -> Path | None:
+        """Return a folder where tasks may put Parquet files with the rows of a batch, in folders `hour=H`, for `adopt`;
+        None where only Spark can write the table.
+        """
+        if local(self.root) is None or self.format != "parquet":
+            return None
+        folder = self._staging(table, batch)
+        self.volume.remove(folder)
+        return local(folder)
+
+    def adopt(self, table: str, batch: int, files: Iterable[Path]) -> None:
+        """Make these files in the folder that `stage` returned the rows of a batch. Others in it, of tasks that were
+        done again, are removed.
+        """
+        folder = self._staging(table, batch)
+        known = frozenset(files)
+        for hour in sorted({file.parent for file in known}):
+            for file in hour.iterdir():
+                if file not in known:
+                    file.unlink()
+            place = f"{self.root}/{table}/{hour.name}/batch={batch_name(batch)}"
+            self.volume.remove(place)
+            self.volume.rename(f"{folder}/{hour.name}", place)
+        self.volume.remove(folder)
+
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
         """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for.
         Other hours stay.
@@ -118,6 +144,7 @@ class Store:
             f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
         )
         named = rows.withColumn("batch", which).select(*TABLES[table].names, *self._partitions(TABLES[table]))
+        named = named.sortWithinPartitions("at")
         old = {} if gone is None else gone
         if self.format not in FILES:
             among = [batch_name(batch), *(f"{OPEN}-{name}" for name in (*slices, *old))]
@@ -331,7 +358,7 @@ class Store:
         """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
         self.volume.remove(f"{self.root}/{_DROPPED}")
         for place in ("*", "_deltas/*", "_sums/*", "_state/*"):
-            for path in self._find(f"{place}/.spark-staging-*"):
+            for path in [*self._find(f"{place}/.spark-staging-*"), *self._find(f"{place}/{_STAGING}*")]:
                 self.volume.remove(path)
             for path in self._find(f"{place}/_temporary"):
                 self.volume.remove(path)
@@ -416,6 +443,9 @@ class Store:
 
     def _find(self, pattern: str) -> list[str]:
         return self.volume.find(self.root, pattern)
+
+    def _staging(self, table: str, batch: int) -> str:
+        return f"{self.root}/{table}/{_STAGING}{batch_name(batch)}"
 
     def _state(self, name: str, batch: int) -> str:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"

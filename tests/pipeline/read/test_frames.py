@@ -28,18 +28,19 @@ def test_small_segments_share_a_task() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("form", ["parquet", "orc"])
 def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", tmp_path: Path, form: str
 ) -> None:
-    """Once each, however often the batch is done; the table has the columns that it says."""
+    """Once each, however often the batch is done; the table has the columns that it says, whoever writes its files."""
     heads = [b"SEND\ndestination:/queue/a\nx:y\n\n", b"ACK\nid:7\n\n"]
     good = made.put(
         tmp_path / "j", made.name(1), made.header(), made.frames(heads, bodies=[(b"b", 1), (b"", 0)])
     )
     torn = made.put(tmp_path / "j", made.name(2), made.header(2), made.frames(heads), made.event("lost")[:-2])
     gone = tmp_path / "j" / made.name(3)
-    store = Store(spark, str(tmp_path / "tables"))
-    batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root))
+    store = Store(spark, str(tmp_path / "tables"), form)
+    batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root, format=form))
     arrivals = [SegmentFile(str(path), 1) for path in (good, torn, gone)]
     for _ in range(2):
         assert frames.advance(batch, arrivals) == frames.Taken(4, 2, made.START)

@@ -196,14 +196,49 @@ def test_sums_become_the_table(spark: "SparkSession", tmp_path: Path) -> None:
     ]
 
 
+def test_files_that_tasks_wrote_are_adopted(spark: "SparkSession", tmp_path: Path) -> None:
+    """Only those of tasks that count, and in place of what the same batch wrote before; other batches stay."""
+    store = Store(spark, f"file:{tmp_path}/the tables")
+    for batch, names in ((0, "a"), (1, "b"), (1, "cd")):
+        folder = store.stage("frames", batch)
+        assert folder is not None
+        assert folder.parent == tmp_path / "the tables" / "frames"
+        files = [folder / f"hour={HOUR}" / f"part-{name}.parquet" for name in names]
+        for file in [
+            *files,
+            folder / f"hour={HOUR}" / "part-again.parquet",
+            folder / "hour=x" / "part-again.parquet",
+        ]:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        store.adopt("frames", batch, files)
+    found = (tmp_path / "the tables").rglob("*.parquet")
+    assert sorted(str(path.relative_to(tmp_path / "the tables" / "frames")) for path in found) == [
+        f"hour={HOUR}/batch={batch_name(number)}/part-{name}.parquet"
+        for number, name in ((0, "a"), (1, "c"), (1, "d"))
+    ]
+    assert store.stage("frames", 2) == store.stage("frames", 2)
+
+
+def test_other_formats_and_places_are_written_by_spark(spark: "SparkSession", tmp_path: Path) -> None:
+    """No task can put files there."""
+    assert Store(spark, str(tmp_path), "orc").stage("frames", 0) is None
+    assert Store(spark, "s3a://bucket/tables").stage("frames", 0) is None
+
+
 def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -> None:
     """Spark's half-written files; what readers see stays."""
     store = Store(spark, str(tmp_path))
     store.append("quarantine", 0, quarantine(spark, "a"))
-    for left in ("quarantine/.spark-staging-1", "quarantine/_temporary", "_deltas/flow/.spark-staging-2"):
+    for left in (
+        "quarantine/.spark-staging-1",
+        "quarantine/_temporary",
+        "_deltas/flow/.spark-staging-2",
+        "frames/.staging-3",
+    ):
         (tmp_path / left / "0").mkdir(parents=True)
     store.remove_leftovers()
-    assert not list(tmp_path.rglob(".spark-staging*"))
+    assert not list(tmp_path.rglob(".*staging*"))
     assert not list(tmp_path.rglob("_temporary"))
     assert said(store.read("quarantine"), "reason") == [("a",)]
 
