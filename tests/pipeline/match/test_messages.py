@@ -20,6 +20,7 @@ from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
+from tests.pipeline import journal_files as made
 from tests.pipeline.journals import BEGUN, Run, Tables
 from tests.pipeline.recorded_world import RecordedClient, RecordedWorld, told
 
@@ -28,6 +29,37 @@ if TYPE_CHECKING:
 
 PATIENT = TimeLimits(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
 """Nothing is final before the end, so that time plays no role."""
+
+
+def test_tasks_and_spark_tell_the_same_of_segments(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where tasks do not write the files themselves, Spark sums up what they would have told."""
+    said: list[list[bytes]] = [
+        [made.event("journal begun", facts={"within": 30}), made.frames([b"CONNECT\n\n"], made.START + 7)],
+        [
+            made.event("journal alive", facts={"within": "soon"}),
+            made.event("journal ended", facts={"found": 9}),
+        ],
+        [
+            made.event("journal alive", facts={"within": 1.5}),
+            made.event("journal ended", facts={"found": "x"}),
+        ],
+        [made.frames([b"SEND\n\n"] * 3), made.event("lost", facts={"within": 1, "found": 1})],
+    ]
+    paths = [
+        made.put(tmp_path / "j", made.name(number), made.header(number), *blocks)
+        for number, blocks in enumerate(said, 1)
+    ]
+    paths.append(made.put(tmp_path / "j", made.name(5), b"nothing to read"))
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
+    batch = Batch(spark, Store(spark, settings.tables), 0, settings)
+    frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
+    segments, rows = messages.segments(batch)
+    assert rows == 10
+    monkeypatch.setattr(Batch, "noted_frames", lambda _: None)
+    assert sorted(messages.segments(batch)[0]) == sorted(segments)
+    assert messages.segments(batch)[1] == rows
 
 
 def _world(seed: int, breaths: int = 40) -> RecordedWorld:

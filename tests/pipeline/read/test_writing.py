@@ -19,12 +19,13 @@ SEND = b"SEND\ndestination:/queue/a\nreceipt:r-%d\n\n"
 
 
 def told(batches: Iterator[pa.RecordBatch], folder: Path) -> list[dict[str, Any]]:
-    """What a task tells, without what is null in it; files as paths below the folder."""
+    """What a task tells of damages and files, without what is null in it; files as paths below the folder."""
     rows = [row for batch in written(batches, folder) for row in batch.to_pylist()]
     for row in rows:
         if row["file"] is not None:
             row["file"] = Path(row["file"]).relative_to(folder)
-    return [{k: v for k, v in row.items() if v is not None} for row in rows]
+    of = [row for row in rows if row["file"] is not None or row["reason"] is not None]
+    return [{k: v for k, v in row.items() if v is not None} for row in of]
 
 
 def content(folder: Path) -> list[dict[str, Any]]:
@@ -56,6 +57,24 @@ def test_damages_are_told_and_not_written(tmp_path: Path) -> None:
     assert second["segment"] == str(gone)
     assert file["frames"] == 1
     assert len(content(tmp_path / "t")) == 1
+
+
+def test_each_segment_is_told_of(tmp_path: Path) -> None:
+    """Its rows, their times, and what its relay says of its run; what no relay writes counts as nothing."""
+    said = [
+        made.event("journal begun", facts={"within": 30}),
+        made.frames([SEND % 1, SEND % 2], made.START + HOUR),
+        made.event("journal alive", facts={"within": "soon"}, at=made.START + 2),
+        made.event("journal ended", facts={"found": 17}, at=made.START + 3),
+    ]
+    paths = [made.put(tmp_path, made.name(1), made.header(), *said)]
+    paths.append(made.put(tmp_path, made.name(2), made.header(), made.frames([SEND % 3], made.START)))
+    both = (batch for path in paths for batch in segments.rows(str(path)))
+    rows = [row for batch in written(both, tmp_path / "t") for row in batch.to_pylist()]
+    first, second = ([row[name] for name in writing.SUMS] for row in rows if row["segment"] is not None)
+    start = made.START
+    assert first == [paths[0].stem, start, start + HOUR, True, 17, 30.0, 5]
+    assert second == [paths[1].stem, start, start, False, None, None, 1]
 
 
 def test_nothing_is_told_of_nothing(tmp_path: Path) -> None:
