@@ -31,7 +31,7 @@ def register(spark: "SparkSession") -> None:
     """
     if not _is_connect(spark):
         context = spark.sparkContext
-        if not launch.is_local(context.master):
+        if not launch.is_local(str(context.master)):
             launch._ship(spark)
         elif "PYSPARK_PYTHON" not in os.environ:
             before, context.pythonExec = context.pythonExec, sys.executable
