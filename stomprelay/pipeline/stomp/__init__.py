@@ -1,6 +1,6 @@
 """The `stomp` data source: Spark as a consumer and a producer of STOMP.
 
-    spark.readStream.format("stomp").option("destination", "/queue/orders").option("spool", "/data/spool").load(uri)
+    spark.readStream.format("stomp").option("subscribe", "/queue/orders").option("spool", "/data/spool").load(uri)
     frame.write.format("stomp").option("destination", "/queue/orders").save(uri)
 
 - `datasource`: what Spark calls

@@ -105,3 +105,18 @@ def test_lag_and_unacknowledged_are_in_the_progress(
         {"r0": 10},
     ]
     assert [each["sink"]["numOutputRows"] for each in seen] == [4, 4, 2]
+
+
+@pytest.mark.deep
+def test_a_stream_in_complete_mode_sends_each_result(
+    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+) -> None:
+    """As to Kafka; Spark itself refuses to send updates alone."""
+    fill(uri, queue, 0, 4)
+    rows = reading(spark, uri, queue, tmp_path, maxOffsetsPerTrigger=2).groupBy().count()
+    sending = rows.selectExpr("cast(count as string) as body").writeStream.format("stomp")
+    sending = sending.option("destination", f"{queue}-out").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(Exception, match="does not support Update mode"):
+        sending.outputMode("update").start(uri)
+    sending.outputMode("complete").trigger(availableNow=True).start(uri).awaitTermination()
+    assert [body for body, _ in drain(uri, f"{queue}-out", 2)] == [b"2", b"4"]

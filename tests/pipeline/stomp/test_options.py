@@ -134,6 +134,25 @@ def test_kafkas_other_options_are_told_what_is_there_instead(name: str) -> None:
             read({"uri": URI, given: "1"})
 
 
+def test_the_table_of_kafkas_options_is_what_holds() -> None:
+    """What it calls the same is taken under that name; all else is refused, and what is refused is in it."""
+    page = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    table = page.partition("### What is as with Kafka")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:3] == "| `"
+    ]
+    named = {name: row[1] for row in rows for name in re.findall(r"`([\w.]+?)\*?`", row[0])}
+    here = {*BOTH, *READING, *WRITING}
+    assert {name for name, said in named.items() if said == "same"} <= here
+    assert {name for name, said in named.items() if said == "no"} == FOREIGN.keys() - {
+        "kafka.bootstrap.servers"
+    }
+    others = {name: said.strip("`") for name, said in named.items() if said not in ("same", "no")}
+    assert others == {"kafka.bootstrap.servers": "uri", "topic": "destination"}
+    assert set(others.values()) <= here
+    assert not here & FOREIGN.keys()
+
+
 def test_readers_and_writers_know_each_others_names(tmp_path: Path) -> None:
     """Where rows go has another name than where they come from, as with Kafka."""
     with pytest.raises(OptionError, match="option topic: is of Kafka's writers"):

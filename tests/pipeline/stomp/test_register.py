@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 import pyspark_stomp
@@ -22,6 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 ROOT = Path(stomprelay.__file__).parent.parent
 BESIDE = Path(sys.executable).parent
 """Where the commands of the environment are."""
+SPARK_HOME = Path(pyspark.__file__).parent
 COPIES = """
 rows = spark.read.format("stomp").options(subscribe="{queue}", spool="{folder}/spool", idleMs="300").load("{uri}")
 sending = rows.select("body").write.format("stomp").option("destination", "{queue}-out")
@@ -60,7 +62,7 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def copied(
+def run(
     queue: str,
     uri: str,
     folder: Path,
@@ -69,15 +71,14 @@ def copied(
     *command: str,
     master: str = "local[1]",
 ) -> None:
-    """Run a program of Spark's that copies a queue; five messages arrive."""
-    fill(uri, queue, 0, 5)
+    """Run a program of Spark's; a command that ends with `-` is told it line by line."""
     text = script.format(queue=queue, uri=uri, folder=folder, master=master)
     program = folder / "program.py"
     program.write_text(text)
-    shell = command[-1:] == ("-",)
+    typed = command[-1] == "-"
     ran = subprocess.run(
-        [*command[: -1 if shell else None], *([] if shell else [str(program)])],
-        input=f"{text}\nexit()\n" if shell else "",
+        [*command[:-1]] if typed else [*command, str(program)],
+        input=f"{text}\nexit()\n" if typed else "",
         env=environ,
         cwd=folder,
         text=True,
@@ -86,9 +87,15 @@ def copied(
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    assert sorted(int(body) for body, _ in drain(uri, f"{queue}-out", 5)) == list(range(5)), ran.stderr[
-        -3000:
-    ]
+
+
+def copied(
+    queue: str, uri: str, folder: Path, environ: dict[str, str], script: str, *command: str, **more: str
+) -> None:
+    """Run a program of Spark's that copies a queue; five messages arrive."""
+    fill(uri, queue, 0, 5)
+    run(queue, uri, folder, environ, script, *command, **more)
+    assert sorted(int(body) for body, _ in drain(uri, f"{queue}-out", 5)) == list(range(5))
 
 
 def test_a_session_that_is_there_is_told(spark: "SparkSession") -> None:
@@ -137,6 +144,7 @@ def test_spark_submit(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str,
     """By the environment's name, or by Spark's setting and `register`."""
     submit = [str(BESIDE / "spark-submit")]
     if register:
+        elsewhere["SPARK_HOME"] = str(SPARK_HOME)  # else it would be asked of the other Python
         submit += ["--conf", f"spark.pyspark.python={sys.executable}"]
     else:
         elsewhere["PYSPARK_PYTHON"] = sys.executable
@@ -147,6 +155,7 @@ def test_spark_submit(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str,
 def test_the_shell(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]) -> None:
     """Typed in line by line, with the session that it brings."""
     elsewhere["PYSPARK_PYTHON"] = sys.executable
+    elsewhere["PYSPARK_DRIVER_PYTHON_OPTS"] = "-i"  # or it would not take a pipe for somebody who types
     shell = [str(BESIDE / "pyspark"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     copied(queue, uri, tmp_path, elsewhere, COPIES, *shell, "-")
 
@@ -161,9 +170,7 @@ def test_executors_in_processes_of_their_own(
     if register:
         bare = tmp_path / "packages"
         bare.mkdir()
-        import pyspark
-
-        for each in Path(pyspark.__file__).parent.parent.iterdir():
+        for each in SPARK_HOME.parent.iterdir():
             if each.suffix != ".pth" and "stomp" not in each.name:
                 (bare / each.name).symlink_to(each)
         python = tmp_path / "bin" / "bare"
@@ -171,4 +178,39 @@ def test_executors_in_processes_of_their_own(
         python.chmod(0o755)
         elsewhere["PYSPARK_PYTHON"] = str(python)
     script = SESSION + register + COPIES
-    copied(queue, uri, tmp_path, elsewhere, script, sys.executable, master="local-cluster[1,1,512]")
+    copied(queue, uri, tmp_path, elsewhere, script, sys.executable, master="local-cluster[1,1,1024]")
+
+
+FAILS_ONCE = """
+from pyspark import TaskContext
+
+def once(batches):
+    for number, batch in enumerate(batches):
+        if number == 4 and not TaskContext.get().attemptNumber():
+            raise ValueError("only this time")
+        yield batch
+
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
+rows = spark.range(0, 60, 1, 1).selectExpr("cast(id as string) as body").mapInArrow(once, "body string")
+sending = rows.write.format("stomp").option("destination", "{queue}-out").option("window", "4")
+sending.mode("append").save("{uri}")
+spark.range(1).selectExpr("'end' as body").write.format("stomp").mode("append").options(
+    destination="{queue}-out").save("{uri}")
+"""
+
+
+@pytest.mark.deep
+def test_a_task_that_spark_repeats_has_the_same_keys(
+    uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    """Consumers that drop what they have seen have every row once."""
+    elsewhere["PYSPARK_PYTHON"] = sys.executable
+    run(queue, uri, tmp_path, elsewhere, SESSION + REGISTER + FAILS_ONCE, sys.executable, master="local[1,2]")
+    found = drain(uri, f"{queue}-out", 61)
+    while found[-1][0] != b"end":
+        found += drain(uri, f"{queue}-out", 1)
+    sent = [(said[b"relay-key"], int(body)) for body, said in found[:-1]]
+    assert len(set(sent)) == len({key for key, _ in sent}) == 60
+    again = len(sent) - 60
+    assert sent[:again] == sent[again : 2 * again]
+    assert again <= 40
