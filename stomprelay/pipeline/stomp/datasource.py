@@ -230,9 +230,7 @@ class BatchReader(_Rows, DataSourceReader):
         finally:
             receivers.close()
         receivers.check()
-        end = receivers.end
-        scans.note(start, end)
-        return Range(start, end)
+        return scans.note(start, receivers.end)
 
 
 @dataclass
@@ -331,7 +329,9 @@ class StompDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
-        return BatchReader(Source.read(self.options), schema, self._identity)
+        source = Source.read(self.options)
+        chosen = self._identity if source.read_id is None else Identity.named(source.read_id)
+        return BatchReader(source, schema, chosen)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""

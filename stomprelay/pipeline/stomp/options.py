@@ -44,6 +44,10 @@ includeHeaders (true)
 retain (604800)
     In batch: seconds for which the spool keeps what was read, for the DataFrame that read it and should the job fail;
     0 is for good. As long the DataFrame has the same rows in every scan, and later none.
+readId
+    In batch: a name for what is read. All that load under one name, as a job that is run again, have the same rows for
+    as long as `retain` says. The scans of one DataFrame have them without it, save with Spark Connect, where each
+    action loads anew.
 
 To write:
 
@@ -151,7 +155,7 @@ READING: Final = (
         "drainMs",
         "startingOffsets",
     ),
-    *("failOnDataLoss", "includeHeaders", "retain"),
+    *("failOnDataLoss", "includeHeaders", "retain", "readId"),
 )
 WRITING: Final = ("persistent", "window", "rate", "keyHeader", "id", "progress")
 
@@ -303,6 +307,7 @@ class Source:
     strict: bool
     include_headers: bool
     retain: float
+    read_id: str | None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Source":
@@ -341,6 +346,7 @@ class Source:
             strict=given.get("failOnDataLoss", flag, True),
             include_headers=given.get("includeHeaders", flag, True),
             retain=given.get("retain", number(0), WEEK),
+            read_id=given.get("readId", text),
         )
 
 

@@ -5,7 +5,7 @@ process that lives no longer than that. The first scan receives, and notes which
 that and connects to nothing. In the folder `scans` of the spool are
 
     lock          held by the scan that looks, receives or notes
-    <identity>    of a DataFrame: the offset its rows begin at, the one they end at, and until when they are kept
+    <identity>    of a DataFrame: a `Range`
 
 A scan that failed notes no end. The next one goes on from where it began: what it had received is in the spool, and
 acknowledged.
@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,12 +41,20 @@ class Identity(NamedTuple):
         """Return one that no other DataFrame has."""
         return cls(uuid.uuid4().hex, time.time())
 
+    @classmethod
+    def named(cls, name: str) -> "Identity":
+        """Return the one of all DataFrames for which somebody chose this name."""
+        return cls(f"named-{sha256(name.encode()).hexdigest()}", time.time())
+
 
 class Range(NamedTuple):
-    """The rows of a DataFrame; `end` is None until all of them are received."""
+    """The rows of a DataFrame; `end` is None until all of them are received. `until`: how long they are kept, in
+    seconds since 1970, None for good.
+    """
 
     start: Offset
     end: Offset | None
+    until: float | None
 
 
 class Scans:
@@ -79,38 +88,38 @@ class Scans:
         """Return what an earlier scan has noted, None for the first. Raises `SourceError` once the rows are no longer
         kept: to receive again would give others.
         """
-        if self._until is not None and time.time() > self._until:
+        found = self._read(self._path)
+        until = self._until if found is None else found.until
+        if until is not None and time.time() > until:
             raise SourceError(
                 f"this DataFrame was loaded more than {self._retain:g} s ago, and its rows are no longer kept: load it"
                 " anew, or let the option retain be longer"
             )
+        return found
+
+    def note(self, start: Offset, end: Offset | None) -> Range:
+        """Store the range of the rows, on disk on return, and return it; `end` is None before they are received. Also
+        removes what is stored of DataFrames whose rows are no longer kept.
+        """
+        noted = Range(start, end, self._until)
         try:
-            said = json.loads(self._path.read_text(encoding="utf-8"))
-            return Range(said["start"], said["end"])
+            replace(self._path, json.dumps(noted._asdict()))
+            for path in self._folder.iterdir():
+                if path.name != LOCK and not path.name.startswith("."):
+                    other = self._read(path)
+                    if other is not None and other.until is not None and time.time() > other.until:
+                        path.unlink()
+        except OSError as error:
+            raise self._unusable(error) from None
+        return noted
+
+    def _read(self, path: Path) -> Range | None:
+        try:
+            return Range(**json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError) as error:
-            raise self._unusable(error) from None
-
-    def note(self, start: Offset, end: Offset | None) -> None:
-        """Store the range of the rows, on disk on return; `end` is None before they are received. Also removes what is
-        stored of DataFrames whose rows are no longer kept.
-        """
-        try:
-            replace(self._path, json.dumps({"start": start, "end": end, "until": self._until}))
-            for path in self._folder.iterdir():
-                if path.name != LOCK and not path.name.startswith(".") and _is_over(path):
-                    path.unlink()
-        except OSError as error:
+        except (OSError, ValueError, TypeError) as error:
             raise self._unusable(error) from None
 
     def _unusable(self, error: Exception) -> SpoolError:
         return SpoolError(f"spool {self._path}: {getattr(error, 'strerror', None) or error}")
-
-
-def _is_over(path: Path) -> bool:
-    try:
-        until = json.loads(path.read_text(encoding="utf-8"))["until"]
-    except (ValueError, KeyError):
-        return False
-    return until is not None and time.time() > until

@@ -13,10 +13,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS
-from stomprelay.pipeline.stomp.datasource import BatchReader, StreamReader
+from stomprelay.pipeline.stomp.datasource import BatchReader, StompDataSource, StreamReader
 from stomprelay.pipeline.stomp.options import Source
 from stomprelay.pipeline.stomp.receivers import SourceError
-from stomprelay.pipeline.stomp.scans import FOLDER, Identity, Scans
+from stomprelay.pipeline.stomp.scans import FOLDER, Identity, Range, Scans
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
 from stomprelay.pipeline.stomp.values import OptionError
 from tests.e2e.raw import ScriptedBroker, close_all
@@ -290,6 +290,23 @@ def test_every_scan_of_a_batch_has_its_rows(tmp_path: Path) -> None:
         assert [part.value for part in copy.partitions()] == [(0, 0, 3)]
 
 
+def test_all_that_load_under_one_name_have_the_same_rows(tmp_path: Path) -> None:
+    """A job that is run again, and Spark Connect, which loads for each action."""
+    with ScriptedBroker() as broker:
+        said = {"uri": f"tcp://127.0.0.1:{broker.port}", "subscribe": "/queue/a", "idleMs": "200"}
+        said |= {"spool": str(tmp_path), "readId": "of Monday/7"}
+        serving = serve(broker, 1, 2)
+        first = StompDataSource(said).reader(schema(DDL)).partitions()
+        serving.join(30)
+    assert [part.value for part in first] == [(0, 0, 2)]
+    again = StompDataSource(said).reader(schema(DDL)).partitions()
+    assert [part.value for part in again] == [(0, 0, 2)]
+    with pytest.raises(SourceError, match="connection refused"):
+        StompDataSource(said | {"readId": "other", "uri": "tcp://127.0.0.1:1"}).reader(
+            schema(DDL)
+        ).partitions()
+
+
 def test_a_scan_that_failed_goes_on_from_where_it_began(tmp_path: Path) -> None:
     """What it had received is acknowledged, and in no other DataFrame."""
     identity = Identity.new()
@@ -343,12 +360,14 @@ def test_a_dataframe_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
     Scans(tmp_path, old, 60).note({"r0": 0}, {"r0": 5})
     scans = Scans(tmp_path, Identity("new", time.time()), 60)
     scans.note({"r0": 5}, {"r0": 6})
-    assert scans.found() == ({"r0": 5}, {"r0": 6})
+    found = scans.found()
+    assert found is not None
+    assert (found.start, found.end) == ({"r0": 5}, {"r0": 6})
     assert not (tmp_path / FOLDER / "old").exists()
     for_ever = Scans(tmp_path, old, 0)
     for_ever.note({"r0": 0}, {"r0": 5})
     scans.note({"r0": 5}, {"r0": 6})
-    assert for_ever.found() == ({"r0": 0}, {"r0": 5})
+    assert for_ever.found() == Range({"r0": 0}, {"r0": 5}, None)
 
 
 def test_what_cannot_be_noted_is_told(tmp_path: Path) -> None:

@@ -181,6 +181,29 @@ def test_executors_in_processes_of_their_own(
     copied(queue, uri, tmp_path, elsewhere, script, sys.executable, master="local-cluster[1,1,1024]")
 
 
+CONNECT = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote("{master}").config("spark.ui.enabled", "false").getOrCreate()
+import pyspark_stomp
+spark.dataSource.register(pyspark_stomp.DefaultSource)
+pyspark_stomp.register(spark)
+rows = spark.read.format("stomp").options(
+    subscribe="{queue}", spool="{folder}/spool", idleMs="300", readId="it").load("{uri}")
+assert rows.alias("a").join(rows.alias("b"), "sequence").count() == 5
+sending = rows.select("body").write.format("stomp").option("destination", "{queue}-out")
+sending.mode("append").save("{uri}")
+spark.stop()
+"""
+
+
+@pytest.mark.deep
+def test_spark_connect(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    """Against a real server, whose Python has the package."""
+    pytest.importorskip("grpc_status", reason="PySpark's extra connect is not installed")
+    elsewhere["PYSPARK_PYTHON"] = sys.executable
+    copied(queue, uri, tmp_path, elsewhere, CONNECT, sys.executable)
+
+
 FAILS_ONCE = """
 from pyspark import TaskContext
 

@@ -44,8 +44,8 @@ def test_nothing_is_overwritten() -> None:
         OptionError, match=r'mode\("overwrite"\) cannot be: what a broker has is not replaced'
     ):
         source.writer(schema(ROWS), overwrite=True)
-    assert source.writer(schema(ROWS), overwrite=False)
-    assert source.streamWriter(schema(ROWS), overwrite=True)
+    source.writer(schema(ROWS), overwrite=False)
+    source.streamWriter(schema(ROWS), overwrite=True)
 
 
 def test_a_task_has_the_keys_of_its_job(broker: Confirming) -> None:
