@@ -115,8 +115,10 @@ def test_a_stream_in_complete_mode_sends_each_result(
     fill(uri, queue, 0, 4)
     rows = reading(spark, uri, queue, tmp_path, maxOffsetsPerTrigger=2).groupBy().count()
     sending = rows.selectExpr("cast(count as string) as body").writeStream.format("stomp")
-    sending = sending.option("destination", f"{queue}-out").option("checkpointLocation", str(tmp_path / "c"))
-    with pytest.raises(Exception, match="does not support Update mode"):
-        sending.outputMode("update").start(uri)
-    sending.outputMode("complete").trigger(availableNow=True).start(uri).awaitTermination()
+    sending = sending.option("destination", f"{queue}-out").trigger(availableNow=True)
+    with pytest.raises(Exception, match="Update"):
+        refused = sending.option("checkpointLocation", str(tmp_path / "refused")).outputMode("update")
+        refused.start(uri).awaitTermination()
+    sending.option("checkpointLocation", str(tmp_path / "complete")).outputMode("complete")
+    sending.start(uri).awaitTermination()
     assert [body for body, _ in drain(uri, f"{queue}-out", 2)] == [b"2", b"4"]
