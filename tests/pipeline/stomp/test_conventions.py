@@ -116,8 +116,8 @@ def test_a_stream_in_complete_mode_sends_each_result(
     rows = reading(spark, uri, queue, tmp_path, maxOffsetsPerTrigger=2).groupBy().count()
     sending = rows.selectExpr("cast(count as string) as body").writeStream.format("stomp")
     sending = sending.option("destination", f"{queue}-out").trigger(availableNow=True)
+    refused = sending.option("checkpointLocation", str(tmp_path / "refused")).outputMode("update")
     with pytest.raises(Exception, match="Update"):
-        refused = sending.option("checkpointLocation", str(tmp_path / "refused")).outputMode("update")
         refused.start(uri).awaitTermination()
     sending.option("checkpointLocation", str(tmp_path / "complete")).outputMode("complete")
     sending.start(uri).awaitTermination()
