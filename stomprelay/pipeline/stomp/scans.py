@@ -77,9 +77,12 @@ class Scans:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise _unusable(self._folder, error) from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                raise _unusable(self._folder, error) from None
             yield
         finally:
             os.close(file)
@@ -88,7 +91,7 @@ class Scans:
         """Return what an earlier scan has noted, None for the first. Raises `SourceError` once the rows are no longer
         kept: to receive again would give others.
         """
-        found = self._read(self._path)
+        found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:
             raise SourceError(
@@ -106,20 +109,22 @@ class Scans:
             replace(self._path, json.dumps(noted._asdict()))
             for path in self._folder.iterdir():
                 if path.name != LOCK and not path.name.startswith("."):
-                    other = self._read(path)
+                    other = _read(path)
                     if other is not None and other.until is not None and time.time() > other.until:
                         path.unlink()
         except OSError as error:
-            raise self._unusable(error) from None
+            raise _unusable(self._path, error) from None
         return noted
 
-    def _read(self, path: Path) -> Range | None:
-        try:
-            return Range(**json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, TypeError) as error:
-            raise self._unusable(error) from None
 
-    def _unusable(self, error: Exception) -> SpoolError:
-        return SpoolError(f"spool {self._path}: {getattr(error, 'strerror', None) or error}")
+def _read(path: Path) -> Range | None:
+    try:
+        return Range(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: Path, error: Exception) -> SpoolError:
+    return SpoolError(f"spool {path}: {getattr(error, 'strerror', None) or error}")

@@ -379,7 +379,7 @@ def test_what_cannot_be_noted_is_told(tmp_path: Path) -> None:
         scans.found()
     (tmp_path / "file").touch()
     scans = Scans(tmp_path / "file", Identity("it", 0), 0)
-    with pytest.raises(SpoolError, match="scans/it: Not a directory"), scans.alone():
+    with pytest.raises(SpoolError, match="scans: Not a directory"), scans.alone():
         pass
     with pytest.raises(SpoolError, match="scans/it: Not a directory"):
         scans.note({"r0": 0}, None)
