@@ -71,9 +71,9 @@ def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> di
     return chosen
 
 
-def is_local(master: str) -> bool:
+def is_local(master: str | None) -> bool:
     """Return whether all of Spark runs in one process on this machine."""
-    return master == "local" or master.startswith("local[")
+    return master is not None and (master == "local" or master.startswith("local["))
 
 
 def java_options(found: java.Java, *, brief: bool = False, log: str = "off") -> list[str]:
@@ -133,9 +133,8 @@ def _beside(given: Mapping[str, str]) -> "SparkSession":
 
     running = SparkSession.builder.getOrCreate()
     spark = running.newSession()
-    theirs = {name: value for name, value in running.conf.getAll.items() if value is not None}
-    wanted = settings(running.sparkContext.master, cores=os.cpu_count() or 1, memory=_memory())
-    for key, value in {**wanted, **theirs, **_NEEDED, **given}.items():
+    wanted = settings(running.sparkContext.master or MASTER, cores=os.cpu_count() or 1, memory=_memory())
+    for key, value in {**wanted, **running.conf.getAll, **_NEEDED, **given}.items():
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
     return spark
@@ -188,13 +187,15 @@ def _own(
         if SparkContext._gateway is None:
             conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
             try:
-                gateway = launch_gateway(conf, {"stderr": heard.end})
+                gateway = launch_gateway(conf, {"stderr": heard.end})  # type: ignore[no-untyped-call]
             except PySparkRuntimeError as error:
                 if error.getCondition() != "JAVA_GATEWAY_EXITED":
                     raise
                 said = heard.text()
                 why = thrown(said) or said.strip() or "Java says above what is wrong"
-                raise MissingSpark(f"Spark did not start on Java {found.version} of {found.home}: {why}") from None
+                raise MissingSpark(
+                    f"Spark did not start on Java {found.version} of {found.home}: {why}"
+                ) from None
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         spark = _created(SparkSession.builder.appName(name), chosen)
     _hush(log)
@@ -210,7 +211,9 @@ def _created(builder: Any, chosen: Mapping[str, str]) -> "SparkSession":
     except (PySparkException, Py4JError) as error:
         why = reason(error)
         _end_java()
-        raise MissingSpark(f"Spark did not start on {chosen.get('spark.master', 'its master')}: {why}") from None
+        raise MissingSpark(
+            f"Spark did not start on {chosen.get('spark.master', 'its master')}: {why}"
+        ) from None
     _started.add(spark)
     return spark
 

@@ -95,7 +95,9 @@ def _started(name: str, home: Path, what: str, given: list[str]) -> Child:
         "SPARK_DAEMON_JAVA_OPTS": f"{_BRIEF} -Dlog4j2.configurationFile={home / 'log4j2.properties'}",
         "PYTHONPATH": "",
     }
-    return Child(name, [str(spark / "bin" / "spark-class"), f"{_DEPLOY}.{what}", *given], env=environ, cwd=home)
+    return Child(
+        name, [str(spark / "bin" / "spark-class"), f"{_DEPLOY}.{what}", *given], env=environ, cwd=home
+    )
 
 
 @contextmanager
