@@ -4,6 +4,7 @@ Nothing of ours is on the executors' path: they have the Python that they are to
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,13 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
+LOOPBACK: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "768m",
+    "spark.executor.memory": "768m",
+}
+"""Settings of a driver whose cluster is on its own machine, a small one."""
 _BRIEF: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DEPLOY: Final = "org.apache.spark.deploy"
 
@@ -114,3 +122,12 @@ def standalone(home: Path, workers: int = 2, memory: str = "1g") -> Iterator[Sta
         yield cluster
     finally:
         cluster.stop()
+
+
+def once(master: str, journal: Path | str, into: Path | str, *further: str, **conf: str) -> Child:
+    """Start the pipeline on a cluster, as its users do."""
+    given = [sys.executable, "-m", "stomprelay.pipeline.cli", "once", "--master", master]
+    given += ["--journal", str(journal), "--tables", str(into)]
+    for name, value in {**LOOPBACK, **conf}.items():
+        given += ["--conf", f"{name}={value}"]
+    return Child("once", [*given, *further], cwd=Path(__file__).parents[3])

@@ -1,7 +1,6 @@
 """Tables that a cluster makes: row for row those that one machine makes of the same journal."""
 
 import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from stomprelay.pipeline.follow.stream import Stream
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from tests.e2e.child import Child
-from tests.pipeline.cluster.standalone import Standalone, standalone
+from tests.pipeline.cluster.standalone import Standalone, once, standalone
 from tests.pipeline.recorded_world import RecordedWorld
 
 if TYPE_CHECKING:
@@ -24,12 +23,6 @@ pytestmark = pytest.mark.spark
 
 PATIENCE = 400.0
 """Seconds that a run on a cluster may take, on a busy machine."""
-LOOPBACK = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "768m",
-    "spark.executor.memory": "768m",
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +41,6 @@ def small(tmp_path: Path) -> Path:
     count = len(world.run.blocks)
     world.run.write(tmp_path / "journal", [count // 3, 2 * count // 3])
     return tmp_path / "journal"
-
-
-def once(master: str, journal: Path | str, into: Path | str, *further: str, **conf: str) -> Child:
-    """Start the pipeline on a cluster, as its users do."""
-    given = [sys.executable, "-m", "stomprelay.pipeline.cli", "once", "--master", master]
-    given += ["--journal", str(journal), "--tables", str(into)]
-    for name, value in {**LOOPBACK, **conf}.items():
-        given += ["--conf", f"{name}={value}"]
-    return Child("once", [*given, *further], cwd=Path(__file__).parents[3])
 
 
 def through(child: Child) -> str:
