@@ -36,6 +36,12 @@ EVERYWHERE: Final = {
     # A batch's rows go to a few folders: no need to sort them by these before they are written.
     "spark.sql.maxConcurrentOutputFileWriters": "16",
 }
+CHECKED: Final = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
+}
+"""In place of those in `LOCAL` where files of another file system are dealt with: s3a buffers in this machine's, and
+wants Hadoop's own."""
 _NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
 """What must hold, also where others have chosen otherwise for their own sessions."""
 LOCAL: Final = {
@@ -53,6 +59,8 @@ CLUSTER: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    # Also of what is kept in memory while several things are written of it.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
 }
 _started: Final[WeakSet[Any]] = WeakSet()
 """The sessions that are ours to end."""
