@@ -181,9 +181,10 @@ class Stream:
         progress = self._progress
         arrivals = self._arrivals.arrivals(part)
         batch = Batch(self._spark, self._store, part.number, self._settings)
-        progress.begin(part.number, len(arrivals), sum(each.size for each in arrivals))
+        octets = sum(each.size for each in arrivals)
+        progress.begin(part.number, len(arrivals), octets)
         if self._far:
-            executors.fit(self._spark)
+            executors.fit(self._spark, octets)
         taken = frames.advance(batch, arrivals)
         for name, advance in self._steps:
             progress.step(name)

@@ -31,6 +31,8 @@ LOOPBACK: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "768m",
     "spark.executor.memory": "768m",
+    # A machine that is busy with other things is no reason to give up.
+    "spark.network.timeout": "600s",
 }
 """Settings of a driver whose cluster is on its own machine, a small one."""
 _BRIEF: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"

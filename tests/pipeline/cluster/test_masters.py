@@ -153,7 +153,7 @@ def test_what_is_asked_of_executors(spark: "SparkSession", tmp_path: Path) -> No
 
 @pytest.mark.spark
 def test_partitions_fit_the_cores(spark: "SparkSession") -> None:
-    """Two for each core that is there; what the user chose stays."""
+    """Two for each core that is there, fewer for few bytes; what the user chose stays."""
     executors.fit(spark)
     assert spark.conf.get(executors.PARTITIONS) == "1"
     other = spark.newSession()
@@ -166,6 +166,9 @@ def test_partitions_fit_the_cores(spark: "SparkSession") -> None:
     cores.defaultParallelism = 7
     executors.fit(made)
     assert other.conf.get(executors.PARTITIONS) == "14"
+    for octets, parts in ((0, "1"), (9 << 20, "3"), (1 << 30, "14")):
+        executors.fit(made, octets)
+        assert other.conf.get(executors.PARTITIONS) == parts
     other.conf.set(executors.PARTITIONS, "33")
     executors.fit(made)
     assert other.conf.get(executors.PARTITIONS) == "33"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PATIENCE = 400.0
+PATIENCE = 900.0
 """Seconds that a run on a cluster may take, on a busy machine."""
 
 
