@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 _THROWN: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
@@ -29,19 +29,23 @@ def as_value_error() -> Iterator[None]:
 
 def reason(error: Exception) -> str:
     """Return the text of one of Spark's errors, in Python's form or Java's, in one line."""
+    return sentence(said(error)[-1])
+
+
+def said(error: Exception) -> list[str]:
+    """Return the texts of one of Spark's errors and of what it was caused by, down to the root."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
+    if not isinstance(error, Py4JError | ConnectionError):
+        return [text_of(error)]
+    texts = []
     if isinstance(error, Py4JJavaError):
-        try:
+        with suppress(Exception):  # Java may have ended
             cause = error.java_exception
-            while cause.getCause() is not None:
+            while cause is not None:
+                texts.append(str(cause.getMessage() or cause.toString()))
                 cause = cause.getCause()
-            return sentence(cause.getMessage() or cause.toString())
-        except Exception:  # Java has ended
-            return "Spark's Java ended before its time"
-    if isinstance(error, Py4JError | ConnectionError):
-        return "Spark's Java ended before its time"
-    return sentence(text_of(error))
+    return texts or ["Spark's Java ended before its time"]
 
 
 def thrown(log: str) -> str | None:

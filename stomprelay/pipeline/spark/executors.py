@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from stomprelay.pipeline.spark.errors import MissingSpark, reason
+from stomprelay.pipeline.spark.errors import MissingSpark, reason, said
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,15 +53,15 @@ def knock(master: str) -> None:
     """Raise `MissingSpark` where `master` is a standalone cluster's and nobody answers there."""
     if not master.startswith("spark://"):
         return
-    said = ""
+    why = ""
     for place in master.removeprefix("spark://").split(","):
         parts = urlsplit(f"//{place}")
         try:
             with socket.create_connection((parts.hostname, parts.port or 7077), _KNOCK):
                 return
         except (OSError, ValueError) as error:
-            said = getattr(error, "strerror", None) or str(error)
-    raise MissingSpark(f"no Spark master answers at {master}: {said}")
+            why = getattr(error, "strerror", None) or str(error)
+    raise MissingSpark(f"no Spark master answers at {master}: {why}")
 
 
 def equip(spark: "SparkSession") -> None:
@@ -207,7 +207,7 @@ def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_F
                 f"no executor of {context.master} took work within {patience} s: is there a worker that has the "
                 "memory and the cores which spark.executor.memory and spark.executor.cores ask for?"
             ) from None
-        raise MissingSpark(_why(reason(error))) from None
+        raise MissingSpark(_why("\n".join(said(error))) or reason(error)) from None
     finally:
         timer.cancel()
         with suppress(Exception):  # the session may be over
@@ -215,18 +215,18 @@ def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_F
     return [_Found(*row) for row in rows]
 
 
-def _why(said: str) -> str:
-    """Return a sentence for what a task failed by before any of our code ran."""
-    if other := _OTHER_PYTHON.search(said):
+def _why(told: str) -> str | None:
+    """Return a sentence for what a task failed by before any of our code ran; None where there is none."""
+    if other := _OTHER_PYTHON.search(told):
         return (
             f"Python on the executors is {other[1]} and {other[2]} here: both must be of one version. Name another by "
             "--conf spark.pyspark.python=PATH"
         )
-    if program := _NO_PROGRAM.search(said):
+    if program := _NO_PROGRAM.search(told):
         return f"there is no {program[1]} on the executors: name their Python by --conf spark.pyspark.python=PATH"
-    if module := _NO_MODULE.search(said):
+    if module := _NO_MODULE.search(told):
         return f"Python on the executors has no {module[1]}"
-    return said
+    return None
 
 
 def _ship(spark: "SparkSession", digest: str) -> None:
