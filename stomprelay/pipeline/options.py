@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.store.volume import local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,10 +174,12 @@ def session(
     """Return a Spark session as the options of `add_spark` ask for; the user's `--conf` wins over `conf`. The
     rest, and what is raised, is as in `launch.session`; end it with `launch.stop`.
     """
+    folders = [getattr(options, each, None) for each in ("journal", "tables", "checkpoint")]
+    is_near = all(local(folder) for folder in folders if folder)
     return launch.session(
         f"stomprelay-pipeline {name}",
         master=options.master,
-        conf={**(conf or {}), **dict(options.conf)},
+        conf={**({} if is_near else launch.CHECKED), **(conf or {}), **dict(options.conf)},
         brief=brief,
         log=options.spark_log,
         say=say,

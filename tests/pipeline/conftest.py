@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stomprelay.pipeline.spark import class_archive, java, launch
+from stomprelay.pipeline.spark.errors import MissingSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ def spark() -> Iterator["SparkSession"]:
             },
             brief=True,
         )
-    except (java.MissingJava, launch.MissingSpark) as error:
+    except (java.MissingJava, MissingSpark) as error:
         pytest.skip(str(error))
     yield session
     launch.stop(session)

@@ -14,6 +14,7 @@ from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import executors, launch
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
@@ -85,6 +86,8 @@ class Stream:
         self._kept_open: set[str] = set()
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._far = not launch.is_local(spark.sparkContext.master)
+        """Whether tasks run on other machines."""
 
     def stop(self) -> None:
         """End the run after the current batch. May be called in a signal handler."""
@@ -114,6 +117,10 @@ class Stream:
             raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
         self._store.check()
         with Lock(local(self._store.root)):
+            if self._far:
+                read = [local(absolute(self._settings.journal))]
+                written = [local(self._store.root), local(absolute(self._settings.checkpoint))]
+                executors.see(self._spark, filter(None, read), filter(None, written))
             self._store.remove_leftovers()
             upkeep.begin(self._store)
             yield
@@ -197,6 +204,8 @@ class Stream:
         batch = Batch(self._spark, self._store, part.number, self._settings)
         octets = sum(each.size for each in arrivals)
         progress.begin(part.number, len(arrivals), octets)
+        if self._far:
+            executors.fit(self._spark, octets)
         fresh, again = gaps.first_of_each(arrivals, messages.runs_before(batch))
         told: list[str] = []
         with planned(self._spark, octets):

@@ -2,7 +2,7 @@
 
 import posixpath
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's format `binaryFile`."""
 _LEAST: Final = 4 << 20
-"""Bytes that are worth a task."""
+_MOST: Final = 64 << 20
+"""Bytes that are worth a task, and so many that another one is worth it though no processor is free for it. A task
+writes one file for each hour that it finds.
+"""
 _QUARANTINE: Final = "segment string, offset bigint, length bigint, reason string"
 _AGAIN: Final = "its segment was read already, from another file of the same run and number"
 Rows = Callable[[Iterator[Any]], Iterator[Any]]
@@ -127,8 +130,9 @@ def parsed(
     """Return rows of `segments.DDL` from these segments, or what each task makes of its by `then`, rows of `ddl`. Spark
     fetches those that are on another file system.
     """
-    far = [each.path for each in arrivals if each.size and local(each.path) is None]
-    shares = shared(each for each in arrivals if each.path not in far)
+    is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
+    far = [each.path for each in arrivals if is_far[each]]
+    shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)
     near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(_both(parser(shares), then), ddl)
     if not far:
         return near
@@ -141,15 +145,19 @@ def _both(first: Rows, then: Rows) -> Rows:
     return lambda batches: then(first(batches))
 
 
-def shared(arrivals: Iterable[SegmentFile]) -> list[tuple[str, ...]]:
-    """Return the paths for each task: one large segment, or several small ones."""
+def shared(arrivals: Sequence[SegmentFile], processors: int) -> list[tuple[str, ...]]:
+    """Return the paths for each task: one large segment, or several small ones; two tasks for each processor where
+    there is enough for all, as segments are not of one size.
+    """
+    enough = sum(each.size for each in arrivals) // (2 * processors)
+    enough = min(max(enough, _LEAST), _MOST)
     shares: list[tuple[str, ...]] = []
     share: list[str] = []
     size = 0
     for arrival in arrivals:
         share.append(arrival.path)
         size += arrival.size
-        if size >= _LEAST:
+        if size >= enough:
             shares.append(tuple(share))
             share, size = [], 0
     return [*shares, tuple(share)] if share else shares

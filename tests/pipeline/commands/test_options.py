@@ -130,3 +130,13 @@ def test_of_the_settings() -> None:
         == TimeLimits()
     )
     assert TimeLimits.of(0.5, 1e-9, 0, 2) == TimeLimits(500_000_000, 1, 0, 2_000_000_000)
+
+
+def test_files_of_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They want Hadoop's own view of this machine's; the user's `--conf` wins."""
+    asked: list[dict[str, str]] = []
+    monkeypatch.setattr(launch, "session", lambda name, **given: asked.append(given["conf"]))
+    key = "spark.hadoop.fs.file.impl"
+    for given in ((), ("--checkpoint", "s3a://b/c"), ("--checkpoint", "s3a://b/c", "--conf", f"{key}=own")):
+        options.session(parsed(*given), "once")
+    assert [conf.get(key) for conf in asked] == [None, launch.CHECKED[key], "own"]

@@ -19,12 +19,16 @@ MIB = 1 << 20
 
 
 def test_small_segments_share_a_task() -> None:
-    """Large ones have their own; the order stays."""
+    """Large ones have their own; the order stays. Where there are few processors tasks are larger, as each writes a
+    file.
+    """
     arrivals = [
         SegmentFile(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
     ]
-    assert frames.shared(arrivals) == [("a", "b", "c"), ("d",), ("e",)]
-    assert frames.shared([]) == []
+    assert frames.shared(arrivals, 2) == [("a", "b", "c"), ("d",), ("e",)]
+    assert frames.shared([], 2) == []
+    many = [SegmentFile(str(number), 4 * MIB) for number in range(64)]
+    assert [len(frames.shared(many, processors)) for processors in (1, 2, 4, 100)] == [4, 4, 8, 64]
 
 
 @pytest.mark.spark
