@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark import executors, launch
 from stomprelay.pipeline.stomp.datasource import StompDataSource as DefaultSource
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def register(spark: "SparkSession") -> None:
     if not _is_connect(spark):
         context = spark.sparkContext
         if not launch.is_local(str(context.master)):
-            launch._ship(spark)
+            executors.equip(spark)
         elif "PYSPARK_PYTHON" not in os.environ:
             before, context.pythonExec = context.pythonExec, sys.executable
             try:
