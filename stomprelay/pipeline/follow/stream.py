@@ -15,7 +15,8 @@ from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
-from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
+from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.store import Batch, Lock, StoreError
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
 
@@ -63,7 +64,7 @@ class Stream:
         self._progress = progress
         self._steps = steps
         self._volume = Volume(spark)
-        self._store = Store(spark, settings.tables, settings.format)
+        self._store = opened(spark, settings.tables, settings.format)
         self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.files_per_batch)
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
@@ -96,6 +97,7 @@ class Stream:
             raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
         self._store.check()
         with Lock(local(self._store.root)):
+            self._store.prepare(self._arrivals.finished)
             self._store.remove_leftovers()
             upkeep.begin(self._store)
             yield

@@ -15,12 +15,14 @@ import fcntl
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 from stomprelay.pipeline.schema import TABLES, Table
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.volume import Volume, absolute, literal
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
 OPEN: Final = "open"
 """Used in place of a batch's number: rows that the next batch replaces."""
-FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
-"""Formats that are plain files in folders; other formats keep a log of their own."""
 _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
 
@@ -49,8 +49,18 @@ def batch_name(batch: int | str) -> str:
     return batch if isinstance(batch, str) else f"{batch:09d}"
 
 
+class Compacted(NamedTuple):
+    """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
+
+    place: str
+    before: int
+    after: int
+
+
 class Store:
-    """The tables under one root: a path, or a URI that Spark understands. `format` is a format of Spark's."""
+    """The tables under one root: a path, or a URI that Spark understands. They are files in folders; `format` is that
+    of the files, as Spark calls it. `formats.opened` returns the store for any format.
+    """
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -68,15 +78,10 @@ class Store:
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
         """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for.
-        Other hours stay.
+        Other hours stay. Where `hours` are given, all that the table and `rows` have in common are among them.
         """
-        wanted = sorted(set(hours))
         named = self._named(TABLES[table], rows, None)
-        if self.format not in FILES and wanted:
-            among = ", ".join(f"'{hour}'" for hour in wanted)
-            self._write(TABLES[table], named, replaceWhere=f"hour IN ({among})")
-            return
-        places = [f"{self.root}/{table}/hour={hour}" for hour in wanted]
+        places = [f"{self.root}/{table}/hour={hour}" for hour in sorted(set(hours))]
         before = self._files(places)
         self._write(TABLES[table], named)
         for folder in self._untouched(before):
@@ -90,9 +95,6 @@ class Store:
 
         which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(f.lit(OPEN))
         named = self._named(TABLES[table], rows, which)
-        if self.format not in FILES:
-            self._write(TABLES[table], named, replaceWhere=f"batch IN ('{OPEN}', '{batch_name(batch)}')")
-            return
         before = self._files(self._find(f"{table}/hour=*/batch={OPEN}"))
         self._write(TABLES[table], named)
         for folder in self._untouched(before):
@@ -114,11 +116,7 @@ class Store:
         readers that list the table.
         """
         for hour in hours:
-            if self.format in FILES:
-                self._remove_at_once(f"{self.root}/{table}/hour={hour}")
-            else:
-                nothing = self._named(TABLES[table], self.read(table).limit(0), None)
-                self._write(TABLES[table], nothing, replaceWhere=f"hour = '{hour}'")
+            self._remove_at_once(f"{self.root}/{table}/hour={hour}")
 
     def hours(self, table: str) -> list[str]:
         """Return the names of the hours that a table has, sorted."""
@@ -126,16 +124,14 @@ class Store:
 
     def hours_of(self, table: str, batch: int | str) -> set[str]:
         """Return the names of the hours to which this batch (a number or `OPEN`) wrote rows of a table."""
-        if self.format not in FILES:
-            return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
         found = self._find(f"{table}/hour=*/batch={batch_name(batch)}")
         return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
 
     def wrote(self, table: str, batch: int) -> bool:
-        """Return whether a batch wrote rows to a table without hours. For formats with a log it is always
-        True.
+        """Return whether a batch wrote rows to a table without hours, as far as that is known without reading
+        it.
         """
-        return self.format not in FILES or bool(self._find(f"{table}/batch={batch_name(batch)}"))
+        return bool(self._find(f"{table}/batch={batch_name(batch)}"))
 
     def expire(self, table: str, before: str) -> list[str]:
         """Remove the hours before this one. Return the names of those removed."""
@@ -148,6 +144,15 @@ class Store:
         for path in self._find("_deltas/*/hour=*"):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
+
+    def tidy(self, before: str) -> Iterable[Compacted]:
+        """Join the files of the hours before `before` that have many, as far as the format has means of its own.
+        Return those hours. The caller must hold the `Lock`.
+        """
+        return ()
+
+    def sweep(self, now: datetime) -> None:
+        """Remove, once a day, the files that a format keeps for who reads older versions, when they are too old."""
 
     # ------------------------------------------------------------------ deltas and state
 
@@ -212,18 +217,37 @@ class Store:
     # ------------------------------------------------------------------ before a run
 
     def check(self) -> None:
-        """Raise `StoreError` if Spark does not have the format."""
-        from py4j.protocol import Py4JError
+        """Raise `StoreError` if the tables cannot be used by this session, or are of another format or
+        layout.
+        """
+        self._layout(layout.told(self.volume.text(f"{self.root}/{layout.NAME}")))
 
-        jvm: Any = self.spark._jvm
-        found = jvm.org.apache.spark.sql.execution.datasources.DataSource
-        try:
-            found.lookupDataSource(self.format, self.spark._jsparkSession.sessionState().conf())
-        except Py4JError:
+    def prepare(self, finished: int) -> None:
+        """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before
+        the first. The caller must hold the `Lock`. Raises `StoreError` if that batch cannot be the next, or
+        the tables were made by an older release.
+        """
+        path = f"{self.root}/{layout.NAME}"
+        if self.volume.text(path) is None:
+            if any(self.volume.exists(f"{self.root}/{name}") for name in TABLES):
+                raise StoreError(layout.older(self.root))
+            self.volume.put(path, layout.text(self.format))
+        if self.newest() > finished + 1:
             raise StoreError(
-                f"this Spark has no format {self.format!r}: name its package, as in "
-                f"--conf spark.jars.packages=GROUP:ARTIFACT:VERSION, or use --format parquet"
-            ) from None
+                f"the tables in {self.root} have batch {self.newest()} and their checkpoint has none after {finished}: "
+                "they do not belong together. Remove both to begin again"
+            )
+
+    def newest(self) -> int:
+        """Return the number of the newest batch that left something in the tables, -1 if there is none."""
+        numbers = [path.rpartition("batch=")[2] for path in self._find("_state/*/batch=*")]
+        return max((int(each) for each in numbers if each.isdigit()), default=-1)
+
+    def _layout(self, there: layout.Layout | None) -> None:
+        if there is not None:
+            wrong = layout.unlike(there, self.format, self.root)
+            if wrong:
+                raise StoreError(wrong)
 
     def remove_leftovers(self) -> None:
         """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
@@ -257,7 +281,7 @@ class Store:
 
     @staticmethod
     def _save(rows: "DataFrame", form: str, path: str, partitions: Sequence[str], **options: str) -> None:
-        how = options if "replaceWhere" in options else {"partitionOverwriteMode": "dynamic", **options}
+        how = {"partitionOverwriteMode": "dynamic", **options}
         rows.write.format(form).mode("overwrite").options(**how).partitionBy(*partitions).save(path)
 
     def _read(
@@ -272,27 +296,20 @@ class Store:
         whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
         wanted = None if hours is None else sorted(set(hours))
         which = "*" if batch is None else batch_name(batch)
-        if form in FILES:
-            folders = [path] if self.volume.exists(path) else []
-            if "hour" in partitions and (wanted is not None or batch is not None):
-                ending = f"/batch={which}" if batch is not None else ""
-                folders = [
-                    found
-                    for hour in (["*"] if wanted is None else wanted)
-                    for found in self.volume.find(path, f"hour={hour}{ending}")
-                ]
-            elif batch is not None:
-                folders = self.volume.find(path, f"batch={which}")
-            if not folders:
-                return self._nothing(whole)
-            reader = self.spark.read.format(form).schema(whole).option("basePath", path)
-            return reader.load([literal(folder) for folder in folders])
-        if not self.volume.exists(path):
+        folders = [path] if self.volume.exists(path) else []
+        if "hour" in partitions and (wanted is not None or batch is not None):
+            ending = f"/batch={which}" if batch is not None else ""
+            folders = [
+                found
+                for hour in (["*"] if wanted is None else wanted)
+                for found in self.volume.find(path, f"hour={hour}{ending}")
+            ]
+        elif batch is not None:
+            folders = self.volume.find(path, f"batch={which}")
+        if not folders:
             return self._nothing(whole)
-        rows = self.spark.read.format(form).load(path)
-        if wanted is not None:
-            rows = rows.where(rows["hour"].isin(wanted))
-        return rows if batch is None else rows.where(rows["batch"] == which)
+        reader = self.spark.read.format(form).schema(whole).option("basePath", path)
+        return reader.load([literal(folder) for folder in folders])
 
     def _remove_at_once(self, path: str) -> None:
         """Remove a folder in one step for readers that list it: it is renamed, and then its files are

@@ -44,7 +44,7 @@ class Rollup:
         if touched:
             store, name = batch.store, self.table.name
             store.delta(name, batch.number, self.summed(rows))
-            store.replace(name, self.folded(store.deltas(name, self.kept, touched)))
+            store.replace(name, self.folded(store.deltas(name, self.kept, touched)), touched)
 
     def advance_messages(self, batch: Batch) -> None:
         """Do the same with the messages that became final in this batch. Open messages are added only until
