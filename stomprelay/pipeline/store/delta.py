@@ -56,6 +56,7 @@ class DeltaStore(Store):
     def __init__(self, spark: "SparkSession", root: str, as_of: datetime | int | None = None) -> None:
         super().__init__(spark, root, "delta")
         self._as_of = as_of
+        self._batch = -1
         if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
             raise StoreError(
                 "this Spark session has no Delta Lake: it was started without its jar, as spark-submit --packages adds "
@@ -230,11 +231,12 @@ class DeltaStore(Store):
             options |= {"txnAppId": _APP, "txnVersion": str(batch)}
         if where:
             options["replaceWhere"] = where
-        options["userMetadata"] = f"{_BATCH}{batch}"
+        self._batch = batch
         self._save_delta(table, rows, "overwrite" if where else "append", **options)
 
     def _save_delta(self, table: str, rows: "DataFrame", mode: str, **options: str) -> None:
         with self._alone():
+            options["userMetadata"] = f"{_BATCH}{self._batch}"
             rows.write.format("delta").mode(mode).options(**options).save(self._path(table))
 
     @contextmanager
@@ -286,26 +288,21 @@ class DeltaStore(Store):
         if self._as_of is None:
             return -1
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql(table)}")
-        rows = sorted(
-            history.selectExpr("version", "unix_micros(timestamp) AS at", "userMetadata AS said").collect(),
-            key=lambda row: int(row.version),
-        )
-        found = None
-        for row in rows:
-            if self._is_later(row.at, row.said):
-                break
-            found = int(row.version)
-        if found is None and rows and rows[0].version > 0:
+        rows = history.selectExpr("version", "unix_micros(timestamp) AS at", "userMetadata AS said").collect()
+        found = max((int(row.version) for row in rows if self._is_then(row.at, row.said)), default=None)
+        oldest = min(int(row.version) for row in rows)
+        if found is None and oldest > 0:
             raise StoreError(
-                f"the log of {table} does not reach back so far: it begins with version {rows[0].version}"
+                f"the log of {table} does not reach back so far: it begins with version {oldest}"
             )
         return found
 
-    def _is_later(self, at: int, said: str | None) -> bool:
+    def _is_then(self, at: int, said: str | None) -> bool:
+        """Return whether a version was there at the time, or made by that batch or one before it."""
         if isinstance(self._as_of, datetime):
-            return datetime.fromtimestamp(at / 1e6, UTC) > self._as_of
+            return datetime.fromtimestamp(at / 1e6, UTC) <= self._as_of
         batch = (said or "").removeprefix(_BATCH)
-        return self._as_of is not None and batch.isdigit() and int(batch) > self._as_of
+        return self._as_of is not None and batch.isdigit() and int(batch) <= self._as_of
 
     # ------------------------------------------------------------------ tables made and grown
 
