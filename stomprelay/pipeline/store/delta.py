@@ -59,7 +59,7 @@ class DeltaStore(Store):
         self._batch = -1
         if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
             raise StoreError(
-                "this Spark session has no Delta Lake: it was started without its jar, as spark-submit --packages adds "
+                "this Spark session has no Delta Lake: it was started without its jar, as spark-submit --jars adds "
                 "it, or without spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension"
             )
         for name, value in _SESSION.items():
