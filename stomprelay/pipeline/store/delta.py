@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline.schema import TABLES, Column, Table
-from stomprelay.pipeline.store.layout import LOG
+from stomprelay.pipeline.store.layout import LOG, NAME
 from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class DeltaStore(Store):
         super().__init__(spark, root, "delta")
         self._as_of = as_of
         self._batch = -1
+        self._known: set[str] = set()
         if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
             raise StoreError(
                 "this Spark session has no Delta Lake: it was started without its jar, as spark-submit --jars adds "
@@ -115,7 +116,7 @@ class DeltaStore(Store):
         return rows.withColumns(lacking).select(*(f"`{name}`" for name in kinds))
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """As in `Store`, all of them in one step. The files stay for who reads older versions, until `tidy`."""
+        """As in `Store`, all of them in one step. The files stay for who reads older versions, until `sweep`."""
         wanted = sorted(set(hours))
         if wanted and self._there(table):
             with self._alone():
@@ -130,26 +131,28 @@ class DeltaStore(Store):
         return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
 
     def wrote(self, table: str, batch: int) -> bool:
-        """As in `Store`: only reading it would tell."""
-        return True
+        """As in `Store`: whether it, or a later one, did."""
+        return self._noted(table) >= batch
 
     # ------------------------------------------------------------------ before a run
 
     def check(self) -> None:
         """As in `Store`."""
         super().check()
-        for name in TABLES:
-            if self.volume.exists(self._path(name)) and not self._there(name):
-                raise StoreError(f"the tables in {self.root} are no Delta tables: leave --format out")
+        if self.volume.text(f"{self.root}/{NAME}") is None and any(
+            self.volume.exists(self._path(name)) for name in TABLES
+        ):
+            raise StoreError(f"the tables in {self.root} are no Delta tables of ours: leave --format out")
 
     def prepare(self, finished: int) -> None:
         """As in `Store`. Tables are made where they are not there, and get the columns that they have not yet."""
         super().prepare(finished)
-        for table in TABLES.values():
-            if self._there(table.name):
-                self._grow(table)
-            else:
-                self._make(table)
+        with self._alone():
+            for table in TABLES.values():
+                if self._there(table.name):
+                    self._grow(table)
+                else:
+                    self._make(table)
         if finished > self.newest():
             raise StoreError(
                 f"the tables in {self.root} end with batch {self.newest()} and their checkpoint with {finished}: they "
@@ -163,7 +166,11 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ while batches go on
 
     def tidy(self, before: str) -> Iterator[Compacted]:
-        """As in `Store`, with rows near to each other by destination and time."""
+        """As in `Store`, with rows near to each other by destination and time; nothing, after a run in which no batch
+        came.
+        """
+        if self._batch < 0:
+            return
         for table in TABLES.values():
             if not table.incremental:
                 continue
@@ -215,7 +222,10 @@ class DeltaStore(Store):
         return f"delta.`{self._path(table).replace('`', '``')}`"
 
     def _there(self, table: str) -> bool:
-        return self.volume.exists(f"{self._path(table)}/{LOG}")
+        # A run that was killed may have left a log without anything in it.
+        if table not in self._known and self.volume.find(f"{self._path(table)}/{LOG}", "[0-9]*"):
+            self._known.add(table)
+        return table in self._known
 
     def _commit(
         self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "", **options: str
@@ -248,7 +258,7 @@ class DeltaStore(Store):
         try:
             yield
         except (Py4JJavaError, PySparkException) as error:
-            if "io.delta.exceptions" in str(error) and "Concurrent" in str(error):
+            if "io.delta.exceptions." in str(error):  # all of them are of that kind
                 raise StoreError(f"another run is at work on the tables in {self.root}") from None
             raise
 
@@ -315,6 +325,8 @@ class DeltaStore(Store):
         # Of long texts and maps there is no smallest that would help to skip a file.
         known = ["at", "minute", "ns", "destination", "session", "since", *self._partitions(table)]
         stats = [name for name in known if name in table.names or name == "batch"]
+        # Left by a run that was killed before the table was there.
+        self.volume.remove(f"{self._path(table.name)}/{LOG}")
         properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(stats)}
         self.spark.sql(
             f"CREATE TABLE {self._sql(table.name)} ({', '.join(columns)}) USING delta "

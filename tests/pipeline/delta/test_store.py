@@ -245,6 +245,21 @@ def test_tables_and_checkpoint_belong_together(store: DeltaStore) -> None:
             store.prepare(finished)
 
 
+def test_a_table_that_was_being_made_when_its_run_was_killed(
+    with_delta: "SparkSession", tmp_path: Path
+) -> None:
+    """Its folder is there, and nothing in its log: it is made again."""
+    first = DeltaStore(with_delta, str(tmp_path))
+    Store.prepare(first, -1)
+    (tmp_path / "quarantine" / "_delta_log").mkdir(parents=True)
+    second = DeltaStore(with_delta, str(tmp_path))
+    second.check()
+    assert second.read("quarantine").count() == 0
+    second._make(QUARANTINE)
+    assert second.read("quarantine").columns == [*QUARANTINE.names, "batch"]
+    assert second._there("quarantine")
+
+
 def test_another_format_is_told(store: DeltaStore, tmp_path: Path) -> None:
     """Whichever way; a command that is not told the format finds it."""
     assert (found(store.root), found(f"file:{store.root}"), found(str(tmp_path))) == (
