@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline.schema import TABLES, Column, Table
+from stomprelay.pipeline.spark.delta import EXTENSIONS, SETTINGS
 from stomprelay.pipeline.store.layout import LOG, NAME
 from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
 
@@ -58,10 +59,10 @@ class DeltaStore(Store):
         self._as_of = as_of
         self._batch = -1
         self._known: set[str] = set()
-        if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        if not self._is_in_session():
             raise StoreError(
-                "this Spark session has no Delta Lake: it was started without its jar, as spark-submit --jars adds "
-                "it, or without spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension"
+                "this Spark session has no Delta Lake: it was started without its jars, as spark-submit --jars adds "
+                f"them, or without {EXTENSIONS}={SETTINGS[EXTENSIONS]}"
             )
         for name, value in _SESSION.items():
             spark.conf.set(name, value)
@@ -214,6 +215,18 @@ class DeltaStore(Store):
             self.spark.conf.set(_LISTING, before)
 
     # ------------------------------------------------------------------ how
+
+    def _is_in_session(self) -> bool:
+        """Return whether the session has both Delta's classes and the setting that makes it use them."""
+        from py4j.protocol import Py4JError
+
+        jvm: Any = self.spark._jvm
+        sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
+        try:
+            sources.lookupDataSource("delta", self.spark._jsparkSession.sessionState().conf())
+        except Py4JError:
+            return False
+        return SETTINGS[EXTENSIONS] in (self.spark.conf.get(EXTENSIONS, "") or "")
 
     def _path(self, table: str) -> str:
         return f"{self.root}/{table}"

@@ -48,7 +48,7 @@ def unlike(there: Layout, form: str, root: str) -> str:
     if there.version < VERSION:
         return older(root)
     if there.format != form:
-        return f"the tables in {root} are of format {there.format}, not {form}: say --format {there.format}"
+        return f"the tables in {root} are of format {there.format}, not {form}: say that one, or none"
     return ""
 
 

@@ -40,7 +40,7 @@ def content(spark: "SparkSession", settings: Settings, table: str) -> list[str]:
 def journal(folder: Path) -> int:
     """One of some segments. Return how many."""
     folder.mkdir()
-    journals.write(folder, journals.Load(3000, segment=60_000, rate=50.0, trace=True))
+    journals.write(folder, journals.Load(1500, segment=40_000, rate=50.0, trace=True))
     return len(list(folder.iterdir()))
 
 

@@ -267,7 +267,7 @@ def test_another_format_is_told(store: DeltaStore, tmp_path: Path) -> None:
         "delta",
         "parquet",
     )
-    with pytest.raises(StoreError, match="are of format delta, not parquet: say --format delta"):
+    with pytest.raises(StoreError, match="are of format delta, not parquet: say that one, or none"):
         opened(store.spark, store.root, "parquet").check()
     made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "offset": 1, "length": 2}])
     with pytest.raises(StoreError, match="no Delta tables"):
