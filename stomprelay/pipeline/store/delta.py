@@ -205,6 +205,10 @@ class DeltaStore(Store):
         self.volume.put(f"{self.root}/{_SWEPT}", today)
         if last is None:
             return  # they are made today
+        # Delta prints on the terminal what it removes; and by default it lists a folder in ten thousand tasks.
+        jvm: Any = self.spark._jvm
+        nowhere = jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream())
+        getattr(getattr(jvm.scala, "Console$"), "MODULE$").setOutDirect(nowhere)
         before = str(self.spark.conf.get(_LISTING))
         self.spark.conf.set(_LISTING, str(self.spark.sparkContext.defaultParallelism))
         try:
