@@ -17,7 +17,8 @@ from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import executors, launch
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.formats import opened
-from stomprelay.pipeline.store.store import Batch, Lock, StoreError
+from stomprelay.pipeline.store.lock import Lock
+from stomprelay.pipeline.store.store import Batch, StoreError
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
 

@@ -11,18 +11,16 @@
 Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
 short is simply done again. Readers skip names that begin with an underscore.
 
-`Batch` is what a step is given to write with; `Lock` keeps two runs apart.
+`Batch` is what a step is given to write with.
 """
 
-import fcntl
 import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from stomprelay.pipeline.schema import TABLES, Table
@@ -40,9 +38,6 @@ _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
 _FRAMES: Final = "frames"
 _STAGING: Final = ".staging-"
-
-
-_NAME: Final = "_lock"
 
 
 class StoreError(Exception):
@@ -467,40 +462,6 @@ class Store:
         """Return the folders whose files are still the ones in `before`."""
         now = self._files(before)
         return [folder for folder, files in before.items() if now.get(folder) == files]
-
-
-class Lock(AbstractContextManager["Lock"]):
-    """Keeps other runs away from the tables while the context is entered; the system releases it when the
-    process ends. `folder` is None for tables on another machine, which are not locked. Entering raises
-    `StoreError` where another process holds the lock or the folder cannot be written.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> "Lock":
-        if self._folder is not None:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = (self._folder / _NAME).open("ab")
-            except OSError as error:
-                raise StoreError(
-                    f"the tables in {self._folder} cannot be written: {error.strerror}"
-                ) from None
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._file.close()
-                raise StoreError(f"another run is at work on the tables in {self._folder}") from None
-            except OSError:
-                pass  # a file system without locks
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 @dataclass(frozen=True)
