@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
+from stomprelay.pipeline.spark.launch import ROW_GROUP_ROWS
 
 UNLIKE: Final = frozenset(
     {
@@ -40,8 +41,8 @@ DDL: Final = (
 """What a task tells of its work, as a schema string for Spark: each file, with its rows and the time of the newest, or
 a damage, as in `segments.DDL`.
 """
-ROWS: Final = 1 << 17
-"""Rows in a row group, at most."""
+ROWS: Final = ROW_GROUP_ROWS
+"""Rows in a row group, about."""
 OCTETS: Final = 64 << 20
 """Bytes of a row group before it is encoded, about."""
 OPEN: Final = 8
