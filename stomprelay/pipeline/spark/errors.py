@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
-
-_TRACEBACK: Final = "Traceback (most recent call last):"
 
 
 @contextmanager
@@ -30,7 +27,7 @@ def sentence(said: str) -> str:
     """
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
-    if _TRACEBACK in lines:  # of a task in Python, which ends with what was raised
+    if "Traceback (most recent call last):" in lines:  # of a task in Python, which ends with what was raised
         return lines[-1]
     kept = []
     for line in lines:
