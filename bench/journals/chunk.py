@@ -16,8 +16,8 @@ _BODY: Final = bytes(range(32, 127)) * 700
 
 
 class Alike(NamedTuple):
-    """Neighbours that are alike: `head` has a `%d` or `%b` for each value, `rows` the values of each frame, `bodies` the
-    size of the body of each; empty for none.
+    """Neighbours that are alike: `head` has a `%d` or `%b` for each value, `rows` the values of each frame, `bodies`
+    the size of the body of each; empty for none.
     """
 
     head: bytes

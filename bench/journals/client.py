@@ -16,13 +16,28 @@ PRODUCT: Final = "ActiveMQ/6.1.0"
 AUTO: Final = "auto"
 CUMULATIVE: Final = "client"
 INDIVIDUAL: Final = "client-individual"
+_REST: Final = (
+    b"priority:4\npersistent:true\ncontent-type:application/json\ncorrelation-id:c-%d\ncontent-length:%d\n\n"
+)
+
+
+class Batch(NamedTuple):
+    """Messages that one producer (its session) sent in one chunk: their numbers, the sizes of their bodies, and whether
+    each asks for a receipt.
+    """
+
+    producer: bytes
+    destination: str
+    numbers: range
+    sizes: Sequence[int]
+    receipts: bool
 
 
 class Owed(NamedTuple):
-    """A delivery without an answer. `delivery` names it for ACK; `number` and `trace` are of its message."""
+    """A delivery without an answer: `delivery` names it for ACK, the rest is its message."""
 
     destination: str
-    trace: bytes
+    producer: bytes
     number: int
     size: int
     delivery: int
@@ -55,11 +70,20 @@ class Leg:
 class Client:
     """One client: it comes with `connect` and is gone with `leave`, or when its relay dies. `client` and `upstream` are
     the legs of its present session, `owed` the deliveries that it has not answered. Consumers have a `mode` and
-    `subscriptions`, the number of each destination's.
+    `subscriptions`, the number of each destination's. `trace`: their relay's listener adds it; `kept`: octets of bodies
+    in the journal.
     """
 
     def __init__(
-        self, relay: Relay, name: str, number: int, brokers: Sequence[str], truth: Truth, kept: int
+        self,
+        relay: Relay,
+        name: str,
+        number: int,
+        brokers: Sequence[str],
+        truth: Truth,
+        *,
+        trace: bool,
+        kept: int,
     ) -> None:
         self.relay = relay
         self.name = name
@@ -73,6 +97,7 @@ class Client:
         self._number = number
         self._sessions = 0
         self._truth = truth
+        self._trace = trace
         self._kept = kept
         self._context = Context()
 
@@ -144,39 +169,27 @@ class Client:
 
     # What consumers hear and say
 
-    def hears(
-        self,
-        now: int,
-        destination: str,
-        producer: bytes,
-        numbers: range,
-        sizes: Sequence[int],
-        first: int,
-        trace: bool,
-    ) -> None:
-        """MESSAGEs with these numbers of one producer; their deliveries count from `first`."""
-        traced = b"relay-trace:%b-%%d\n" % producer if trace else b""
+    def hears(self, now: int, batch: Batch, first: int) -> None:
+        """MESSAGEs; their deliveries count from `first`."""
+        producer, destination, numbers, sizes, _ = batch
+        traced = b"relay-trace:%b-%%d\n" % producer if self._trace else b""
         head = b"MESSAGE\n%bsubscription:%d\ndestination:%b\nmessage-id:ID:%b:%%d\nack:%b-%%d\nredelivered:false\n" % (
             traced, self.subscriptions[destination], destination.encode(), producer, self.session,
         )  # fmt: skip
-        head += b"priority:4\npersistent:true\ncontent-type:application/json\ncorrelation-id:c-%d\ncontent-length:%d\n\n"
         deliveries = range(first, first + len(numbers))
-        if trace:
-            rows: list[tuple[int, ...]] = list(zip(numbers, numbers, deliveries, numbers, sizes, strict=True))
-        else:
-            rows = list(zip(numbers, deliveries, numbers, sizes, strict=True))
-        self.upstream.came(now, Alike(head, rows, sizes))
+        columns = [numbers, deliveries, numbers, sizes]
+        rows = list(zip(*([numbers] * self._trace), *columns, strict=True))
+        self.upstream.came(now, Alike(head + _REST, rows, sizes))
 
-    def hears_again(self, now: int, again: Sequence[Owed], first: int, trace: bool) -> None:
-        """The same messages once more."""
-        head = b"MESSAGE\n%bsubscription:%%d\ndestination:%%b\nmessage-id:ID:%%b:%%d\nack:%b-%%d\nredelivered:true\n" % (
-            b"relay-trace:%b-%d\n" if trace else b"", self.session,
-        )  # fmt: skip
-        head += b"priority:4\npersistent:true\ncontent-type:application/json\ncorrelation-id:c-%d\ncontent-length:%d\n\n"
-        rows = []
+    def hears_again(self, now: int, again: Sequence[Owed], first: int) -> None:
+        """Messages once more, of any producers and destinations; their deliveries count from `first`."""
+        traced = b"relay-trace:%b-%d\n" if self._trace else b""
+        names = b"subscription:%%d\ndestination:%%b\nmessage-id:ID:%%b:%%d\nack:%b-%%d\n" % self.session
+        head = b"MESSAGE\n%b%bredelivered:true\n%b" % (traced, names, _REST)
+        rows: list[tuple[Any, ...]] = []
         for at, (destination, producer, number, size, _) in enumerate(again, start=first):
             row = (self.subscriptions[destination], destination.encode(), producer, number, at, number, size)
-            rows.append((producer, number, *row) if trace else row)
+            rows.append((producer, number, *row) if self._trace else row)
         self.upstream.came(now, Alike(head, rows, [each.size for each in again]))
 
     def acks(self, now: int, deliveries: Sequence[int], *, refuse: int = -1, transaction: int = -1) -> None:
@@ -195,30 +208,21 @@ class Client:
 
     # What producers say and hear
 
-    def sends(
-        self, now: int, destination: str, numbers: range, sizes: Sequence[int], trace: bool, receipts: bool
-    ) -> None:
-        """SENDs with these numbers."""
-        self.client.came(now, self.sending(destination, numbers, sizes, trace, receipts))
+    def sends(self, now: int, batch: Batch) -> None:
+        """SENDs."""
+        self.client.came(now, self.sending(batch))
 
-    def sending(
-        self,
-        destination: str,
-        numbers: range,
-        sizes: Sequence[int],
-        trace: bool,
-        receipts: bool,
-        inside: bytes = b"",
-    ) -> Alike:
+    def sending(self, batch: Batch, inside: bytes = b"") -> Alike:
         """The same, not yet said; in a transaction where there is its header."""
-        traced = b"relay-trace:%b-%%d\n" % self.session if trace else b""
+        producer, destination, numbers, sizes, receipts = batch
+        traced = b"relay-trace:%b-%%d\n" % producer if self._trace else b""
         receipt = b"receipt:m-%d\n" if receipts else b""
-        head = b"SEND\n%bdestination:%b\npersistent:true\ncontent-type:application/json\n%b%bcorrelation-id:c-%%d\n" % (
+        head = b"SEND\n%bdestination:%b\npersistent:true\ncontent-type:application/json\n%b%b" % (
             traced, destination.encode(), inside, receipt,
         )  # fmt: skip
-        head += b"content-length:%d\n\n"
-        columns = [numbers] * (1 + trace + receipts)
-        return Alike(head, list(zip(*columns, sizes, strict=True)), sizes)
+        columns = [numbers] * (1 + self._trace + receipts)
+        rows = list(zip(*columns, sizes, strict=True))
+        return Alike(head + b"correlation-id:c-%d\ncontent-length:%d\n\n", rows, sizes)
 
     def confirmed(self, now: int, numbers: range) -> None:
         """RECEIPTs for these."""

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from bench.journals.load import SECOND
 from bench.journals.truth import Truth
 from stomprelay.journal.block import BlockKind, sealed
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.segment import CLOSED, OPEN
 from stomprelay.journal.writer import Writer
 
-SECOND: Final = 1_000_000_000
 _PIECE: Final = 1 << 18
 _FLUSH: Final = SECOND // 5
 _NOBODY: Final = Context().encode()

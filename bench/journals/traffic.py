@@ -11,11 +11,12 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 from bench.journals.chunk import Alike
-from bench.journals.client import AUTO, CUMULATIVE, INDIVIDUAL, Client, Owed
-from bench.journals.relay import SECOND, Relay
+from bench.journals.client import AUTO, CUMULATIVE, INDIVIDUAL, Batch, Client, Owed
+from bench.journals.load import SECOND
+from bench.journals.relay import Relay
 from bench.journals.truth import Outage, Truth
 from bench.journals.world import World
 
@@ -32,16 +33,6 @@ _REFUSED_AGAIN: Final = 0.7
 _APART: Final = 20 * SECOND
 """Between outages, so that none is taken for a part of another one."""
 _BIG: Final = 64
-
-
-class Batch(NamedTuple):
-    """Messages that one producer sent in one chunk."""
-
-    producer: bytes
-    destination: str
-    numbers: range
-    sizes: Sequence[int]
-    receipts: bool
 
 
 def make(folder: Path, world: World) -> Truth:
@@ -94,7 +85,7 @@ class Traffic:
         return [
             Client(
                 self._relays[at % len(self._relays)], f"{letter}{at:03d}", base + at, self._brokers, self._truth,
-                self._world.bodies,
+                trace=self._world.trace, kept=self._world.bodies,
             )
             for at in numbers
         ]  # fmt: skip
@@ -185,8 +176,7 @@ class Traffic:
         asking = next(each for each in self._asking if each.relay is relay)
         vain = self._sends(asking, self._queue(), 1 + self._random.randrange(8))
         self._truth.became(vain.destination, "unconfirmed", len(vain.numbers))
-        numbers, sizes = self._next(3)
-        torn = asking.sending(vain.destination, numbers, sizes, self._world.trace, True)
+        torn = asking.sending(self._made(asking, vain.destination, 3, receipts=True))
         relay.die(self._now, asking.client.torn(self._tick(), torn))
 
     # Rounds
@@ -218,18 +208,17 @@ class Traffic:
             return self._queues[0]
         return random.choices(self._queues[1:], cum_weights=self._others)[0]
 
-    def _next(self, count: int) -> tuple[range, list[int]]:
-        """The numbers of so many further messages, and the sizes of their bodies."""
+    def _made(self, producer: Client, destination: str, count: int, *, receipts: bool) -> Batch:
+        """So many further messages."""
         first = self._serial
         self._serial += count
         at = first % (_POOL - _BIG)
-        return range(first, first + count), self._sizes[at : at + count]
+        sizes = self._sizes[at : at + count]
+        return Batch(producer.session, destination, range(first, first + count), sizes, receipts)
 
     def _sends(self, producer: Client, destination: str, count: int) -> Batch:
-        numbers, sizes = self._next(count)
-        receipts = producer in self._asks
-        batch = Batch(producer.session, destination, numbers, sizes, receipts)
-        producer.sends(self._tick(), destination, numbers, sizes, self._world.trace, receipts)
+        batch = self._made(producer, destination, count, receipts=producer in self._asks)
+        producer.sends(self._tick(), batch)
         self._count(batch)
         return batch
 
@@ -243,8 +232,7 @@ class Traffic:
 
     def _sends_together(self, producer: Client, destination: str, count: int) -> Batch | None:
         """The same in a transaction; None where it is aborted."""
-        numbers, sizes = self._next(count)
-        batch = Batch(producer.session, destination, numbers, sizes, False)
+        batch = self._made(producer, destination, count, receipts=False)
         self._transaction += 1
         inside = b"transaction:t-%d\n" % self._transaction
         aborted = self._random.random() < self._world.aborted
@@ -252,7 +240,7 @@ class Traffic:
         producer.client.came(
             self._tick(),
             Alike(b"BEGIN\n%b\n" % inside, [()]),
-            producer.sending(destination, numbers, sizes, self._world.trace, False, inside),
+            producer.sending(batch, inside),
             Alike(ends % (inside if aborted else (inside, self._transaction)), [()]),
         )
         self._count(batch)
@@ -287,9 +275,8 @@ class Traffic:
         """A MESSAGE of each; answers the first delivery."""
         first, count = self._delivery, len(batch.numbers)
         self._delivery += count
-        destination, trace = batch.destination, self._world.trace
-        consumer.hears(self._tick(), destination, batch.producer, batch.numbers, batch.sizes, first, trace)
-        self._truth.deliveries[destination] += count
+        consumer.hears(self._tick(), batch, first)
+        self._truth.deliveries[batch.destination] += count
         return first
 
     def _gives(self, consumer: Client, batch: Batch) -> None:
@@ -335,7 +322,7 @@ class Traffic:
         """These come once more, and are acknowledged. `known`: the journal has it that they were given back."""
         first = self._delivery
         self._delivery += len(again)
-        consumer.hears_again(self._tick(), again, first, self._world.trace)
+        consumer.hears_again(self._tick(), again, first)
         consumer.acks(self._tick(), range(first, self._delivery))
         found = Counter(each.destination for each in again)
         for destination, count in found.items():

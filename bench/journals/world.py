@@ -13,15 +13,18 @@ class World:
     runs `runs` times; of all these runs `deaths` die: without "journal ended", their last segment is open and torn.
     What consumers had not answered comes again in the next run.
 
-    Each message goes to a topic with chance `published` (some of the `topics` have no subscriber), else to a queue: with
-    chance `hot` to the first, else to one of the other `queues` by Zipf's law with `exponent`. About `burst` messages
-    come in a chunk, `rate` a second of the journal's time. Bodies have `smallest` octets or more by Pareto's law with
-    `tail`, at most `largest`; the first `bodies` octets of each are kept. `trace`: the frames carry the relay's trace.
+    Each message goes to a topic with chance `published` (some of the `topics` have no subscriber), else to a queue:
+    with chance `hot` to the first, else to one of the other `queues` by Zipf's law with `exponent`. About `burst`
+    messages come in a chunk, `rate` a second of the journal's time. Bodies have `smallest` octets or more by Pareto's
+    law with `tail`, at most `largest`; the first `bodies` octets of each are kept. `trace`: the frames carry the
+    relay's trace.
 
-    `backlog` messages, sent first, are for nobody. Of consumers that answer one by one, `nacked` is the share of messages
-    that are refused (some come again), `unanswered` of those that wait for long. `transactions`: the share of chunks in
-    one, of which `aborted` are in vain. `failovers`: times that a broker is lost by all who have it, each third because
-    that was asked for; `comings`: times that a client goes and comes back.
+    `backlog` messages, sent first, are for nobody. Of consumers that answer one by one, `nacked` is the share of
+    messages that are refused (some come again), `unanswered` of those that wait for long. `transactions`: the share of
+    chunks in one, of which `aborted` are in vain. `failovers`: times that a broker is lost by all who have it, each
+    third because that was asked for; `comings`: times that a client goes and comes back.
+
+    `segment` is the size of segments in octets, `age` the seconds that one is written to.
 
     With one relay, no `deaths` and no `nacked` the order of messages tells as much as their trace.
     """
