@@ -144,11 +144,7 @@ def test_the_pipeline_says_the_same(tmp_path: Path, changes: dict[str, Any]) -> 
     tables = Tables(TimeLimits())
     tables.advance([entry.path for entry in Folder(tmp_path).segments()])
     assert_same(tables.rows, truth)
-    assert outages(tables, deaths=any(truth.died.values())) == sorted(
-        (each.broker, each.planned, each.sessions, each.resent, each.stale_acks, duplicates)
-        for each in truth.outages
-        for duplicates in [0 if any(truth.died.values()) else each.duplicates]
-    )
+    assert outages(tables, deaths=any(truth.died.values())) == lost(truth)
 
 
 def assert_same(rows: list[dict[str, Any]], truth: Truth) -> None:
@@ -171,15 +167,27 @@ def assert_same(rows: list[dict[str, Any]], truth: Truth) -> None:
     assert sum(row["size"] for row in rows) == truth.octets
 
 
-def outages(tables: Tables, *, deaths: bool) -> list[tuple[Any, ...]]:
+Losses = dict[tuple[str, bool], Counter[str]]
+
+
+def outages(tables: Tables, *, deaths: bool) -> Losses:
     """The sums of each broker's. What was delivered again is known when nobody is waited for."""
-    sums: dict[tuple[str, bool], list[int]] = {}
+    sums: Losses = {}
     for row in tables.outages.values():
-        found = sums.setdefault((row["broker"], row["planned"]), [0, 0, 0, 0])
-        duplicates = 0 if deaths else row["duplicates"]
-        for at, value in enumerate((1, row["resent"], row["stale_acks"], duplicates)):
-            found[at] += value
-    return sorted((*key, *values) for key, values in sums.items())
+        counted = {name: row[name] for name in ("resent", "stale_acks", "duplicates")[: 2 + (not deaths)]}
+        sums.setdefault((row["broker"], row["planned"]), Counter()).update(counted, sessions=1)
+    return sums
+
+
+def lost(truth: Truth) -> Losses:
+    """The same of what is true."""
+    sums: Losses = {}
+    for each in truth.outages:
+        counted = {name: value for name, value in vars(each).items() if name not in ("broker", "planned")}
+        if any(truth.died.values()):
+            del counted["duplicates"]
+        sums.setdefault((each.broker, each.planned), Counter()).update(counted)
+    return sums
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
