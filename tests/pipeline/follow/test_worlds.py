@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.journals import World, make
+from stomprelay.journal.folder import Folder
 from stomprelay.pipeline.follow import stream
 from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.follow.stream import Stream
@@ -23,12 +24,17 @@ WORLD = World(5000, relays=2, deaths=1, segment=40_000, nacked=0.02, unanswered=
 
 
 def test_all_tables_say_what_is_true_of_a_world(spark: "SparkSession", tmp_path: Path) -> None:
-    """Relays with clocks of their own, one of them killed, a hot queue, brokers that were lost; several batches."""
-    journal = tmp_path / "j"
+    """Relays with clocks of their own, one of them killed, a hot queue, brokers that were lost; two batches."""
+    made, journal = tmp_path / "made", tmp_path / "j"
+    made.mkdir()
     journal.mkdir()
-    truth = make(journal, WORLD)
-    settings = Settings(journal=str(journal), tables=str(tmp_path / "t"), files_per_batch=4)
-    Stream(spark, settings, ProgressLine(io.StringIO()), stream.STEPS).once()
+    truth = make(made, WORLD)
+    settings = Settings(journal=str(journal), tables=str(tmp_path / "t"))
+    segments = Folder(made).segments()
+    for part in (segments[: len(segments) // 2], segments[len(segments) // 2 :]):
+        for each in part:
+            each.path.rename(journal / each.path.name)
+        Stream(spark, settings, ProgressLine(io.StringIO()), stream.STEPS).once()
     store = Store(spark, settings.tables)
 
     def sums(table: str, by: str, what: str) -> dict[Any, int]:
