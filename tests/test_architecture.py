@@ -35,7 +35,6 @@ SHORT: dict[str, str] = {
     "pipeline/spark/errors.py": "used by every room that asks Spark, and imports none of them",
     "pipeline/tables/traffic.py": "a table, beside the others",
     "relay/model/counters.py": "the list of all counters",
-    "service/connection/pipes.py": "whether there are compiled pipes, which drivers with a journal and without ask",
     "service/brokers/brokers.py": "five modules import it, and it none of them",
     "session/reasons.py": "words that the service and the pipeline share",
     "wire/errors.py": "what every layer raises",

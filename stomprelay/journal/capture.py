@@ -6,9 +6,9 @@
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from stomprelay.journal.block import BlockKind, pack_sizes
+from stomprelay.journal.block import pack_sizes
 from stomprelay.journal.settings import NOTHING, BodyRule
 from stomprelay.session.leg import Leg
 from stomprelay.wire.decoder import SCANNER
@@ -23,7 +23,6 @@ MASK: Final = b"***"
 TRACE: Final = b"relay-trace"
 """The header that a relay adds to a SEND, by which the same message is recognised when a broker delivers it."""
 
-_FRAMES: Final = int(BlockKind.FRAMES)
 _KNOWN: Final = 4096
 _ODD: Final = re.compile(rb"[:\\\r\n\0]|\A[ \t]|[ \t]\Z")
 """In a name: what a version escapes, or would be taken for a blank beside it."""
@@ -183,29 +182,13 @@ BlockContent = tuple[int, bytes, bytes]
 """How many frames of the leg were before a block, the sizes of its frames as they stand in it, and its payload."""
 
 
-class Records(Protocol):
-    """The journal, as a session sees it."""
-
-    @property
-    def capture(self) -> Capture:
-        """What is recorded of each frame."""
-
-    @property
-    def record(self) -> Callable[[bytes, int, bytes, bytes, int], None]:
-        """Take a block, see `Portions.put`."""
-
-    @property
-    def record_runs(self) -> Callable[[bytes, int, list[Any]], None]:
-        """Take a list of runs as a block, see `Portions.put_runs`."""
-
-
 class LegRecorder:
-    """Collects the frames that a leg's decoder reads. Where `frames` is not empty, `tell` of them before the next chunk
-    is fed to the decoder, for a frame is only valid until then.
+    """Collects the frames that a leg's decoder reads. Where `frames` is not empty, `take` it before the next chunk is
+    fed to the decoder, for a frame is only valid until then.
 
-    `traced`: the relay may have given frames a trace. `frames` are those since the last `tell` or `take`, alone or in
-    runs, `number` how many there were before them. `keep`: what runs must have kept; None where there may be none.
-    `context` is the caller's to set: the encoded `Context` of the leg's frames, empty until it is known.
+    `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, alone or in runs,
+    `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `context`
+    is the caller's to set: the encoded `Context` of the leg's frames, empty until it is known.
     """
 
     __slots__ = (
@@ -236,28 +219,17 @@ class LegRecorder:
         self._heads_only = capture.heads_only and not traced
         leg.decoder.record(self.frames, self.keep)
 
-    def tell(self, records: Records) -> None:
-        """Have the frames since the last call recorded as one block, if there are any, and forget them; `context` is
-        known.
-        """
-        frames, count = self.frames, 0
-        for each in frames:
-            if type(each) is not Run:
-                number, sizes, payload = self.take()
-                records.record(self.context, number, sizes, payload, _FRAMES)
-                return
-            count += each.count
-        if count:
-            number = self.number
-            self.number = number + count
-            records.record_runs(self.context, number, frames)
-
     def take(self) -> BlockContent:
         """Return what is recorded of the frames since the last call, as the content of one block, and forget them."""
         frames, number = self.frames, self.number
-        if len(frames) == 1 and self._heads_only:
+        if len(frames) == 1:
             frame = frames[0]
-            if type(frame) is not Run:
+            if type(frame) is Run:
+                frames.clear()
+                self.number = number + frame.count
+                assert frame.kept is not None
+                return number, frame.kept, frame.payload
+            if self._heads_only:
                 frames.clear()
                 if not number:
                     head = self._capture.head(frame, opening=True)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import BlockKind
-from stomprelay.journal.capture import Capture
+from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.session import SessionRecorder
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.decoder import Decoder
@@ -13,7 +13,6 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import LOGIN, OPENING
-from stomprelay.wire.run import Run
 
 CLIENT_ID = b"client-id"
 TEXTS = st.sampled_from([b"", b"me", b" me", b"me\t", b"client-id", b"login:me", b"\xff", b"a\\cb"])
@@ -35,10 +34,10 @@ class Told:
         """A block."""
         self.blocks.append((context, kind))
 
-    def record_runs(self, context: bytes, number: int, runs: list[Run]) -> None:
-        """A block of runs."""
-        runs.clear()
-        self.blocks.append((context, BlockKind.FRAMES))
+    def record_leg(self, recorder: LegRecorder) -> None:
+        """What a leg's recorder has."""
+        recorder.take()
+        self.blocks.append((recorder.context, BlockKind.FRAMES))
 
 
 def begun(told: Told) -> tuple[SessionRecorder, Leg]:

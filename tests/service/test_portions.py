@@ -24,16 +24,6 @@ from tests.sanitizer import run_sanitized
 HUGE = 1 << 40
 
 
-class Told:
-    """Portions as what is told of the frames of a leg."""
-
-    capture = Capture()
-
-    def __init__(self, portions: Portions) -> None:
-        self.record = portions.put
-        self.record_runs = portions.put_runs
-
-
 def made(kind: type[Portions], most: int) -> Portions:
     """Portions without a limit, whose clock counts."""
     portions = kind(most, itertools.count(1).__next__, lambda: None, lambda frames, size: None)
@@ -162,7 +152,7 @@ def test_a_leg_is_recorded_as_its_recorder_has_it(kind: type[Portions], bodies: 
         for recorder in recorders:
             recorder.leg.decoder.feed(chunk)
             list(recorder.leg.decoder.runs(Passing((rule,), lambda run: True)))
-        recorders[0].tell(Told(portions))
+        portions.record(recorders[0])
         if recorders[1].frames:
             other.put(recorders[1].context, *recorders[1].take())
         assert recorders[0].number == recorders[1].number
@@ -213,7 +203,7 @@ def test_heads_that_are_alike(made: list[list[bytes]], acks: bool) -> None:
     chunk = between.join(b"".join(each) for each in made)
     portions, other = made_both()
     for each, recorder in ((portions, recorder_of(chunk)), (other, recorder_of(chunk))):
-        recorder.tell(Told(each))
+        each.record(recorder)
     assert recorded(portions) == recorded(other)
 
 
@@ -250,7 +240,7 @@ def test_what_is_shared_is_written_once(count: int) -> None:
     """From some frames on they take a third of their bytes, or less."""
     portions, other = made_both()
     for each in (portions, other):
-        recorder_of(sends(count)).tell(Told(each))
+        each.record(recorder_of(sends(count)))
     assert (portions.size < other.size) is (count >= 8)
     assert portions.size < other.size / 3 or count < 100
     assert recorded(portions) == recorded(other)
@@ -270,7 +260,7 @@ def test_long_heads_that_are_alike(length: int) -> None:
         recorders[-1].context = b'["c"]'
         leg.decoder.feed(sends(1000 if length < 2000 else 20, line))
         list(leg.decoder.runs(Passing((Rule(b"SEND"),), lambda run: True)))
-        recorders[-1].tell(Told(each))
+        each.record(recorders[-1])
     assert (portions.size == other.size) is (length in {1100, 70_000})
     assert recorded(portions) == recorded(other)
 

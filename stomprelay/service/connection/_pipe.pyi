@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 from twisted.internet import tcp
 
-from stomprelay.journal.capture import LegRecorder, Records
+from stomprelay.service.connection.pipes import Recording
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
@@ -23,8 +23,7 @@ class Pipe:
         trails: bool,
         seconds: Callable[[], float],
         failed: Callable[[Exception], None],
-        recorder: LegRecorder | None,
-        records: Records | None,
+        recording: Recording | None = None,
     ) -> None: ...
     def open(self) -> None: ...
     def shut(self) -> None: ...

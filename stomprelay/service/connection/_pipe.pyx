@@ -54,8 +54,8 @@ cdef class Pipe:
     What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes, in the bytes that it had
     them go out in; from the first frame on that is none it goes to `source.dataReceived`, as all of it would without the
     pipe. Where the peer `trails`, nothing is sent on that lacks the LF behind its last frame. `failed` is called with
-    what any of them raised: then what was received goes nowhere. A `recorder` is given each run that passes, and made to
-    tell `records` of them where all of a chunk did.
+    what any of them raised: then what was received goes nowhere. With a `recording` its recorder is given each run that
+    passes; where all of a chunk did, `record` is called.
     """
 
     cdef readonly object source
@@ -67,14 +67,14 @@ cdef class Pipe:
     cdef object _failed
     cdef list _runs     # None: nothing is recorded
     cdef object _recorder
-    cdef object _records
+    cdef object _record
     cdef bint _trails
     cdef int _descriptor
     cdef readonly Py_ssize_t frames
     cdef Py_ssize_t _size
     cdef double _at
 
-    def __init__(self, source, target, scan, takes, trails, seconds, failed, recorder, records):
+    def __init__(self, source, target, scan, takes, trails, seconds, failed, recording=None):
         self.source = source
         self.target = target
         self._transport = source.plain
@@ -84,10 +84,10 @@ cdef class Pipe:
         self._trails = trails
         self._seconds = seconds
         self._failed = failed
-        if recorder is not None:
-            self._recorder = recorder
-            self._runs = recorder.frames
-            self._records = records
+        if recording is not None:
+            self._recorder = recording.recorder
+            self._runs = recording.recorder.frames
+            self._record = recording.record
 
     def open(self):
         """From now on the reactor calls this object when the socket can be read."""
@@ -160,7 +160,7 @@ cdef class Pipe:
                 else:
                     self.target.write(data if at == size else data[:at])
                 if at == size and self._runs is not None:
-                    self._recorder.tell(self._records)
+                    self._record(self._recorder)
         except Exception as error:
             self._failed(error)
             return None

@@ -4,9 +4,9 @@ Where it was not compiled there are no pipes, and everything passes through the 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stomprelay.journal.capture import LegRecorder, Records
+from stomprelay.journal.capture import LegRecorder
 from stomprelay.session.leg import EXPECTED
 from stomprelay.wire import decoder
 from stomprelay.wire.run import Passing
@@ -32,25 +32,30 @@ COMPILED: Final = _compiled()
 PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
 
 
+class Recording(NamedTuple):
+    """How what passes is recorded. `recorder`, which has a `keep`, is given the runs of a chunk; `record` is called
+    with it when all of the chunk has passed.
+
+    An event may have emptied the recorder meanwhile, so that it stands behind the frames that led to it.
+    """
+
+    recorder: LegRecorder
+    record: Callable[[LegRecorder], None]
+
+
 def make_pipe(
     source: "LegProtocol",
     target: "LegProtocol",
     passing: Passing,
     trails: bool,
     failed: Callable[[Exception], None],
-    recorder: LegRecorder | None = None,
-    records: Records | None = None,
+    recording: Recording | None = None,
 ) -> "Pipe | None":
-    """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next.
-
-    Where what passes is recorded, `recorder`, which has a `keep`, is given the runs of a chunk, and made to tell
-    `records` of them when all of the chunk has passed. An event may have done so meanwhile, so that it stands behind
-    the frames that led to it.
-    """
+    """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next."""
     if PIPE is None or decoder.SCANNER is None or source.plain is None:
         return None
     leg, reads = source.leg, source.leg.decoder
-    keep = None if recorder is None else recorder.keep
+    keep = None if recording is None else recording.recorder.keep
     scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules, keep)
     seconds = source.runtime.seconds
-    return PIPE(source, target, scanner.scan, passing.takes, trails, seconds, failed, recorder, records)
+    return PIPE(source, target, scanner.scan, passing.takes, trails, seconds, failed, recording)

@@ -9,7 +9,7 @@ from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
-from stomprelay.service.connection.pipes import make_pipe
+from stomprelay.service.connection.pipes import Recording, make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
 from stomprelay.service.connection.timers import Timed, Timers
@@ -123,7 +123,7 @@ class RecordingDriver(RelayDriver):
         self._upstreams = upstreams
         listener = relay.listener
         self._recorder = SessionRecorder(
-            journal, relay.client, listener.name, relay.name.decode("ascii"), listener.trace
+            journal, relay.client, listener.name, relay.name.decode("ascii"), traced=listener.trace
         )
         self._stops: dict[Leg, ReadingStop] = {}
 
@@ -158,7 +158,8 @@ class RecordingDriver(RelayDriver):
             return None
 
         # The leg has CONNECT or CONNECTED behind it: its context is known; and it is held while the journal is full.
-        return make_pipe(source, target, passing, trails, self.failed, recorder, self._journal)
+        recording = Recording(recorder, self._journal.record_leg)
+        return make_pipe(source, target, passing, trails, self.failed, recording)
 
     def _note(self, effect: Note) -> None:
         RelayDriver._note(self, effect)
@@ -175,14 +176,15 @@ class RecordingDriver(RelayDriver):
 
     def _open(self, effect: Open) -> None:
         broker = effect.broker
-        self._recorder.opening(effect.leg, self._upstreams[broker], broker.uri)
+        self._recorder.opening(effect.leg, self._upstreams[broker], str(broker))
         RelayDriver._open(self, effect)
 
     def closed(self, protocol: LegProtocol) -> None:
         """Record the frames that were received on a leg that is closed now."""
         leg = protocol.leg
-        if self._stops and leg in self._stops:
-            self._stops[leg].end()
+        stop = self._stops.get(leg)
+        if stop is not None:
+            stop.end()
         if self._recorder.closed(self, leg) and self._journal.full:
             self.hold()
         RelayDriver.closed(self, protocol)

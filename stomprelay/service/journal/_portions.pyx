@@ -479,22 +479,31 @@ cdef class Portions:
             copied(copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes), payload)
             self.added(block, sized // FRAME)
 
-    def put_runs(self, bytes context not None, uint64_t number, list runs not None):
-        cdef bytes sizes
+    def record(self, recorder):
+        cdef list frames = recorder.frames
+        cdef bytes context = recorder.context, sizes
+        cdef uint64_t number
         cdef uint8_t *block
         cdef uint8_t *at
         cdef const uint8_t *size
-        for run in runs:
+        for run in frames:
             if type(run) is not Run:
-                raise TypeError("not a run")
-        sizes = slot(runs[0], _KEPT) if len(runs) == 1 else b"".join([slot(run, _KEPT) for run in runs])
+                number, sizes, payload = recorder.take()
+                self.put(context, number, sizes, payload)
+                return
+        if not frames:
+            return
+        # What `LegRecorder.take` does with runs; but heads are copied to where they stay.
+        sizes = slot(frames[0], _KEPT) if len(frames) == 1 else b"".join([slot(run, _KEPT) for run in frames])
+        number = recorder.number
+        recorder.number = number + <uint64_t>(PyBytes_GET_SIZE(sizes) // FRAME)
         block = self.room(context, number, PyBytes_GET_SIZE(sizes), size_kept(sizes), _FRAMES)
-        if block is not NULL and not alike(block, PyBytes_GET_SIZE(context), runs, sizes):
+        if block is not NULL and not alike(block, PyBytes_GET_SIZE(context), frames, sizes):
             at = copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes)
             size = <const uint8_t *>PyBytes_AS_STRING(sizes)
-            for run in runs:
+            for run in frames:
                 size = copy_kept(&at, slot(run, _DATA), slot(run, _START), slot(run, _AFTER), size)
-        runs.clear()
+        frames.clear()      # first: who is told below may ask for what is left
         if block is not NULL:
             self.added(block, PyBytes_GET_SIZE(sizes) // FRAME)
 

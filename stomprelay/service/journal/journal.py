@@ -61,8 +61,8 @@ class Journal(Service):
     `directory` is where it is written, whatever `settings` has there. `run` is 8 hexadecimal digits that no other
     start of a relay has. `sessions` returns those to hold while the queue is full, where `when_full` is so set;
     then `full` is True, and a session that begins meanwhile must `hold` itself. `clock` is the time in nanoseconds
-    since 1970. `record` takes a block, of now; it is `JournalQueue.put`. `record_runs` takes one of runs; it is
-    `JournalQueue.put_runs`.
+    since 1970. `record` takes a block, of now; it is `JournalQueue.put`. `record_leg` takes what the recorder of a leg
+    has; it is `JournalQueue.record`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Journal(Service):
             portion=min(PORTION, settings.segment_size, settings.queue),
         )
         self.record = self._queue.put
-        self.record_runs = self._queue.put_runs
+        self.record_leg = self._queue.record
         segments = Writer(
             self.directory,
             self.relay,

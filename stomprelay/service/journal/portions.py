@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from stomprelay.journal.block import FRAME_SIZES, OVERHEAD, BlockKind, sealed
+from stomprelay.journal.capture import LegRecorder
 from stomprelay.wire import decoder
-from stomprelay.wire.run import Run
 
 _FRAMES: Final = int(BlockKind.FRAMES)
 _AT_ONCE: Final = 64
@@ -38,8 +38,8 @@ class Portions:
     Where `limit` bytes wait, or more, a block is not kept: `refused` is called with the number of its frames and its
     size. Where `mark` bytes wait, or more, when a block was put in, `reached` is called. Set both as you like.
 
-    One thread calls `put` and `put_runs`; another one calls `take` and, when what it took is written or given up,
-    `done`. There is no lock: each step is one operation that Python does not interrupt.
+    One thread calls `put`; another one calls `take` and, when what it took is written or given up, `done`. There is no
+    lock: each step is one operation that Python does not interrupt.
     """
 
     __slots__ = (
@@ -88,14 +88,10 @@ class Portions:
         if self._in - self._done >= self.mark:
             self._reached()
 
-    def put_runs(self, context: bytes, number: int, runs: list[Run]) -> None:
-        """Put in a block of the frames of runs that have `kept`; before they are counted the list is emptied, so that
-        nobody who is told finds them there.
-        """
-        sizes = b"".join(run.kept for run in runs if run.kept is not None)
-        payload = b"".join(run.payload for run in runs)
-        runs.clear()
-        self.put(context, number, sizes, payload)
+    def record(self, recorder: LegRecorder) -> None:
+        """Put in what the recorder of a leg has, if it has something; its `context` is known."""
+        if recorder.frames:
+            self.put(recorder.context, *recorder.take())
 
     def take(self, end: int = 0, whole: bool = False) -> Batch | None:
         """Return the oldest portion, or only one that is `whole`, behind which there are others; None if there is none.

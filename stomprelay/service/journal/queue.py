@@ -42,9 +42,9 @@ class Dropped(NamedTuple):
 class JournalQueue:
     """A queue of blocks with `room` for so many bytes. A lossy one drops and counts what is more; one that is not
     calls `full` instead, and drops only what is far more. `clock` returns the time of a block, in nanoseconds
-    since 1970. `put`, `put_runs`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
+    since 1970. `put`, `record`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
 
-    One thread calls `put` and `put_runs`, in which `full` is called; another one calls `wait`, `take` and `done`.
+    One thread calls `put` and `record`, in which `full` is called; another one calls `wait`, `take` and `done`.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class JournalQueue:
         "done",
         "dropped",
         "put",
-        "put_runs",
+        "record",
         "room",
         "take",
     )
@@ -79,7 +79,7 @@ class JournalQueue:
         self._portions = PORTIONS(portion, clock, self._reached, self._refused)
         self._portions.limit = room if lossy else max(BEYOND * room, LEAST)
         self.put = self._portions.put
-        self.put_runs = self._portions.put_runs
+        self.record = self._portions.record
         self.take = self._portions.take
         self.done = self._portions.done
         self._some_there, self._enough_there = Event(), Event()
