@@ -48,7 +48,7 @@ SCHEMA: Final = pa.schema(
 """The columns of the rows, as an Arrow schema."""
 ROWS: Final = 16384
 """Rows in an Arrow batch, about."""
-OCTETS: Final = 32 << 20
+OCTETS: Final = 8 << 20
 """Bytes of heads and bodies in an Arrow batch, about."""
 _DIRECTION: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")

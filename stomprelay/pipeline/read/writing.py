@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
+from stomprelay.pipeline.spark.launch import ROW_GROUP_ROWS
 
 UNLIKE: Final = frozenset(
     {
@@ -52,8 +53,8 @@ DDL: Final = (
 """What a task tells of its work, as a schema string for Spark: each `file`, with its rows and the time of the newest;
 `SUMS` of each segment; or a damage, as in `segments.DDL`, which alone has a `reason`.
 """
-ROWS: Final = 1 << 17
-"""Rows in a row group, at most."""
+ROWS: Final = ROW_GROUP_ROWS
+"""Rows in a row group, about."""
 OCTETS: Final = 64 << 20
 """Bytes of a row group before it is encoded, about."""
 OPEN: Final = 8

@@ -60,6 +60,8 @@ def sentence(said: str) -> str:
     """
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
+    if "Traceback (most recent call last):" in lines:  # of a task in Python, which ends with what was raised
+        return lines[-1]
     kept = []
     for line in lines:
         if line.startswith(("== SQL", "'", "+-", ":-", "at ")):

@@ -30,8 +30,8 @@ _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory
 
 ROW_GROUP: Final = 64 << 20
 """Bytes of a row group in a Parquet file, about."""
-ROW_GROUP_ROWS: Final = 1 << 20
-"""Rows of one, at most."""
+ROW_GROUP_ROWS: Final = 1 << 17
+"""Rows of one, at most: whoever writes one has so many in memory."""
 EVERYWHERE: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from stomprelay.pipeline.spark.arrow import MICROSECONDS
 from stomprelay.pipeline.spark.launch import ROW_GROUP, ROW_GROUP_ROWS
 
-PIECE: Final = 1 << 16
+PIECE: Final = 1 << 14
 """Rows of a file that are in memory at a time, about."""
 _TIMES: Final = ("ns", "at", "minute")
 """The column to sort by is the first of these that the files have."""

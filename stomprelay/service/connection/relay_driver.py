@@ -161,7 +161,8 @@ class RelayDriver(Driver):
     @property
     def peer(self) -> str:
         """Return the client's address for the log, `host:port`."""
-        return self._peer
+        client = self.runtime.protocols.get(self._relay.client)
+        return self._peer if client is None else spell_address(client.peer)
 
     def info(self) -> SessionInfo:
         """Return what the status page shows of the session now."""
@@ -193,7 +194,6 @@ class RelayDriver(Driver):
         """Report to the relay that the client or a broker is connected."""
         relay, now = self.relay, self.runtime.seconds()
         if protocol.leg is relay.client:
-            self._peer = spell_address(protocol.peer)
             self.perform(relay.opened(now))
             return
         output = BrokerOutput(self, protocol)
@@ -246,7 +246,7 @@ class RelayDriver(Driver):
         if self._pipes:
             self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
         if protocol.leg is self._relay.client:
-            self._client_bytes = protocol.bytes_received
+            self._client_bytes, self._peer = protocol.bytes_received, spell_address(protocol.peer)
         else:
             self._left_bytes += protocol.bytes_received
         super().closed(protocol)

@@ -94,6 +94,7 @@ def test_more_memory_than_any_worker_has(cluster: Standalone, small: Path, tmp_p
     conf = {
         "spark.executor.memory": "900g",
         "spark.network.timeout": "15s",
+        "spark.network.timeoutInterval": "5s",
         "spark.executor.heartbeatInterval": "5s",
     }
     said = failed(once(cluster.url, small, tmp_path / "t", **conf))

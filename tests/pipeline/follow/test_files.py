@@ -45,7 +45,7 @@ def test_times_are_microseconds_with_statistics_and_files_are_sorted(
             seen.add(name)
             groups = [whole.row_group(number) for number in range(whole.num_row_groups)]
             assert all(group.total_byte_size <= 128 << 20 for group in groups)
-            assert all(group.num_rows <= launch.ROW_GROUP_ROWS for group in groups)
+            assert all(group.num_rows <= 2 * launch.ROW_GROUP_ROWS for group in groups)
             chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
             of_times = [chunk for chunk in chunks if chunk.path_in_schema in times]
             assert len(of_times) == len(times) * len(groups)
