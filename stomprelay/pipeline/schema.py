@@ -1,8 +1,8 @@
 """The tables that the pipeline makes: their columns, and the words that stand in them.
 
-Every table is a folder of Parquet files. All times are UTC. `hour` is a text, `2026-11-21-08`, so that folders sort;
-it is the hour of the table's own time. Durations are whole microseconds. A journal's times are the relay's, taken when
-it had dealt with the chunk in which the frame came.
+Every table is a folder of Parquet files, or a Delta table. All times are UTC. `hour` is a text, `2026-11-21-08`, so
+that folders sort; it is the hour of the table's own time. Durations are whole microseconds. A journal's times are the
+relay's, taken when it had dealt with the chunk in which the frame came.
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,9 @@ from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import executors, launch
 from stomprelay.pipeline.store import upkeep
-from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
+from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.lock import Lock
+from stomprelay.pipeline.store.store import Batch, StoreError
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
 
@@ -81,7 +83,7 @@ class Stream:
         self._progress = progress
         self._steps = steps
         self._volume = Volume(spark)
-        self._store = Store(spark, settings.tables, settings.format)
+        self._store = opened(spark, settings.tables, settings.format)
         self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.bytes_per_batch)
         self._kept_open: set[str] = set()
         self._stopping = threading.Event()
@@ -121,6 +123,7 @@ class Stream:
                 read = [local(absolute(self._settings.journal))]
                 written = [local(self._store.root), local(absolute(self._settings.checkpoint))]
                 executors.see(self._spark, filter(None, read), filter(None, written))
+            self._store.prepare(self._arrivals.finished)
             self._store.remove_leftovers()
             upkeep.begin(self._store)
             yield

@@ -31,7 +31,7 @@ from stomprelay.pipeline.read.gaps import said_of_runs, segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
-from stomprelay.pipeline.store.store import Batch, StoreError, batch_name
+from stomprelay.pipeline.store.store import Batch, batch_name
 
 if TYPE_CHECKING:
     from stomprelay.pipeline.settings import Settings
@@ -58,16 +58,11 @@ _WORTH: Final = 4
 def advance(batch: Batch) -> list[str]:
     """Match the messages of this batch: write its rows of `messages`, and the state that the functions below
     and the next batch read. Doing a batch again gives the same files. Return a sentence for each stretch of the
-    journal that is missing. Raises `StoreError` for tables that an older version wrote.
+    journal that is missing.
     """
     store, number = batch.store, batch.number
     limits = _limits(batch)
     before = _noted(batch, number - 1)
-    if before and _SLICES not in before:
-        raise StoreError(
-            f"the tables in {store.root} were made by an older version, whose open messages are kept in another way: "
-            "remove them with their checkpoint, and the next run makes them again"
-        )
     runs = runs_before(batch)
     arrived, rows = segments(batch)
     ready = runs.arrived(arrived)

@@ -4,6 +4,7 @@
 - `executors`: those of a cluster: what they must have, and our code for them
 - `java`: which Java it runs on, and the cache folder for what is made once
 - `class_archive`, `training`: Java's class archive, by which a session starts faster, and the run that makes it
+- `delta`: the jars and settings of Delta Lake
 - `errors`: Spark's errors as sentences
 - `arrow`: rows and columns to and from Arrow
 """

@@ -24,7 +24,7 @@ _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _GOODBYE: Final = 60.0
 """Seconds that Java has to end; it may be writing a class archive."""
 _MIB: Final = 1 << 20
-_BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 """Options that keep Java 24 and later from printing warnings."""
 

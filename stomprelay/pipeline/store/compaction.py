@@ -24,7 +24,7 @@ from pyarrow import parquet
 from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store.merging import merge
-from stomprelay.pipeline.store.store import FILES, OPEN, Store
+from stomprelay.pipeline.store.store import OPEN, Compacted, Store
 from stomprelay.pipeline.store.volume import local
 
 LARGE: Final = 128 << 20
@@ -49,15 +49,6 @@ class CompactionError(Exception):
 
 
 @dataclass(frozen=True)
-class Compacted:
-    """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
-
-    place: str
-    before: int
-    after: int
-
-
-@dataclass(frozen=True)
 class _Folder:
     """The files that one batch, or several joined ones (`first` to `last`), wrote to an hour; `size` in
     bytes.
@@ -75,12 +66,13 @@ def compact(store: Store, before: str, below: int | None = None) -> list[Compact
     deltas that have many. Return the hours that were changed.
 
     Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None:
-    all of them. Only folders on this machine, and only Parquet, are compacted: for others the
-    result is empty. Raises `CompactionError` and `OSError`; the hours that are not done then are as they
-    were. The caller must hold the `Lock`: no other process may write to these tables meanwhile.
+    all of them. Only folders on this machine, and only Parquet, are compacted: for others the result is
+    empty, but for the deltas, which are Parquet beside any tables. Raises `CompactionError` and `OSError`;
+    the hours that are not done then are as they were. The caller must hold the `Lock`: no other process may
+    write to these tables meanwhile.
     """
     root = local(store.root)
-    if root is None or store.format not in FILES:
+    if root is None:
         return []
     recover(root)
     done = []

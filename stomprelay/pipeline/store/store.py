@@ -11,21 +11,21 @@
 Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
 short is simply done again. Readers skip names that begin with an underscore.
 
-`Batch` is what a step is given to write with; `Lock` keeps two runs apart.
+`Batch` is what a step is given to write with.
 """
 
-import fcntl
 import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from stomprelay.pipeline.schema import TABLES, Table
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 
 if TYPE_CHECKING:
@@ -34,15 +34,10 @@ if TYPE_CHECKING:
 
 OPEN: Final = "open"
 """Used in place of a batch's number: rows that a later batch replaces, slice by slice."""
-FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
-"""Formats that are plain files in folders; other formats keep a log of their own."""
 _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
 _FRAMES: Final = "frames"
 _STAGING: Final = ".staging-"
-
-
-_NAME: Final = "_lock"
 
 
 class StoreError(Exception):
@@ -60,8 +55,18 @@ def _pattern(batch: int | str) -> str:
     return f"{OPEN}-*" if batch == OPEN else batch_name(batch)
 
 
+class Compacted(NamedTuple):
+    """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
+
+    place: str
+    before: int
+    after: int
+
+
 class Store:
-    """The tables under one root: a path, or a URI that Spark understands. `format` is a format of Spark's."""
+    """The tables under one root: a path, or a URI that Spark understands. They are files in folders; `format` is that
+    of the files, as Spark calls it. `formats.opened` returns the store for any format.
+    """
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -80,11 +85,7 @@ class Store:
 
     def remove(self, table: str, name: str) -> None:
         """Remove the rows that `append` wrote under a name, if there are any; of a table without hours."""
-        if self.format in FILES:
-            self.volume.remove(f"{self.root}/{table}/batch={name}")
-            return
-        nothing = self._named(TABLES[table], self.read(table).limit(0), name)
-        self._write(TABLES[table], nothing, replaceWhere=f"batch = '{name}'")
+        self.volume.remove(f"{self.root}/{table}/batch={name}")
 
     def stage(self, table: str, batch: int) -> Path | None:
         """Return a folder where tasks may put Parquet files with the rows of a batch, in folders `hour=H`, for `adopt`;
@@ -113,15 +114,10 @@ class Store:
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
         """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for.
-        Other hours stay.
+        Other hours stay. Where `hours` are given, all that the table and `rows` have in common are among them.
         """
-        wanted = sorted(set(hours))
         named = self._named(TABLES[table], rows, None)
-        if self.format not in FILES and wanted:
-            among = ", ".join(f"'{hour}'" for hour in wanted)
-            self._write(TABLES[table], named, replaceWhere=f"hour IN ({among})")
-            return
-        places = [f"{self.root}/{table}/hour={hour}" for hour in wanted]
+        places = [f"{self.root}/{table}/hour={hour}" for hour in sorted(set(hours))]
         before = self._files(places)
         self._write(TABLES[table], named)
         for folder in self._untouched(before):
@@ -138,21 +134,8 @@ class Store:
         """Write the rows of a batch: the final ones, and those whose `final` is false, each in its `slice`, one of
         `slices`. The slices in `gone` are removed from the hours that it names; other slices stay.
         """
-        from pyspark.sql import functions as f
-
-        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(
-            f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
-        )
-        named = rows.withColumn("batch", which).select(*TABLES[table].names, *self._partitions(TABLES[table]))
-        named = named.sortWithinPartitions("at")
-        old = {} if gone is None else gone
-        if self.format not in FILES:
-            among = [batch_name(batch), *(f"{OPEN}-{name}" for name in (*slices, *old))]
-            wanted = ", ".join(f"'{name}'" for name in among)
-            self._write(TABLES[table], named, replaceWhere=f"batch IN ({wanted})")
-            return
-        self._write(TABLES[table], named)
-        for name, hours in old.items():
+        self._write(TABLES[table], self._sliced(TABLES[table], batch, rows))
+        for name, hours in (gone or {}).items():
             for hour in hours:
                 self.volume.remove(f"{self.root}/{table}/hour={hour}/batch={OPEN}-{name}")
 
@@ -186,22 +169,14 @@ class Store:
         known, path = TABLES[table], f"{self.root}/{table}"
         folders = [f"hour={hour}/batch={OPEN}-{name}" for name, hours in slices.items() for hour in hours]
         schema = f"{known.ddl}, hour string, batch string"
-        if self.format in FILES:
-            return self._folders(self.format, path, schema, folders)
-        return self.read(table).where(
-            f"batch IN ({', '.join(map(repr, (OPEN, *(f'{OPEN}-{s}' for s in slices))))})"
-        )
+        return self._folders(self.format, path, schema, folders)
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
         """Remove these hours; those that do not exist are skipped. Each one disappears in one step for
         readers that list the table.
         """
         for hour in hours:
-            if self.format in FILES:
-                self._remove_at_once(f"{self.root}/{table}/hour={hour}")
-            else:
-                nothing = self._named(TABLES[table], self.read(table).limit(0), None)
-                self._write(TABLES[table], nothing, replaceWhere=f"hour = '{hour}'")
+            self._remove_at_once(f"{self.root}/{table}/hour={hour}")
 
     def hours(self, table: str) -> list[str]:
         """Return the names of the hours that a table has, sorted."""
@@ -209,16 +184,14 @@ class Store:
 
     def hours_of(self, table: str, batch: int | str) -> set[str]:
         """Return the names of the hours to which this batch (a number or `OPEN`) wrote rows of a table."""
-        if self.format not in FILES:
-            return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
         found = self._find(f"{table}/hour=*/batch={_pattern(batch)}")
         return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
 
     def wrote(self, table: str, batch: int) -> bool:
-        """Return whether a batch wrote rows to a table without hours. For formats with a log it is always
-        True.
+        """Return whether a batch wrote rows to a table without hours, as far as that is known without reading
+        it.
         """
-        return self.format not in FILES or bool(self._find(f"{table}/batch={batch_name(batch)}"))
+        return bool(self._find(f"{table}/batch={batch_name(batch)}"))
 
     def expire(self, table: str, before: str) -> list[str]:
         """Remove the hours before this one. Return the names of those removed."""
@@ -231,6 +204,15 @@ class Store:
         for path in (*self._find("_deltas/*/hour=*"), *self._find("_sums/*/hour=*")):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
+
+    def tidy(self, before: str) -> Iterable[Compacted]:
+        """Join the files of the hours before `before` that have many, as far as the format has means of its own.
+        Return those hours. The caller must hold the `Lock`.
+        """
+        return ()
+
+    def sweep(self, now: datetime) -> None:
+        """Remove, once a day, the files that a format keeps for who reads older versions, when they are too old."""
 
     # ------------------------------------------------------------------ deltas and state
 
@@ -341,18 +323,37 @@ class Store:
     # ------------------------------------------------------------------ before a run
 
     def check(self) -> None:
-        """Raise `StoreError` if Spark does not have the format."""
-        from py4j.protocol import Py4JError
+        """Raise `StoreError` if the tables cannot be used by this session, or are of another format or
+        layout.
+        """
+        self._layout(layout.told(self.volume.text(f"{self.root}/{layout.NAME}")))
 
-        jvm: Any = self.spark._jvm
-        found = jvm.org.apache.spark.sql.execution.datasources.DataSource
-        try:
-            found.lookupDataSource(self.format, self.spark._jsparkSession.sessionState().conf())
-        except Py4JError:
+    def prepare(self, finished: int) -> None:
+        """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before
+        the first. The caller must hold the `Lock`. Raises `StoreError` if that batch cannot be the next, or
+        the tables were made by an older release.
+        """
+        path = f"{self.root}/{layout.NAME}"
+        if self.volume.text(path) is None:
+            if any(self.volume.exists(f"{self.root}/{name}") for name in TABLES):
+                raise StoreError(layout.older(self.root))
+            self.volume.put(path, layout.text(self.format))
+        if self.newest() > finished + 1:
             raise StoreError(
-                f"this Spark has no format {self.format!r}: name its package, as in "
-                f"--conf spark.jars.packages=GROUP:ARTIFACT:VERSION, or use --format parquet"
-            ) from None
+                f"the tables in {self.root} have batch {self.newest()} and their checkpoint has none after {finished}: "
+                "they do not belong together. Remove both to begin again"
+            )
+
+    def newest(self) -> int:
+        """Return the number of the newest batch that left something in the tables, -1 if there is none."""
+        numbers = [path.rpartition("batch=")[2] for path in self._find("_state/*/batch=*")]
+        return max((int(each) for each in numbers if each.isdigit()), default=-1)
+
+    def _layout(self, there: layout.Layout | None) -> None:
+        if there is not None:
+            wrong = layout.unlike(there, self.format, self.root)
+            if wrong:
+                raise StoreError(wrong)
 
     def remove_leftovers(self) -> None:
         """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
@@ -381,12 +382,21 @@ class Store:
             return named
         return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
 
+    def _sliced(self, table: Table, batch: int, rows: "DataFrame") -> "DataFrame":
+        """Return the rows as they are written, sorted by time, with the batch or slice that each belongs to."""
+        from pyspark.sql import functions as f
+
+        which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
+        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(which)
+        named = rows.withColumn("batch", which).select(*table.names, *self._partitions(table))
+        return named.sortWithinPartitions("at")
+
     def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
         self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
 
     @staticmethod
     def _save(rows: "DataFrame", form: str, path: str, partitions: Sequence[str], **options: str) -> None:
-        how = options if "replaceWhere" in options else {"partitionOverwriteMode": "dynamic", **options}
+        how = {"partitionOverwriteMode": "dynamic", **options}
         rows.write.format(form).mode("overwrite").options(**how).partitionBy(*partitions).save(path)
 
     def _read(
@@ -401,29 +411,20 @@ class Store:
         whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
         wanted = None if hours is None else sorted(set(hours))
         which = "*" if batch is None else _pattern(batch)
-        if form in FILES:
-            folders = [path] if self.volume.exists(path) else []
-            if "hour" in partitions and (wanted is not None or batch is not None):
-                ending = f"/batch={which}" if batch is not None else ""
-                folders = [
-                    found
-                    for hour in (["*"] if wanted is None else wanted)
-                    for found in self.volume.find(path, f"hour={hour}{ending}")
-                ]
-            elif batch is not None:
-                folders = self.volume.find(path, f"batch={which}")
-            if not folders:
-                return self._nothing(whole)
-            reader = self.spark.read.format(form).schema(whole).option("basePath", path)
-            return reader.load([literal(folder) for folder in folders])
-        if not self.volume.exists(path):
+        folders = [path] if self.volume.exists(path) else []
+        if "hour" in partitions and (wanted is not None or batch is not None):
+            ending = f"/batch={which}" if batch is not None else ""
+            folders = [
+                found
+                for hour in (["*"] if wanted is None else wanted)
+                for found in self.volume.find(path, f"hour={hour}{ending}")
+            ]
+        elif batch is not None:
+            folders = self.volume.find(path, f"batch={which}")
+        if not folders:
             return self._nothing(whole)
-        rows = self.spark.read.format(form).load(path)
-        if wanted is not None:
-            rows = rows.where(rows["hour"].isin(wanted))
-        if batch == OPEN:
-            return rows.where(rows["batch"].startswith(OPEN))
-        return rows if batch is None else rows.where(rows["batch"] == which)
+        reader = self.spark.read.format(form).schema(whole).option("basePath", path)
+        return reader.load([literal(folder) for folder in folders])
 
     def _folders(self, form: str, path: str, schema: str, folders: Iterable[str]) -> "DataFrame":
         places = [f"{path}/{folder}" for folder in sorted(set(folders))]
@@ -461,40 +462,6 @@ class Store:
         """Return the folders whose files are still the ones in `before`."""
         now = self._files(before)
         return [folder for folder, files in before.items() if now.get(folder) == files]
-
-
-class Lock(AbstractContextManager["Lock"]):
-    """Keeps other runs away from the tables while the context is entered; the system releases it when the
-    process ends. `folder` is None for tables on another machine, which are not locked. Entering raises
-    `StoreError` where another process holds the lock or the folder cannot be written.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> "Lock":
-        if self._folder is not None:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = (self._folder / _NAME).open("ab")
-            except OSError as error:
-                raise StoreError(
-                    f"the tables in {self._folder} cannot be written: {error.strerror}"
-                ) from None
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._file.close()
-                raise StoreError(f"another run is at work on the tables in {self._folder}") from None
-            except OSError:
-                pass  # a file system without locks
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 @dataclass(frozen=True)

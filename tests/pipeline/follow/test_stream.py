@@ -244,7 +244,7 @@ def kill_when(settings: Settings, reached: Callable[[], bool]) -> None:
     command = [
         sys.executable, "-m", "stomprelay.pipeline.cli", "once",
         "--journal", settings.journal, "--tables", settings.tables,
-        "--bytes-per-batch", str(settings.bytes_per_batch), "--master", "local[2]",
+        "--bytes-per-batch", str(settings.bytes_per_batch), "--format", settings.format, "--master", "local[2]",
         "--conf", "spark.driver.memory=768m", "--conf", "spark.sql.shuffle.partitions=1",
     ]  # fmt: skip
     with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stderr=said) as child:

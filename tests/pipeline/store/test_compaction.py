@@ -15,9 +15,9 @@ import pytest
 
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.store import compaction
-from stomprelay.pipeline.store.compaction import Compacted, CompactionError, compact, exchange, recover, swap
+from stomprelay.pipeline.store.compaction import CompactionError, compact, exchange, recover, swap
 from stomprelay.pipeline.store.merging import merge
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.store import Compacted, Store
 from stomprelay.pipeline.tables.traffic import ROLLUP
 from tests.pipeline.rows import FRAME, MESSAGE, START, rows, told
 from tests.pipeline.rows import write as put
@@ -266,6 +266,11 @@ def test_a_reader_that_listed_before_is_told(store: Store) -> None:
 
 @pytest.mark.spark
 def test_only_mere_files_of_this_machine(spark: "SparkSession", tmp_path: Path) -> None:
-    """Other formats and places have their own means."""
-    assert compact(Store(spark, str(tmp_path), "delta"), "2026-11-21-09") == []
+    """And Parquet: other formats and places have means of their own, or none."""
+    for number in range(6):
+        file = tmp_path / "frames" / HOUR / f"batch={number:09d}" / "part-0.parquet"
+        file.parent.mkdir(parents=True)
+        file.touch()
+    for form in ("delta", "orc"):
+        assert compact(Store(spark, str(tmp_path), form), "2026-11-21-09") == []
     assert compact(Store(spark, "s3a://bucket/tables"), "2026-11-21-09") == []

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
+from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
 from tests.pipeline import rows as made
 
@@ -243,11 +245,41 @@ def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -
     assert said(store.read("quarantine"), "reason") == [("a",)]
 
 
-def test_a_format_that_spark_has_not_is_told(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_session_without_delta_is_told(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before anything is written, with what helps."""
-    Store(spark, str(tmp_path), "orc").check()
-    with pytest.raises(StoreError, match=r"no format 'delta'.*spark\.jars\.packages"):
-        Store(spark, str(tmp_path), "delta").check()
+    monkeypatch.setattr(spark.conf, "get", lambda *_: "")
+    with pytest.raises(StoreError, match=r"no Delta Lake.*--jars"):
+        opened(spark, str(tmp_path), "delta")
+
+
+def test_tables_of_an_older_release_can_be_read_but_not_gone_on_with(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """They do not say how they lie on disk; those of a newer one are not touched at all."""
+    made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "offset": 1, "length": 2}])
+    store = Store(spark, str(tmp_path))
+    store.check()
+    assert store.read("quarantine").count() == 1
+    with pytest.raises(StoreError, match=r"older stomprelay.*journal has it all"):
+        store.prepare(-1)
+    for said in ('{"version": 99, "format": "parquet"}', "what?"):
+        (tmp_path / layout.NAME).write_text(said)
+        with pytest.raises(StoreError, match="newer stomprelay"):
+            store.check()
+
+
+def test_tables_and_checkpoint_belong_together(spark: "SparkSession", tmp_path: Path) -> None:
+    """A checkpoint that was removed, or is older, would bring batches twice."""
+    store = Store(spark, str(tmp_path))
+    store.prepare(-1)
+    assert layout.told((tmp_path / layout.NAME).read_text()) == (layout.VERSION, "parquet")
+    store.save_text("watch", 4, "state")
+    for finished in (3, 4):
+        store.prepare(finished)
+    with pytest.raises(StoreError, match="do not belong together"):
+        store.prepare(-1)
 
 
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
