@@ -73,7 +73,8 @@ def run(home: Path, rounds: int, seed: int, records: int = 3000) -> Verdict:
     with standalone(home / "cluster") as cluster:
 
         def started() -> Child:
-            return once(cluster.url, home / "journal", disturbed, "--files-per-batch", str(tables.FILES))
+            most = str(tables.few(home / "journal"))
+            return once(cluster.url, home / "journal", disturbed, "--bytes-per-batch", most)
 
         while sum(killed.values()) < rounds:
             folders += 1

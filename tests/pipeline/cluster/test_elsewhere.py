@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,11 @@ from tests.pipeline.cluster.test_tables import PATIENCE, here, small
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.deep, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.deep,
+    pytest.mark.spark,
+    pytest.mark.skipif("CI" in os.environ, reason="fetches 700 MB and takes minutes: run it without CI=true"),
+]
 
 __all__ = ["small"]
 
