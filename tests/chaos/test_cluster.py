@@ -1,6 +1,5 @@
 """A cluster's parts are killed."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 from chaos.cluster import run
 
 
-@pytest.mark.deep
-@pytest.mark.skipif("CI" in os.environ, reason="takes minutes more than CI has: run it without CI=true")
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_driver_executor_and_worker_are_killed(tmp_path: Path) -> None:

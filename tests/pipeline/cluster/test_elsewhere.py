@@ -2,7 +2,6 @@
 
 import io
 import logging
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +18,7 @@ from tests.pipeline.cluster.test_tables import PATIENCE, here, small
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.deep,
-    pytest.mark.spark,
-    pytest.mark.skipif("CI" in os.environ, reason="fetches 700 MB and takes minutes: run it without CI=true"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.spark]
 
 __all__ = ["small"]
 

@@ -18,7 +18,7 @@ from tests.pipeline.cluster.test_tables import PATIENCE, here, small, through
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.deep, pytest.mark.spark]
+pytestmark = [pytest.mark.long, pytest.mark.spark]
 
 __all__ = ["small"]
 

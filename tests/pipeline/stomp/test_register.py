@@ -129,7 +129,7 @@ def test_plain_python_with_another_one_in_the_path(
     copied(queue, uri, tmp_path, elsewhere, SESSION + REGISTER + COPIES, sys.executable)
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_plain_python_that_names_itself(
     uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
 ) -> None:
@@ -138,7 +138,7 @@ def test_plain_python_that_names_itself(
     copied(queue, uri, tmp_path, elsewhere, SESSION + COPIES, sys.executable)
 
 
-@pytest.mark.deep
+@pytest.mark.long
 @pytest.mark.parametrize("register", ["", REGISTER])
 def test_spark_submit(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str], register: str) -> None:
     """By the environment's name, or by Spark's setting and `register`."""
@@ -151,7 +151,7 @@ def test_spark_submit(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str,
     copied(queue, uri, tmp_path, elsewhere, SESSION + register + COPIES, *submit)
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_the_shell(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]) -> None:
     """Typed in line by line, with the session that it brings."""
     elsewhere["PYSPARK_PYTHON"] = sys.executable
@@ -160,7 +160,7 @@ def test_the_shell(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, st
     copied(queue, uri, tmp_path, elsewhere, COPIES, *shell, "-")
 
 
-@pytest.mark.deep
+@pytest.mark.long
 @pytest.mark.parametrize("register", ["", REGISTER], ids=["installed", "sent"])
 def test_executors_in_processes_of_their_own(
     uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str], register: str
@@ -196,7 +196,7 @@ spark.stop()
 """
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_spark_connect(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]) -> None:
     """Against a real server, whose Python has the package."""
     pytest.importorskip("grpc_status", reason="PySpark's extra connect is not installed")
@@ -222,7 +222,7 @@ spark.range(1).selectExpr("'end' as body").write.format("stomp").mode("append").
 """
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_a_task_that_spark_repeats_has_the_same_keys(
     uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
 ) -> None:
