@@ -15,7 +15,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep coverage lint format types check bench fuzz chaos crash demo news clean distclean
+.PHONY: help run test test-deep delta-jars coverage lint format types check bench fuzz chaos crash demo news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WOR
 test-deep: $(VENV)/.test ## what needs a long budget: faults and kills in earnest, every combination, more examples
 	$(BIN)/python -m fuzz $(FUZZ)
 	$(PYTEST) --deep $(ARGS)
+
+delta-jars: $(VENV)/.test ## the jars of Delta Lake, from Maven Central, without which its tests are skipped
+	$(BIN)/python -m stomprelay.pipeline.spark.delta
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches they reach
 	$(BIN)/coverage erase

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import connector, decoder, goals, journal, memory, outage, pipeline, rows, survival
+from bench import cluster, connector, decoder, goals, journal, memory, outage, pipeline, rows, survival
 from bench.contenders import HAPROXY, JOURNAL, RELAY
 from bench.goals import Judged
 from bench.load import RABBITMQ, Load, LoadError, loaded
@@ -18,7 +18,7 @@ from bench.machine import AbsentError, describe, raise_descriptor_limit
 from bench.report import median, ratios, spread
 from bench.rounds import Outcome
 
-OFFLINE = (decoder.NAME, pipeline.NAME, connector.NAME)
+OFFLINE = (decoder.NAME, pipeline.NAME, cluster.NAME, connector.NAME)
 GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME)
 ALONE = (RELAY, JOURNAL, HAPROXY)
 NAMES = (*rows.NAMES, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
@@ -101,6 +101,8 @@ class Bench:
             self.decoder()
         if pipeline.NAME in wanted:
             self.pipeline()
+        if cluster.NAME in wanted:
+            self.cluster()
         if connector.NAME in wanted:
             self.connector()
         if self.judged:
@@ -217,6 +219,21 @@ class Bench:
             return
         self.found[pipeline.NAME] = [asdict(one) for one in found]
         print(pipeline.report(found), flush=True)
+
+    def cluster(self) -> None:
+        """The same on a cluster of this machine."""
+        if pipeline.missing():
+            self.note(f"cluster: left out, it needs the package {pipeline.missing()}")
+            return
+        records = cluster.QUICK if self.asked.quick else cluster.RECORDS
+        try:
+            found = cluster.measure(self.directory, records, self.note)
+        except pipeline.PipelineError as error:
+            self.note(f"FAILED cluster: {error}")
+            self.failed = True
+            return
+        self.found[cluster.NAME] = [asdict(one) for one in found]
+        print(cluster.report(found), flush=True)
 
     def connector(self) -> None:
         """Spark's way to brokers and back."""

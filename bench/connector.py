@@ -95,7 +95,7 @@ def receive(uri: str, folder: Path, messages: int) -> None:
 
 def query(spark: Any, uri: str, folder: Path, messages: int) -> None:
     """A query that drains the queue into a table."""
-    reader = spark.readStream.format("stomp").option("destination", QUEUE).option("idleMs", 300)
+    reader = spark.readStream.format("stomp").option("subscribe", QUEUE).option("idleMs", 300)
     rows = reader.option("spool", str(folder / "spool")).load(uri)
     writer = rows.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     running = writer.trigger(availableNow=True).start(str(folder / "table"))

@@ -118,7 +118,7 @@ def _step(place: Path, records: int, note: Callable[[str], None]) -> Step:
     journal.mkdir(parents=True)
     truth = journals.write(journal, journals.Load(records))
     first = _once(journal, tables)
-    _verify(tables, {"frames": truth.records, "messages": truth.commands["SEND"]})
+    verify(tables, {"frames": truth.records, "messages": truth.commands["SEND"]})
     again = _once(journal, tables)
     answers = _answers(tables)
     if not all(answer.duckdb for answer in answers):
@@ -210,7 +210,7 @@ def _processes() -> Iterator[tuple[int, int, str]]:
                 yield int(entry.name), int(rest.split()[1]), name
 
 
-def _verify(tables: Path, wanted: dict[str, int]) -> None:
+def verify(tables: Path, wanted: dict[str, int]) -> None:
     """Raise `PipelineError` where a table has not as many rows as it must."""
     from pyarrow import parquet
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from chaos import journal, replaying, source, tables
+from chaos import cluster, journal, replaying, source, tables
 from chaos.verdict import Verdict
 from tests.e2e import brokers
 
@@ -51,6 +51,7 @@ def reading(home: Path, rounds: int, seed: int) -> Verdict:
 RUNS: Final[Mapping[str, Run]] = {
     "journal": journal.run,
     "pipeline": tables.run,
+    "cluster": cluster.run,
     "source": reading,
     "replay": replaying.run,
 }

@@ -69,8 +69,8 @@ def drive(uri: str, folder: str, ack: str, trigger: str) -> None:
         conf={"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "768m"},
         brief=True,
     )
-    reader = spark.readStream.format("stomp").option("destination", QUEUE).option("ack", ack)
-    reader = reader.option("checkpointLocation", f"{folder}/checkpoint").option("maxMessagesPerTrigger", 1500)
+    reader = spark.readStream.format("stomp").option("subscribe", QUEUE).option("ack", ack)
+    reader = reader.option("checkpointLocation", f"{folder}/checkpoint").option("maxOffsetsPerTrigger", 1500)
     rows = reader.option("idleMs", 1500).option("groupSize", 200).option("prefetch", 2000).load(uri)
     keyed = rows.selectExpr(
         "headers['n'] AS key", "receiver", "sequence", "redelivered", "length(body) AS size"

@@ -26,7 +26,7 @@ from tests.pipeline.recorded_world import RecordedWorld
 PATIENCE: Final = 900.0
 """Seconds that one run may take, on a busy machine."""
 FILES: Final = 6
-"""Segments in a batch."""
+"""Segments in a batch, about."""
 _PIECES: Final = 4
 
 
@@ -101,10 +101,16 @@ def _count(query: str) -> int:
     return int(answer[0])
 
 
+def few(journal: Path) -> int:
+    """Return the bytes of `FILES` segments of a journal, about."""
+    sizes = [path.stat().st_size for path in journal.glob("*.journal")]
+    return max(FILES * sum(sizes) // max(len(sizes), 1), 1)
+
+
 def once(journal: Path, tables: Path) -> Child:
     """Start the pipeline as its users do, with small batches."""
     command = [sys.executable, "-m", "stomprelay.pipeline.cli", "once", "--master", "local[2]"]
-    command += ["--files-per-batch", str(FILES), "--conf", "spark.driver.memory=768m"]
+    command += ["--bytes-per-batch", str(few(journal)), "--conf", "spark.driver.memory=768m"]
     command += [
         "--conf",
         "spark.sql.shuffle.partitions=1",

@@ -64,6 +64,8 @@ def _taken(item: pytest.Item, deep: bool) -> bool:
     """Tell whether a run with or without `--deep` has this test, over a compiled or an interpreted core."""
     if stomprelay.COMPILED and item.get_closest_marker("interpreted"):
         return False
+    if item.get_closest_marker("long"):
+        return deep and not _CI
     if item.get_closest_marker("deep"):
         return deep
     hypothetical = item.get_closest_marker("hypothesis") or is_hypothesis_test(getattr(item, "obj", None))

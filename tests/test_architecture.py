@@ -31,9 +31,8 @@ WIDEST = 16
 SHORT: dict[str, str] = {
     "broker_tap.py": "twistd wants a plugin's Options and makeService in a module of their own",
     "journal/settings.py": "all that the configuration needs to know of the journal",
-    "pipeline/commands/catalogue.py": "a command of its own, loaded alone",
-    "pipeline/spark/errors.py": "used by every room that asks Spark, and imports none of them",
-    "pipeline/tables/traffic.py": "a table, beside the others",
+    "pipeline/store/formats.py": "imports the stores, which know nothing of it",
+    "pipeline/store/lock.py": "held around the tables by who writes them; the store is long enough",
     "relay/model/counters.py": "the list of all counters",
     "service/brokers/brokers.py": "five modules import it, and it none of them",
     "session/reasons.py": "words that the service and the pipeline share",

@@ -98,8 +98,7 @@ def test_what_needs_an_interpreted_core() -> None:
 
 
 @needs_it
-@pytest.mark.deep
-@pytest.mark.skipif("CI" in os.environ, reason="takes some minutes more than CI has: run it without CI=true")
+@pytest.mark.long
 def test_the_core_does_the_same_when_nothing_is_compiled() -> None:
     """All its tests pass over it, without the scanner too."""
     assert " passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE, pure="1")

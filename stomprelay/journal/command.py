@@ -3,7 +3,7 @@
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from stomprelay.journal.records import (
     spell_time,
 )
 from stomprelay.journal.schema import Header, JournalSide
-from stomprelay.journal.segment import parse_name
+from stomprelay.journal.segment import FRAMES_MISSING, parse_name
 
 CLOSED: Final = "closed"
 WRITTEN: Final = "open"
@@ -129,7 +129,8 @@ _ABOUT: Final = "Reads the segments of a journal, those that are still written i
 _LS: Final = """
 Lists segments: from when to when, how many blocks (each is what came at one time on one connection, or an event) and
 frames, octets, and how each is: closed, open (a relay writes it), or left open by a relay that is dead; and whether
-it is damaged.
+it is damaged, or frames are missing in it. Then a line for each segment that is missing between two others of a run,
+and for each run that does not begin with its first segment, as when old ones were removed.
 """
 _CAT: Final = """
 Shows frames and events, one in a line: its time, session and client; then `->` and a frame of the client, `<-` with
@@ -137,8 +138,9 @@ the broker's address and a frame of the broker, or `--` and an event. Headers ar
 written. What is damaged is told on standard error. Exit status: 0; 1 if something is damaged.
 """
 _VERIFY: Final = """
-Checks every block of every segment, and that no segment of a run is missing between two others. One line for each
-damage. Exit status: 0 if there is none, else 1.
+Checks every block of every segment, and that no segment of a run is missing between two others, nor a frame between
+two others of a connection. One line for each damage, and for each run that does not begin with its first segment, which
+is none: old segments may have been removed. Exit status: 0 if there is no damage, else 1.
 """
 _HEADINGS: Final = ("segment", "relay", "from", "to", "blocks", "frames", "octets", "state")
 
@@ -201,7 +203,24 @@ def _list(options: argparse.Namespace, out: WriteLine) -> int:
     out(_row(_HEADINGS, widths))
     for path in paths:
         out(_row(tuple(_cells(SegmentCheck(path))), widths))
+    for line in [*_missing(options.places), *_beginnings(options.places)]:
+        out(line)
     return 0
+
+
+def _missing(places: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each stretch of segments that is missing in folders."""
+    for place in map(Path, places):
+        for gap in Folder(place).gaps() if place.is_dir() else ():
+            which = f"segment {gap.first}" if gap.first == gap.last else f"segments {gap.first} to {gap.last}"
+            yield f"{place}: {which} of run {gap.run} of {gap.relay}: missing"
+
+
+def _beginnings(places: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each run in folders that does not begin with its first segment."""
+    for place in map(Path, places):
+        for gap in Folder(place).heads() if place.is_dir() else ():
+            yield f"{place}: run {gap.run} of {gap.relay} begins at segment {gap.last + 1}"
 
 
 def _cells(check: SegmentCheck) -> Iterator[str]:
@@ -216,6 +235,8 @@ def _cells(check: SegmentCheck) -> Iterator[str]:
 def _short(check: SegmentCheck, damage: Damage) -> str:
     if not check.blocks:
         return damage.reason
+    if FRAMES_MISSING in damage.reason:
+        return "frames missing"
     return "torn" if damage.torn else "damaged"
 
 
@@ -264,11 +285,11 @@ def _verify(options: argparse.Namespace, out: WriteLine) -> int:
         damages += len(check.damages)
         for damage in check.damages:
             out(_damaged(path, damage))
-    for place in map(Path, options.places):
-        for gap in Folder(place).gaps() if place.is_dir() else ():
-            damages += 1
-            which = f"segment {gap.first}" if gap.first == gap.last else f"segments {gap.first} to {gap.last}"
-            out(f"{place}: {which} of run {gap.run} of {gap.relay}: missing")
+    for line in _missing(options.places):
+        damages += 1
+        out(line)
+    for line in _beginnings(options.places):
+        out(line)
     out(
         ", ".join([_counted(count, "segment"), _counted(blocks, "block"), _counted(frames, "frame")])
         + ": "

@@ -1,14 +1,15 @@
 """A journal's folder: listing its segments, closing those of relays that were killed, removing old ones."""
 
 import errno
+import json
 import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from stomprelay.journal import disk, segment
-from stomprelay.journal.block import Damage
-from stomprelay.journal.schema import Header
+from stomprelay.journal.block import Block, BlockKind, Damage, encode
+from stomprelay.journal.schema import RECOVERY, Context, EventRecord, Header, JournalEvent
 from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
@@ -87,22 +88,37 @@ class Folder:
 
     def gaps(self) -> list[Gap]:
         """Return which segments are missing between others. `expire` leaves no gaps: it removes the oldest."""
-        runs: dict[tuple[str, str], list[int]] = {}
-        for entry in self.segments():
-            runs.setdefault((entry.relay, entry.run), []).append(entry.number)
         return [
             Gap(*run, before + 1, after - 1)
-            for run, numbers in runs.items()
+            for run, numbers in self._runs().items()
             for before, after in pairwise(sorted(numbers))
             if after > before + 1
         ]
 
+    def heads(self) -> list[Gap]:
+        """Return which segments are missing in front of the first of each run: `expire` removed them, or somebody."""
+        firsts = {run: min(numbers) for run, numbers in self._runs().items()}
+        return [Gap(*run, 1, first - 1) for run, first in firsts.items() if first > 1]
+
+    def _runs(self) -> dict[tuple[str, str], list[int]]:
+        """Return the numbers of the segments of each relay and run."""
+        runs: dict[tuple[str, str], list[int]] = {}
+        for entry in self.segments():
+            runs.setdefault((entry.relay, entry.run), []).append(entry.number)
+        return runs
+
     def recover(self, now: int) -> list[Recovery]:
-        """Close the segments that killed relays left open: a torn end is cut off. Those that are still written are
-        left alone; any number of processes may do this at the same time. `now`: nanoseconds since 1970; it is used
-        only where the file system has no locks. A segment that cannot be recovered is returned with its `failure`.
+        """Close the segments that killed relays left open: a torn end is cut off, and the last segment of a run gets a
+        record that the run is over (`JournalEvent.ENDED`), so that nobody waits for more. Those that are still written
+        are left alone; any number of processes may do this at the same time. `now`: nanoseconds since 1970. A segment
+        that cannot be recovered is returned with its `failure`.
         """
-        done = [_recovered(entry, now) for entry in self.segments() if not entry.closed]
+        last = {run: max(numbers) for run, numbers in self._runs().items()}
+        done = [
+            _recovered(entry, now, last=entry.number == last.get((entry.relay, entry.run), entry.number))
+            for entry in self.segments()
+            if not entry.closed
+        ]
         if any(each and not each.failure for each in done):
             disk.sync_folder(self.directory)
         return [each for each in done if each is not None]
@@ -157,14 +173,15 @@ def is_written(path: Path) -> bool:
         os.close(file)
 
 
-def _recovered(entry: SegmentFile, now: int) -> Recovery | None:
+def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
     path = entry.path
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return Recovery(path, path, 0, str(error.strerror))
+        # Where nobody may write, it may still be written from elsewhere.
+        return None if is_written(path) else Recovery(path, path, 0, str(error.strerror))
     try:
         locked = disk.lock(file, wait=False)
         if locked is False or not disk.is_same_file(file, path):
@@ -179,6 +196,8 @@ def _recovered(entry: SegmentFile, now: int) -> Recovery | None:
         end = size if extent.torn_at is None else extent.torn_at
         if end < size:
             os.ftruncate(file, end)
+        if last and extent.newest and not extent.is_over:
+            _say_over(file, end, _over(extent.newest, now, size - end))
         os.fsync(file)
         closed = path.with_name(entry.name + CLOSED)
         path.rename(closed)
@@ -189,19 +208,50 @@ def _recovered(entry: SegmentFile, now: int) -> Recovery | None:
         os.close(file)
 
 
+def _over(newest: int, now: int, cut: int) -> bytes:
+    """Return the block that ends a run in place of its relay. `newest`: the time of the relay's last record."""
+    facts = {"by": RECOVERY, "found": now, "cut": cut}
+    over = EventRecord(JournalEvent.ENDED.value, "the relay is gone; what it left open was closed", facts)
+    return b"".join(encode(BlockKind.EVENT, newest, 0, Context().encode(), (), over.encode()))
+
+
+def _say_over(file: int, end: int, block: bytes) -> None:
+    """Write the block at the end of a segment; not where there is no room for it: what the relay wrote matters more."""
+    try:
+        if os.pwrite(file, block, end) == len(block):
+            return
+    except OSError:
+        pass
+    os.ftruncate(file, end)
+
+
 class _Extent:
-    """What recovery reads from a segment: whether it has a record, the offset of a torn end, and its greatest age
-    in seconds.
+    """What recovery reads from a segment: whether it has a record, the offset of a torn end, its greatest age in
+    seconds, the newest time in it (0 if nothing can be read), and whether it says itself that its run is over.
     """
 
     def __init__(self, path: Path) -> None:
         self.age = 0.0
+        self.newest = 0
         self.is_empty = True
         self.torn_at: int | None = None
+        last: Block | None = None
         for found in segment.read(path):
             if isinstance(found, Header):
                 self.age = found.age
+                self.newest = max(self.newest, found.created)
             elif isinstance(found, Damage) and found.torn:
                 self.torn_at = found.offset
             else:
                 self.is_empty = False
+                if isinstance(found, Block):
+                    last = found
+                    self.newest = max(self.newest, found.time)
+        self.is_over = last is not None and last.kind is BlockKind.EVENT and _ends(last.payload)
+
+
+def _ends(payload: bytes) -> bool:
+    try:
+        return bool(json.loads(payload)["event"] == JournalEvent.ENDED.value)
+    except (ValueError, TypeError, KeyError):
+        return False

@@ -98,9 +98,16 @@ class JournalEvent(Enum):
     """Events that only the journal has, not a session."""
 
     BEGUN = "journal begun"
-    """The relay started to write. Facts: `software`, `pid`."""
+    """The relay started to write. Facts: `software`, `pid`; `within` as below."""
+    ALIVE = "journal alive"
+    """The relay is there, whether or not anything passed. Facts: `within`, the seconds after which it says so again at
+    the latest, however quiet it is.
+    """
     ENDED = "journal ended"
-    """The relay stopped without a failure."""
+    """The relay stopped without a failure: no facts. Or it died, and another process closed what it had left open:
+    `by` is `RECOVERY`, `found` when that was (nanoseconds since 1970), `cut` the bytes of a torn end that were cut off;
+    the time of the record is that of the last one that the relay wrote.
+    """
     DROPPED = "journal dropped"
     """Records were left out because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`."""
     HELD = "back-pressure on"
@@ -114,6 +121,10 @@ class JournalEvent(Enum):
     """An operator took a broker out of service. Facts: `upstream`, `broker`."""
     RESUMED = "broker resumed"
     """It is in service again. Facts: `upstream`, `broker`."""
+
+
+RECOVERY: Final = "recovery"
+"""Who says that a run is over where the relay itself could not."""
 
 
 class NewerVersion(ValueError):

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stomprelay.journal.block import NO_BLOCK, Block, BlockKind, Damage, walk
-from stomprelay.journal.schema import VERSION, Header, NewerVersion
+from stomprelay.journal.block import NO_BLOCK, SIZES, Block, BlockKind, Damage, walk
+from stomprelay.journal.schema import VERSION, EventRecord, Header, JournalEvent, NewerVersion
 
 CLOSED: Final = ".journal"
 OPEN: Final = ".journal.open"
@@ -71,6 +71,11 @@ def parse_name(file: str) -> tuple[SegmentName, bool] | None:
     return name, found["open"] is not None
 
 
+_FRAMES: Final = BlockKind.FRAMES
+_DROPPED: Final = EventRecord(JournalEvent.DROPPED.value, "", {}).encode().partition(b",")[0]
+"""What the event begins with by which the relay says that it left something out."""
+FRAMES_MISSING: Final = "missing before it"
+"""Which is in the reason of a `Damage` of no bytes: whole blocks were taken out before it."""
 _NONE: Final = "not a segment of a journal"
 
 
@@ -80,9 +85,10 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
 
     A header holds for all blocks behind it, up to the next (there is one more where segments were joined into one
     file). Where it is damaged, one that is made from the file's name comes in its place, so a `Damage` may come
-    first. A file that cannot be read at all, or is no segment, is one `Damage`. Never raises `OSError`; memory is
-    bounded by the longest block. Of a segment that is still written, what was there at the start is read, and its
-    end may be torn.
+    first. A file that cannot be read at all, or is no segment, is one `Damage`. Where whole blocks were taken out, so
+    that frames of a leg are missing between others, a `Damage` of no bytes says so, at the end; not where other damage
+    or `JournalEvent.DROPPED` explains it. Never raises `OSError`; memory is bounded by the longest block. Of a segment
+    that is still written, what was there at the start is read, and its end may be torn.
     """
     try:
         file = _opened(Path(path))
@@ -98,7 +104,8 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
         if not status.st_size:
             yield Damage(0, 0, "it is empty", torn=True)
             return
-        yield from _under_headers(_blocks(source.read, status.st_size), Path(path).name, status.st_size)
+        found = _blocks(source.read, status.st_size)
+        yield from _counted(_under_headers(found, Path(path).name, status.st_size))
 
 
 def _opened(path: Path) -> int:
@@ -152,6 +159,79 @@ def _under_headers(
                 return
             except ValueError as error:
                 yield Damage(found.offset, found.length, str(error))
+
+
+class _Jump:
+    """Frames of a leg that are missing: how many, before the block at which offset first, and at how many places."""
+
+    __slots__ = ("frames", "offset", "places")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.frames = self.places = 0
+
+    def damage(self, leg: "_Leg") -> Damage:
+        session, side, _, broker = map(_shown, leg)
+        places = f", at {self.places} places" if self.places > 1 else ""
+        whose = f"the {side} {broker}".rstrip() if side else "a leg"
+        what = f"{self.frames} frame{'' if self.frames == 1 else 's'}"
+        return Damage(self.offset, 0, f"{what} of {whose} in session {session} {FRAMES_MISSING}{places}")
+
+
+_Leg = tuple[str, str, str, str]
+"""The session, side, upstream and broker of a leg, as in its `Context`."""
+
+
+def _counted(items: Iterator[Header | Block | Damage]) -> Iterator[Header | Block | Damage]:
+    """Yield what is in a segment, and at its end a `Damage` for each leg of which frames are missing unexplained. A leg
+    that counts from 0 again is a new one; what is behind a damage may have lost any number to it.
+    """
+    header: Header | None = None
+    legs: dict[_Leg, list[int]] = {}
+    known: dict[bytes, tuple[_Leg, list[int]] | None] = {}
+    jumps: dict[_Leg, _Jump] = {}
+    explained = False
+    for found in items:
+        yield found
+        if type(found) is Block:
+            if found.kind is not _FRAMES:
+                explained = explained or found.payload.startswith(_DROPPED)
+                continue
+            context, number = found.context, found.number
+            if context in known:
+                followed = known[context]
+            else:
+                leg = None if header is None else _leg(header, context)
+                # Of a leg that is new here, the first number is the right one.
+                followed = known[context] = None if leg is None else (leg, legs.setdefault(leg, [number]))
+            if followed is not None:
+                leg, due = followed
+                if number > due[0]:
+                    jump = jumps.setdefault(leg, _Jump(found.offset))
+                    jump.frames += number - due[0]
+                    jump.places += 1
+                due[0] = number + len(found.sizes) // SIZES
+            continue
+        if isinstance(found, Header):
+            header = found
+        legs.clear()
+        known.clear()
+    if not explained:
+        yield from (jump.damage(leg) for leg, jump in jumps.items())
+
+
+def _leg(header: Header, context: bytes) -> _Leg | None:
+    try:
+        of = header.contexts(context)
+    except ValueError:
+        return None
+    leg = (of.session, of.side, of.upstream, of.broker)
+    return leg if of.session and all(isinstance(each, str) for each in leg) else None
+
+
+def _shown(text: str) -> str:
+    """Return a text of a segment for people: it may not be the relay's."""
+    return text[:_LONGEST] if text.isprintable() else repr(text[:_LONGEST])[1:-1]
 
 
 def _by_name(file: str) -> Header | None:

@@ -24,8 +24,8 @@ class Writer:
     data may or may not survive a power failure. Call `close` at the end. Use it from one thread.
     """
 
-    __slots__ = ("_age", "_end", "_file", "_name", "_new", "_past", "_relay", "_run", "_size", "_software", "_torn",
-                 "_unsynced", "directory", "number")  # fmt: skip
+    __slots__ = ("_age", "_end", "_file", "_name", "_new", "_past", "_relay", "_run", "_size", "_software", "_told",
+                 "_torn", "_unsynced", "directory", "number")  # fmt: skip
 
     def __init__(
         self, directory: Path | str, relay: str, run: str, *, size: int, age: float, software: str
@@ -44,7 +44,7 @@ class Writer:
     def _forget(self) -> None:
         self._file = -1
         self._end = 0
-        self._torn = self._unsynced = self._new = self._past = False
+        self._torn = self._unsynced = self._new = self._past = self._told = False
 
     @property
     def end(self) -> int:
@@ -77,13 +77,23 @@ class Writer:
             disk.sync_folder(self.directory)
             self._new = False
 
-    def roll(self, now: int, *, force: bool = False) -> bool:
+    def roll(self, now: int, *, force: bool = False, alive: bytes = b"") -> bool:
         """End the segment if it is older than it may get, or by `force`: it is synced then, and has its final name.
         Return whether there is one more closed segment.
+
+        `alive`: a block that says that the relay is there. The segment ends with it and the next one begins with it,
+        at once, so that there is an open one for as long as the relay lives.
         """
+        ended = False
         if self._file >= 0 and (force or self._is_old(now)):
-            return self._finish()
-        return False
+            if alive and self._end and not self._told:
+                self._mend()
+                self._append([alive])
+                self._told = True
+            ended = self._finish()
+        if alive and self._file < 0 and self.number:
+            self.write(alive, now)
+        return ended
 
     def close(self, now: int) -> None:
         """End the segment, if there is one. Where that fails with `OSError`, `Folder.recover` does it later."""

@@ -4,16 +4,22 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark import delta, launch
+from stomprelay.pipeline.store import formats, layout
+from stomprelay.pipeline.store.volume import local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
+
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_SIZE: Final = re.compile(r"(\d+)([kmg]?)")
 
 
 def duration(text: str) -> float:
@@ -24,6 +30,16 @@ def duration(text: str) -> float:
             f"{text!r} is no duration: a number and s, m, h, d or w, such as 12h"
         )
     return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def size(text: str) -> int:
+    """Return the bytes of `4096`, `64k`, `128m` or `1g`. Raises `ArgumentTypeError`."""
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size: a number of bytes, or one and k, m or g, such as 128m"
+        )
+    return int(found[1]) << _SHIFTS[found[2]]
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -60,6 +76,19 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def moment(text: str) -> datetime | int:
+    """Return a time, or the number of a batch. Raises `ArgumentTypeError`."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a time, such as 2026-11-21T08:00, nor the number of a batch"
+        ) from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
 def add_tables(parser: argparse.ArgumentParser) -> None:
     """Add the option for the folder of the tables."""
     parser.add_argument("--tables", metavar="DIR", required=True, help="the folder of the tables, or its URI")
@@ -69,9 +98,9 @@ def add_format(parser: argparse.ArgumentParser, name: str = "--format") -> None:
     """Add the option for the format of the tables."""
     parser.add_argument(
         name,
-        metavar="FORMAT",
-        default=Settings.format,
-        help="the tables' format as Spark calls it (default: %(default)s); delta and others need jars, by --conf",
+        dest="table_format",
+        choices=layout.FORMATS,
+        help=f"the format of the tables (default: that of the tables that are there, else {layout.FORMATS[0]})",
     )
 
 
@@ -88,11 +117,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="what was read (default: _checkpoint beside the tables)",
     )
     parser.add_argument(
-        "--files-per-batch",
-        metavar="N",
-        type=int,
-        default=Settings.files_per_batch,
-        help="segments read at a time, at most (default: %(default)s)",
+        "--bytes-per-batch",
+        metavar="SIZE",
+        type=size,
+        default=Settings.bytes_per_batch,
+        help="bytes of segments read at a time, at most, on which memory depends "
+        f"(default: {Settings.bytes_per_batch >> 20}m)",
     )
     for name, about in (
         ("patience", "how long a missing segment, or the other half of a message, is waited for"),
@@ -130,8 +160,8 @@ def settings(options: argparse.Namespace) -> Settings:
         journal=options.journal,
         tables=options.tables,
         checkpoint=options.checkpoint,
-        format=options.format,
-        files_per_batch=options.files_per_batch,
+        format=table_format(options),
+        bytes_per_batch=options.bytes_per_batch,
         patience=options.patience,
         linger=options.linger,
         give_up=options.give_up,
@@ -140,6 +170,11 @@ def settings(options: argparse.Namespace) -> Settings:
         interval=getattr(options, "interval", Settings.interval),
         retain=options.retain,
     )
+
+
+def table_format(options: argparse.Namespace) -> str:
+    """Return the format that the option of `add_format` says, else that of the tables that are there."""
+    return str(options.table_format or formats.found(options.tables))
 
 
 def say(text: str) -> None:
@@ -157,12 +192,18 @@ def session(
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """Return a Spark session as the options of `add_spark` ask for; the user's `--conf` wins over `conf`. The
-    rest, and what is raised, is as in `launch.session`; end it with `launch.stop`.
+    rest, and what is raised, is as in `launch.session`; end it with `launch.stop`. Where `options` have a format of
+    tables, the session has what it needs.
     """
+    folders = [getattr(options, each, None) for each in ("journal", "tables", "checkpoint")]
+    is_near = all(local(folder) for folder in folders if folder)
+    wanted = {**({} if is_near else launch.CHECKED), **(conf or {}), **dict(options.conf)}
+    if "table_format" in options and table_format(options) == "delta":
+        wanted = delta.settings(wanted, say)
     return launch.session(
         f"stomprelay-pipeline {name}",
         master=options.master,
-        conf={**(conf or {}), **dict(options.conf)},
+        conf=wanted,
         brief=brief,
         log=options.spark_log,
         say=say,

@@ -1,8 +1,8 @@
 """The tables that the pipeline makes: their columns, and the words that stand in them.
 
-Every table is a folder of Parquet files. All times are UTC. `hour` is a text, `2026-11-21-08`, so that folders sort;
-it is the hour of the table's own time. Durations are whole microseconds. A journal's times are the relay's, taken when
-it had dealt with the chunk in which the frame came.
+Every table is a folder of Parquet files, or a Delta table. All times are UTC. `hour` is a text, `2026-11-21-08`, so
+that folders sort; it is the hour of the table's own time. Durations are whole microseconds. A journal's times are the
+relay's, taken when it had dealt with the chunk in which the frame came.
 """
 
 from dataclasses import dataclass
@@ -114,11 +114,16 @@ FRAMES: Final = Table(
 
 QUARANTINE: Final = Table(
     "quarantine",
-    "something in the journal that could not be read; all around it was",
+    "something in the journal that could not be read, or is missing; all around it was read",
     (
-        Column("segment", "string", "the file's path", nullable=False),
+        Column(
+            "segment",
+            "string",
+            "the file's path; of segments that are missing that of the first, with a `*` for the time in its name",
+            nullable=False,
+        ),
         Column("offset", "bigint", "from where", "octets", nullable=False),
-        Column("length", "bigint", "how much", "octets", nullable=False),
+        Column("length", "bigint", "how much; 0 for what is missing", "octets", nullable=False),
         Column("reason", "string", "why", nullable=False),
     ),
     partitions=(),

@@ -27,8 +27,10 @@ class Settings:
     """The format of the tables, as Spark calls it. Other than Parquet needs jars: `--conf
     spark.jars.packages=…`.
     """
-    files_per_batch: int = 64
-    """Segments read at a time, at most."""
+    bytes_per_batch: int = 128 << 20
+    """Bytes of segments read at a time, at most, or one larger segment. Memory, and what is done again after a run was
+    cut short, follow from it: by default Spark's driver can do with 2 GiB, and an executor with 1 GiB.
+    """
     patience: float = 600.0
     """How long a missing segment, or the other half of a message, is waited for."""
     linger: float = 10.0
@@ -49,8 +51,8 @@ class Settings:
         for name in ("journal", "tables", "format"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is missing")
-        if self.files_per_batch < 1:
-            raise ValueError("files_per_batch must be at least 1")
+        if self.bytes_per_batch < 1:
+            raise ValueError("bytes_per_batch must be at least 1")
         for name in ("patience", "linger", "give_up", "stuck_after", "interval"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative")

@@ -69,11 +69,11 @@ def test_rows_are_counted(tmp_path: Path) -> None:
         folder = tmp_path / "frames" / "hour=2026-11-21-08" / f"batch={batch:09d}"
         folder.mkdir(parents=True)
         parquet.write_table(pyarrow.table({"n": [1, 2, 3]}), folder / "part-0.parquet")
-    pipeline._verify(tmp_path, {"frames": 6})
+    pipeline.verify(tmp_path, {"frames": 6})
     with pytest.raises(PipelineError, match="frames has 6 rows, not 7"):
-        pipeline._verify(tmp_path, {"frames": 7})
+        pipeline.verify(tmp_path, {"frames": 7})
     with pytest.raises(PipelineError, match="messages has 0 rows, not 1"):
-        pipeline._verify(tmp_path, {"messages": 1})
+        pipeline.verify(tmp_path, {"messages": 1})
 
 
 def test_a_run_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

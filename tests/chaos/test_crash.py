@@ -12,7 +12,7 @@ from chaos.verdict import Verdict
 def test_without_options() -> None:
     """Everything is killed 20 times, from a seed that is drawn."""
     asked = options([])
-    assert (asked.rounds, asked.only) == (20, ["journal", "pipeline", "source", "replay"])
+    assert (asked.rounds, asked.only) == (20, ["journal", "pipeline", "cluster", "source", "replay"])
     assert isinstance(asked.seed, int)
 
 

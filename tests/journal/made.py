@@ -48,6 +48,12 @@ def event(
     return b"".join(encode(BlockKind.EVENT, at, 0, context.encode(), (), happening.encode()))
 
 
+def over(cut: int = 0, at: int = NOW, found: int = NOW) -> bytes:
+    """The block by which whoever closes what a dead relay left open ends its run."""
+    text = "the relay is gone; what it left open was closed"
+    return event("journal ended", text, Context(), at, by="recovery", found=found, cut=cut)
+
+
 def writer(folder: Path, run: str = RUN, *, size: int = 1 << 20, age: float = 60.0) -> Writer:
     """A writer of segments of the relay `eu-1`."""
     return Writer(folder, "eu-1", run, size=size, age=age, software="stomprelay 0")

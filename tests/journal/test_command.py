@@ -209,9 +209,32 @@ def test_verify_of_what_is_missing(tmp_path: Path) -> None:
     assert told == [
         f"{tmp_path}: segment 3 of run {RUN} of eu-1: missing",
         f"{tmp_path}: segments 5 to 6 of run {RUN} of eu-1: missing",
+        f"{tmp_path}: run {RUN} of eu-1 begins at segment 2",
         "3 segments, 0 blocks, 0 frames: 2 damages",
     ]
+    assert ran("ls", str(tmp_path))[1][4:] == told[:3]
     assert ran("verify", *map(str, paths))[0] == 0
+
+
+def test_a_run_that_begins_late(tmp_path: Path) -> None:
+    """Is no damage: retention removes the oldest segments."""
+    put(tmp_path, name=f"{NAME[:-1]}7.journal")
+    told = [f"{tmp_path}: run {RUN} of eu-1 begins at segment 7", "1 segment, 0 blocks, 0 frames: no damage"]
+    assert ran("verify", str(tmp_path)) == (0, told, [])
+
+
+def test_frames_that_are_missing_within_a_segment(tmp_path: Path) -> None:
+    """The next block of their leg tells how many."""
+    found = [frames((SEND, b""), number=number) for number in (0, 2)]
+    path = put(tmp_path, *found)
+    at = len(header()) + len(found[0])
+    why = "1 frame of the client in session eu-1.7 missing before it"
+    assert ran("verify", str(path)) == (
+        1,
+        [f"{path}: at {at}, 0 octets: {why}", "1 segment, 2 blocks, 2 frames: 1 damage"],
+        [],
+    )
+    assert ran("ls", str(path))[1][1].endswith("  closed, frames missing")
 
 
 @pytest.mark.parametrize("name", ["ls", "cat", "verify"])

@@ -9,16 +9,20 @@ import pytest
 
 from stomprelay.journal import disk
 from stomprelay.journal.folder import Folder, Gap, Recovery, is_written
+from stomprelay.journal.schema import Context
 from tests.journal.made import (
+    HEADER,
     NAME,
     NOW,
     RUN,
     SECOND,
     SEND,
     blocks,
+    event,
     files,
     frames,
     header,
+    over,
     put,
     writer,
 )
@@ -104,6 +108,7 @@ def test_gaps(tmp_path: Path) -> None:
     segment(tmp_path, 12, run="ffffffff")
     segment(tmp_path, 13, run="ffffffff", end=".open")
     assert Folder(tmp_path).gaps() == [Gap("eu-1", RUN, 5, 6), Gap("eu-1", RUN, 8, 8)]
+    assert Folder(tmp_path).heads() == [Gap("eu-1", RUN, 1, 2), Gap("eu-1", "ffffffff", 1, 11)]
 
 
 # ------------------------------------------------------------------ the dead
@@ -116,7 +121,7 @@ def test_a_torn_end_is_cut_off(tmp_path: Path, torn: int) -> None:
     closed = tmp_path / CLOSED
     assert Folder(tmp_path).recover(NOW) == [Recovery(path, closed, torn)]
     assert files(tmp_path) == [CLOSED]
-    assert closed.read_bytes() == header() + BLOCK * 2
+    assert closed.read_bytes() == header() + BLOCK * 2 + over(torn)
     assert Folder(tmp_path).recover(NOW) == []
 
 
@@ -124,7 +129,7 @@ def test_zeros_at_the_end_are_cut_off(tmp_path: Path) -> None:
     """A power failure leaves them."""
     path = put(tmp_path, BLOCK, bytes(5000), name=OPEN)
     assert Folder(tmp_path).recover(NOW) == [Recovery(path, tmp_path / CLOSED, 5000)]
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK
+    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK + over(5000)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +143,51 @@ def test_segments_without_a_record_are_removed(tmp_path: Path, data: bytes) -> N
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("data", [header() + b"?" + BLOCK[1:], b"garbage" * 10, BLOCK])
-def test_damage_is_kept(tmp_path: Path, data: bytes) -> None:
-    """Somebody may want to look into it."""
+@pytest.mark.parametrize(
+    ("data", "end"),
+    [(header() + b"?" + BLOCK[1:], over()), (b"garbage" * 10, b""), (BLOCK, over())],
+)
+def test_damage_is_kept(tmp_path: Path, data: bytes, end: bytes) -> None:
+    """Somebody may want to look into it; what is no segment at all gets nothing added."""
     path = tmp_path / OPEN
     path.write_bytes(data)
     assert Folder(tmp_path).recover(NOW) == [Recovery(path, tmp_path / CLOSED, 0)]
-    assert (tmp_path / CLOSED).read_bytes() == data
+    assert (tmp_path / CLOSED).read_bytes() == data + end
+
+
+def test_a_run_that_was_left_open_is_over(tmp_path: Path) -> None:
+    """Its last segment says so, with the time of its newest record and that of the recovery; one that another segment
+    follows does not, nor one in which the relay said it itself, nor one that it was said of before.
+    """
+    ended = event("journal ended", context=Context())
+    two = NAME.replace("000001", "000002")
+    put(tmp_path, frames((SEND, b""), at=NOW + 7), BLOCK, name=OPEN)
+    put(tmp_path, BLOCK, ended, name=f"{two}.journal.open", header=header(HEADER._replace(number=2)))
+    assert len(Folder(tmp_path).recover(NOW + 9)) == 2
+    assert (tmp_path / CLOSED).read_bytes() == header() + frames((SEND, b""), at=NOW + 7) + BLOCK
+    assert (tmp_path / f"{two}.journal").read_bytes().endswith(ended)
+    (tmp_path / f"{two}.journal").unlink()
+    for _ in range(2):
+        (tmp_path / CLOSED).rename(tmp_path / OPEN)
+        assert len(Folder(tmp_path).recover(NOW + 9)) == 1
+        whole = header() + frames((SEND, b""), at=NOW + 7) + BLOCK + over(at=NOW + 7, found=NOW + 9)
+        assert (tmp_path / CLOSED).read_bytes() == whole
+
+
+@pytest.mark.parametrize("there", [0, 10])
+def test_no_room_to_say_that_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: int) -> None:
+    """It is closed all the same, without a torn end."""
+    system = os.pwrite
+
+    def full(file: int, data: bytes, at: int) -> int:
+        if there:
+            return system(file, data[:there], at)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    put(tmp_path, BLOCK, BLOCK[:9], name=OPEN)
+    assert [each.failure for each in Folder(tmp_path).recover(NOW)] == [""]
+    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK
 
 
 def test_the_living_are_left_alone(tmp_path: Path) -> None:
@@ -183,7 +226,7 @@ def test_two_that_recover_at_one_time(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(disk, "lock", late)
     assert Folder(tmp_path).recover(NOW) == []
     assert [each.path for each in done] == [tmp_path / CLOSED]
-    assert len(blocks(tmp_path / CLOSED)) == 1
+    assert len(blocks(tmp_path / CLOSED)) == 2
 
 
 def test_one_that_goes_before_it_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +270,24 @@ def test_one_that_cannot_be_recovered(tmp_path: Path, monkeypatch: pytest.Monkey
     assert first == Recovery(bad, bad, 0, "Permission denied")
     assert second.failure == ""
     assert files(tmp_path) == [OPEN, CLOSED.replace("eu-1", "eu-2")]
+
+
+def test_a_folder_in_which_one_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is written there is none that cannot be recovered."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    put(tmp_path, BLOCK, name=OPEN.replace("eu-1", "eu-2"))
+    system = os.open
+
+    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return system(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    (failed,) = Folder(tmp_path).recover(NOW)
+    assert (failed.was.name, failed.failure) == (OPEN.replace("eu-1", "eu-2"), "Read-only file system")
+    journal.close(NOW)
 
 
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

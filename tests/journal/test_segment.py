@@ -405,3 +405,55 @@ def test_round_trips(
             else:
                 read.append(("frames", [(frame.head, frame.kept) for frame in item.frames]))
     assert read == made
+
+
+# ------------------------------------------------------------------ frames that are missing
+
+
+def jumps(path: Path) -> list[Damage]:
+    """What is told of frames that are missing."""
+    return [item for item in items(path) if isinstance(item, Damage) and not item.length]
+
+
+def test_blocks_that_were_taken_out(tmp_path: Path) -> None:
+    """Of each leg it is told at its end how many frames are missing, and before which block first; its context may
+    change meanwhile.
+    """
+    later = CLIENT._replace(client="renamed")
+    three = [frames((SEND, b""), (SEND, b""), number=at, context=later) for at in (4, 10)]
+    mine = frames((SEND, b""), number=5, context=BROKER)
+    path = put(tmp_path, BLOCKS[0], mine, *three, frames((SEND, b""), number=7, context=BROKER))
+    one = len(header()) + len(BLOCKS[0]) + len(mine)
+    assert jumps(path) == [
+        Damage(one, 0, "7 frames of the client in session eu-1.7 missing before it, at 2 places"),
+        Damage(
+            one + sum(map(len, three)),
+            0,
+            "1 frame of the broker tcp://b:61613 in session eu-1.7 missing before it",
+        ),
+    ]
+    assert items(path)[-2:] == jumps(path)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[0], BLOCKS[1]],
+        [BLOCKS[0], BLOCKS[2], event("journal dropped", context=Context(), frames=1)],
+        [BLOCKS[0], b"garbage", BLOCKS[2]],
+        [BLOCKS[0], header(), BLOCKS[2]],
+        [BLOCKS[2], BLOCKS[0], frames((SEND, b""), number=2, context=CLIENT._replace(session="eu-1.8"))],
+        [frames((SEND, b""), number=at, context=b) for at, b in ((0, CLIENT), (9, BROKER))],
+    ],
+)
+def test_what_explains_itself(tmp_path: Path, found: list[bytes]) -> None:
+    """A leg that begins anew, what the relay left out, other damage, joined segments, other legs."""
+    assert jumps(put(tmp_path, *found)) == []
+
+
+def test_a_context_that_cannot_be_understood_is_no_leg(tmp_path: Path) -> None:
+    """Its blocks are told elsewhere."""
+    odd = [
+        b"".join(encode(BlockKind.FRAMES, NOW, at, of, (), b"")) for at in (0, 9) for of in (b"{}", b"[1]")
+    ]
+    assert jumps(put(tmp_path, *odd)) == []

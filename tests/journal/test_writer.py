@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from stomprelay.journal import disk
-from stomprelay.journal.block import Block, Damage
+from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.folder import Folder, Recovery
-from stomprelay.journal.schema import Header
+from stomprelay.journal.schema import Context, Header
 from stomprelay.journal.writer import Writer
 from tests.journal.made import (
     HEADER,
@@ -25,6 +25,7 @@ from tests.journal.made import (
     SECOND,
     SEND,
     blocks,
+    event,
     files,
     frames,
     header,
@@ -425,7 +426,41 @@ def test_an_end_that_fails(tmp_path: Path, failing: Disk) -> None:
     failing.fails.clear()
     (recovery,) = Folder(tmp_path).recover(NOW)
     assert recovery.path == tmp_path / CLOSED
-    assert len(blocks(tmp_path / CLOSED)) == 1
+    assert len(blocks(tmp_path / CLOSED)) == 2
+
+
+def test_a_relay_that_is_alive(tmp_path: Path) -> None:
+    """An old segment ends with the block that says so, and the next one begins with it, so that one is always open; a
+    segment that is not old gets none, nor does a journal in which nothing is yet.
+    """
+    alive = event("journal alive", context=Context())
+    journal = writer(tmp_path, age=60)
+    assert not journal.roll(NOW, alive=alive)
+    assert files(tmp_path) == []
+    journal.write(BLOCK, NOW)
+    assert not journal.roll(NOW + 59 * SECOND, alive=alive)
+    assert journal.roll(NOW + 60 * SECOND, alive=alive)
+    assert not journal.roll(NOW + 61 * SECOND, alive=alive)
+    assert journal.roll(NOW + 120 * SECOND, alive=alive)
+    journal.close(NOW + 121 * SECOND)
+    read = [[block.kind for block in blocks(path)] for path in sorted(tmp_path.iterdir())]
+    frame, said = BlockKind.FRAMES, BlockKind.EVENT
+    assert read == [[frame, said], [said, said], [said]]
+
+
+def test_a_relay_that_is_alive_on_a_disk_that_fails(tmp_path: Path, failing: Disk) -> None:
+    """It says so once in a segment, however often its end is tried."""
+    alive = event("journal alive", context=Context())
+    journal = writer(tmp_path, age=60)
+    journal.write(BLOCK, NOW)
+    failing.fails["fsync"] = errno.EIO
+    for _ in range(3):
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.roll(NOW + 60 * SECOND, alive=alive)
+    failing.fails.clear()
+    assert journal.roll(NOW + 60 * SECOND, alive=alive)
+    journal.close(NOW + 60 * SECOND)
+    assert [len(blocks(path)) for path in sorted(tmp_path.iterdir())] == [2, 1]
 
 
 def test_a_segment_that_was_taken_away(tmp_path: Path) -> None:

@@ -10,14 +10,16 @@ from zlib import crc32
 import pyarrow as pa
 
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalEvent
+from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, Header, JournalEvent
 from stomprelay.journal.segment import CLOSED, SegmentName
 from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
+from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read import segments
+from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, TimeLimits
@@ -47,6 +49,15 @@ class Run:
         """The relay stopped."""
         self.happened(ns, Context(), JournalEvent.ENDED.value, "it stopped", {})
 
+    def lives(self, ns: int, within: float = 60.0) -> None:
+        """The relay says that it is there."""
+        self.happened(ns, Context(), JournalEvent.ALIVE.value, "it is there", {"within": within})
+
+    def is_found_dead(self, ns: int) -> None:
+        """Somebody closes what it left open."""
+        facts = {"by": RECOVERY, "found": ns, "cut": 0}
+        self.happened(self.blocks[-1][0], Context(), JournalEvent.ENDED.value, "it is gone", facts)
+
     def _add(
         self, kind: BlockKind, ns: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
     ) -> None:
@@ -74,12 +85,16 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
     found: list[record.Record] = []
     times = []
     ended = False
+    died = lives = None
     name = path.name.removesuffix(CLOSED)
     for batch in segments.rows(str(path)):
         for row in batch.to_pylist():
             assert row["reason"] is None, row
             times.append(row["ns"])
-            ended = ended or row["event"] == JournalEvent.ENDED.value
+            facts = dict(row["facts"] or ())
+            if row["event"] == JournalEvent.ENDED.value:
+                ended, died = True, facts.get("found")
+            lives = facts.get("within", lives)
             if row["session"] is None or (row["command"] is None and row["event"] not in EVENTS):
                 continue
             headers = dict(row["headers"] or ())
@@ -94,7 +109,8 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
                 "facts": json.dumps(dict(row["facts"])) if row["facts"] is not None else None,
             }
             found.append(tuple(values[name] for name in record.NAMES))
-    return found, Segment(name, 0, min(times), max(times), ended)
+    died_ns, within = int(died) if died else None, float(lives) if lives else None
+    return found, segment_of(0, name, min(times), max(times), ended, died_ns, within)
 
 
 class Tables:
@@ -110,6 +126,7 @@ class Tables:
         self.waiting: list[dict[str, Any]] = []
         self.states: list[tuple[str, str]] = []
         self.kept: list[tuple[str, int, str]] = []
+        self.orders: list[tuple[str, str]] = []
         self._losses: list[list[Any]] = []
         self._runs = Runs(limits).dump()
         self._waiting: dict[str, list[record.Record]] = {}
@@ -130,7 +147,9 @@ class Tables:
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
         said = self._converse(rows, Conversations(self.limits, runs.newest, runs.present, runs.gone))
-        found = self._match(said, Matchings(self.limits, runs.until))
+        found = self._match(
+            self._order(said, Orders(self.limits, runs.until)), Matchings(self.limits, runs.until)
+        )
         self._lose(said, found, runs)
 
     def _converse(self, rows: list[record.Record], conversations: Conversations) -> list[Any]:
@@ -148,6 +167,20 @@ class Tables:
         self.waiting = [row for row in waits if not row["final"]]
         return said
 
+    def _order(self, said: list[Any], orders: Orders) -> list[Any]:
+        rows = [*said]
+        for key, text in self.orders:
+            row: list[Any] = [None] * len(transfer.FIELDS)
+            row[transfer.KEY], row[transfer.NS], row[transfer.TEXT] = key, 0, text
+            row[transfer.KIND] = int(transfer.Kind.KEPT)
+            rows.append(tuple(row))
+        rows.sort(key=phase)
+        named = list(arrow.rows(orders(_batches(rows, arrow.schema(transfer.FIELDS)))))
+        self.orders = [
+            (row[transfer.KEY], row[transfer.TEXT]) for row in named if row[transfer.KIND] == SessionRow.ORDER
+        ]
+        return named
+
     def _match(self, said: list[Any], matching: Matchings) -> list[dict[str, Any]]:
         rows = [row for row in said if row[transfer.KIND] < SessionRow.STATE]
         for key, number, text in self.kept:
@@ -161,7 +194,9 @@ class Tables:
         batches = matching(_batches(rows, arrow.schema(transfer.FIELDS)))
         found = [row for batch in batches for row in batch.to_pylist()]
         self.kept = [
-            (row["key"], row["number"], row["text"]) for row in found if row["what"] == MatchRow.KEPT
+            (row["match"], row["turn"], row["text"])
+            for row in found
+            if row["what"] in (MatchRow.OPEN, MatchRow.KEPT) and row["text"] is not None
         ]
         self.final += [_message(row) for row in found if row["what"] == MatchRow.FINAL]
         self.open = [_message(row) for row in found if row["what"] == MatchRow.OPEN]
@@ -187,3 +222,10 @@ def _batches(rows: list[Any], schema: pa.Schema, most: int = 7) -> Iterator[pa.R
 
 def _message(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in MESSAGES.names}
+
+
+def phase(row: Any) -> tuple[Any, ...]:
+    """What `Orders` wants its rows sorted by."""
+    place = [(each is not None, each) for each in row[transfer.SEGMENT : transfer.KIND]]
+    kind = row[transfer.KIND]
+    return (row[transfer.KEY], row[transfer.NS] or 0, kind >> 1, *place, kind)

@@ -6,11 +6,13 @@ from zlib import crc32
 
 from stomprelay.pipeline.match import record
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.conversation import Conversation
+from stomprelay.pipeline.match.conversation import Conversation, SessionRow
 from stomprelay.pipeline.match.matching import Matching
+from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, TimeLimits
-from tests.pipeline.journals import BEGUN
+from stomprelay.pipeline.spark import arrow
+from tests.pipeline.journals import BEGUN, phase
 
 MS: Final = 1_000_000
 FACTS: Final = {"upstream": "main"}
@@ -150,7 +152,7 @@ class Script:
 def rows(transfers: Iterable[s.Transfer], limits: TimeLimits, until: int) -> list[dict[str, Any]]:
     """Of `messages`, at this time, with times in ns."""
     by_key: dict[str, list[s.Transfer]] = {}
-    for each in transfers:
+    for each in named(transfers, limits, until)[0]:
         by_key.setdefault(each[s.KEY], []).append(each)
     found = []
     for key, seen in by_key.items():
@@ -160,3 +162,22 @@ def rows(transfers: Iterable[s.Transfer], limits: TimeLimits, until: int) -> lis
         matching.go(until)
         found += [*matching.finals, *matching.open()]
     return [dict(zip(MESSAGES.names, row, strict=True)) for row in sorted(found, key=lambda row: row[0])]
+
+
+def named(
+    transfers: Iterable[s.Transfer], limits: TimeLimits, until: int, kept: Iterable[tuple[str, str]] = ()
+) -> tuple[list[s.Transfer], list[tuple[str, str]]]:
+    """Transfers with the keys of their messages, and what is left of orders: keys and texts, such as the last batch
+    left in `kept`.
+    """
+    given = [[*each] for each in transfers]
+    for key, text in kept:
+        state: s.Transfer = [None] * len(s.FIELDS)
+        state[s.KEY], state[s.NS], state[s.KIND], state[s.TEXT] = key, 0, int(s.Kind.KEPT), text
+        given.append(state)
+    given.sort(key=phase)
+    schema = arrow.schema(s.FIELDS)
+    batches = (arrow.batch(given[at : at + 3], schema) for at in range(0, len(given), 3))
+    told = [[*row] for row in arrow.rows(Orders(limits, until)(batches))]
+    left = [(row[s.KEY], row[s.TEXT]) for row in told if row[s.KIND] == SessionRow.ORDER]
+    return [row for row in told if row[s.KIND] < SessionRow.STATE], left

@@ -89,7 +89,7 @@ def test_from_start_to_end(tmp_path: Path) -> None:
     disk.stop()
     begun, frames, ended = disk.read()
     assert begun.event == JournalEvent.BEGUN.value
-    assert begun.facts.keys() == {"software", "pid"}
+    assert begun.facts.keys() == {"software", "pid", "within"}
     assert (frames.context.session, frames.number, frames.frames) == ("s", 3, (b"a\n\n",))
     assert ended.event == JournalEvent.ENDED.value
     assert (tmp_path / "a" / "b").stat().st_mode & 0o007 == 0

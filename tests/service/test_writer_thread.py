@@ -28,6 +28,7 @@ class FakeSegments:
 
     def __init__(self) -> None:
         self.written = b""
+        self.alive = b""
         self.synced = self.rolled = self.closed = self.number = 0
         self.failure: Exception | None = None
 
@@ -48,9 +49,10 @@ class FakeSegments:
         self._may()
         self.synced += 1
 
-    def roll(self, now: int) -> bool:
+    def roll(self, now: int, *, alive: bytes = b"") -> bool:
         self._may()
         self.rolled += 1
+        self.alive = alive
         return False
 
     def close(self, now: int) -> None:
@@ -141,6 +143,19 @@ def test_what_waits_is_written(harness: ThreadHarness) -> None:
     assert harness.thread.size == len(harness.segments.written)
     assert harness.queue.size == 0
     assert harness.segments.rolled == 2
+
+
+def test_it_says_that_it_is_alive(harness: ThreadHarness) -> None:
+    """With the end of each segment, whether or not there was something to write; not in front of what waits."""
+    harness.thread.turn()
+    (block,) = decode(harness.segments.alive)
+    assert isinstance(block, Block)
+    assert (told(block).event, told(block).context.session) == ("journal alive", "")
+    assert (block.time, told(block).facts) == (42, {"within": 60.0})
+    harness.put(*[b"a\n\n", b"b\n\n"] * 50_000)
+    harness.thread.turn()
+    assert harness.queue.size > 0
+    assert harness.segments.alive == b""
 
 
 def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

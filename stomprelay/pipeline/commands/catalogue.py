@@ -1,33 +1,65 @@
 """The tables in words: what `docs/tables.md` says, and `stomprelay-pipeline tables` prints."""
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
 
-from stomprelay.pipeline.schema import TABLES, Table
+from stomprelay.pipeline.schema import TABLES, Column, Table
 
 _BEFORE = """# Tables
 
 What `stomprelay-pipeline` makes of a journal. [pipeline.md](pipeline.md) says how, and when a row is there.
 
-Every table is a folder of Parquet files. All times are UTC, and the relay's: when it had dealt with the chunk of octets
-in which the frame came. `hour` is a text such as `2026-11-21-08`, the hour of the table's own time.
+Every table is a folder of Parquet files, or a Delta table. All times are UTC, and the relay's: when it had dealt with
+the chunk of octets in which the frame came. `hour` is a text such as `2026-11-21-08`, the hour of the table's own time.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Do nothing: the command has no options."""
+    """Add the option of `tables` to its parser."""
+    parser.add_argument(
+        "--yaml", action="store_true", help="as sources of dbt, for it and for other tools that read those"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
     """Print the catalogue. Returns the exit status."""
-    sys.stdout.write(catalogue())
+    sys.stdout.write(sources() if options.yaml else catalogue())
     return 0
 
 
 def catalogue() -> str:
     """Return all tables with their columns, as Markdown."""
     return "\n".join([_BEFORE, *(line for table in TABLES.values() for line in _table(table))])
+
+
+def sources() -> str:
+    """Return all tables with their columns, as YAML that dbt reads."""
+    lines = ["version: 2", "", "sources:", "  - name: stomprelay", "    tables:"]
+    for table in TABLES.values():
+        lines += [
+            f"      - name: {table.name}",
+            f"        description: {_scalar(f'One row is {table.about}.')}",
+            "        columns:",
+        ]
+        folders = [
+            Column(name, "string", f"the {name} of the table's own time, UTC") for name in table.partitions
+        ]
+        for column in (*table.columns, *folders):
+            about = f"{column.about} ({column.unit})" if column.unit else column.about
+            lines += [
+                f"          - name: {column.name}",
+                f"            data_type: {_scalar(column.kind)}",
+                f"            description: {_scalar(about)}",
+                *(() if column.nullable else ("            data_tests: [not_null]",)),
+            ]
+    return "\n".join([*lines, ""])
+
+
+def _scalar(text: str) -> str:
+    """Return a text as YAML has it between quotation marks, which is as JSON has it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _table(table: Table) -> Iterator[str]:

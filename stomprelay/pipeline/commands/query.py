@@ -15,6 +15,7 @@ from stomprelay.pipeline import options
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
+from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how the rows are written: a table for people, CSV with a head, JSON with an object a line (default: "
         "%(default)s)",
     )
+    parser.add_argument(
+        "--as-of",
+        metavar="WHEN",
+        type=options.moment,
+        help="the tables as they were: a time (2026-11-21T08:00, UTC or with an offset), or the number of a batch, "
+        "after which they were so; Delta tables only",
+    )
     parser.epilog = f"tables: {', '.join(TABLES)}; what is in them: stomprelay-pipeline tables"
 
 
@@ -50,7 +58,7 @@ def main(given: argparse.Namespace) -> int:
     sql = sys.stdin.read() if given.sql == "-" else given.sql
     spark = options.session(given, "query", brief=True, say=options.say)
     try:
-        views(spark, Store(spark, given.tables, given.table_format))
+        views(spark, opened(spark, given.tables, options.table_format(given), given.as_of))
         found = _asked(spark, sql)
         _WRITERS[given.format](found.columns, _rows(found), sys.stdout)
         sys.stdout.flush()

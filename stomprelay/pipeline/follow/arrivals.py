@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 class Arrivals:
     """The segments that came, read from the log in the checkpoint of a query with one file source. `most`:
-    segments in a part. Raises `OSError` where the checkpoint is incomplete or cannot be written.
+    bytes in a part. Raises `OSError` where the checkpoint is incomplete or cannot be written.
     """
 
     def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:
@@ -39,6 +39,7 @@ class Arrivals:
         self._checkpoint = checkpoint
         self._parts = posixpath.join(checkpoint, "parts")
         self._most = most
+        self._finished: int | None = None
 
     def parts(self, batch: int) -> Iterator[Part]:
         """Yield the parts of Spark's batch that are not done. The caller must call `done` for each."""
@@ -54,31 +55,52 @@ class Arrivals:
 
     def done(self, part: Part) -> None:
         """Record that all rows of a part are in the tables, so that it does not come again."""
-        before = self._marks()
-        self._volume.put(posixpath.join(self._parts, f"{_DONE}{part.number}"), "")
-        for mark in before:
-            self._volume.remove(mark)
+        before = self.finished
+        self._volume.put(self._mark(part.number), "")
+        self._finished = part.number
+        if before >= 0:
+            self._volume.remove(self._mark(before))
 
     @property
     def finished(self) -> int:
-        """Return the number of the last part that is done; -1 before the first."""
-        return max((int(mark.rpartition(_DONE)[2]) for mark in self._marks()), default=-1)
+        """Return the number of the last part that is done; -1 before the first. Only the first time it is looked for:
+        nobody else writes there.
+        """
+        if self._finished is None:
+            marks = self._volume.find(self._parts, f"{_DONE}*")
+            numbers = sorted(int(mark.rpartition(_DONE)[2]) for mark in marks)
+            for number in numbers[:-1]:  # of a run that was killed between the two steps of `done`
+                self._volume.remove(self._mark(number))
+            self._finished = numbers[-1] if numbers else -1
+        return self._finished
 
-    def _marks(self) -> list[str]:
-        return self._volume.find(self._parts, f"{_DONE}*")
+    def _mark(self, number: int) -> str:
+        return posixpath.join(self._parts, f"{_DONE}{number}")
 
     def _planned(self, batch: int) -> tuple[int, list[list[str]]]:
         plan = posixpath.join(self._parts, str(batch))
         known = self._volume.text(plan)
         if known is None:
-            paths = ordered(self._logged(batch))
-            groups = [paths[at : at + self._most] for at in range(0, len(paths), self._most)]
+            groups = self._cut(ordered(self._logged(batch)))
             known = json.dumps({"first": self.finished + 1, "parts": groups})
             self._volume.put(plan, known)
             if batch > 0:
                 self._volume.remove(posixpath.join(self._parts, str(batch - 1)))
         told = json.loads(known)
         return int(told["first"]), list(told["parts"])
+
+    def _cut(self, paths: Sequence[str]) -> list[list[str]]:
+        """Return groups of the paths in their order, of `most` bytes at most each, or of one larger segment."""
+        groups: list[list[str]] = []
+        size = 0
+        for path in paths:
+            more = self._volume.size(path)
+            if not groups or size + more > self._most:
+                groups.append([])
+                size = 0
+            groups[-1].append(path)
+            size += more
+        return groups
 
     def _logged(self, batch: int) -> list[str]:
         """Return the paths of the files of a batch, as the source logged them, including those that no longer
@@ -108,7 +130,8 @@ def logged(text: str, entry: int) -> list[str]:
     head, *lines = text.splitlines() or [""]
     if head != _HEAD:
         raise ValueError(f"the log of Spark's file source is of a version that is not known here: {head!r}")
-    found = [json.loads(line) for line in lines]
+    # A compacted text has a line for every file that ever came; few of them have the entry's number in them.
+    found = [json.loads(line) for line in lines if str(entry) in line]
     return [_plain(each["path"]) for each in found if each["batchId"] == entry]
 
 

@@ -1,8 +1,11 @@
 """What a user sees while the pipeline works: one line that changes on a terminal, a line for each batch elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TextIO
+from typing import Final, TextIO
+
+_SHOWN: Final = 10
+"""Sentences about what is missing that are shown for a batch, at most."""
 
 
 class ProgressLine:
@@ -36,8 +39,10 @@ class ProgressLine:
         self._step = name
         self.tick()
 
-    def end(self, segments: int, frames: int, damages: int) -> None:
-        """Show that the batch is done, and count what it had for `summary`."""
+    def end(self, segments: int, frames: int, damages: int, missing: Sequence[str] = ()) -> None:
+        """Show that the batch is done, and count what it had for `summary`. `missing`: sentences about what is not
+        there; of many the first are shown.
+        """
         self.segments += segments
         self.frames += frames
         self.damages += damages
@@ -48,6 +53,10 @@ class ProgressLine:
             line += f"; {_many(damages, 'row')} in quarantine"
         self._batch = ""
         self.say(line)
+        for sentence in missing[:_SHOWN]:
+            self.say(sentence)
+        if len(missing) > _SHOWN:
+            self.say(f"and {_many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
 
     def tick(self, done: int = 0, total: int = 0) -> None:
         """On a terminal, redraw the line; Spark has finished `done` of `total` tasks."""
@@ -81,8 +90,8 @@ class ProgressLine:
             self._width = 0
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def _many(count: int, noun: str, ending: str = "s") -> str:
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def _rate(frames: int, seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -12,10 +12,13 @@ from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.follow.arrivals import Arrivals, Part
 from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import executors, launch
 from stomprelay.pipeline.store import upkeep
-from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
+from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.lock import Lock
+from stomprelay.pipeline.store.store import Batch, StoreError
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
 
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Step = tuple[str, Callable[[Batch], None]]
+Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
+"""Its name, and what it does; it may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
     ("messages", messages.advance),
@@ -35,11 +39,27 @@ STEPS: Final[tuple[Step, ...]] = (
 )
 """What each batch does after its frames are written, in this order."""
 
+_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+_SMALL: Final = 64 << 20
 _FOR_EVER: Final = "36500d"
 _LOOK: Final = 0.5
 """Seconds between two looks at Spark's progress."""
 _RECOVER: Final = 60.0
 """Seconds between two looks for segments that a dead relay left open."""
+
+
+@contextmanager
+def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
+    """Switch Spark's adaptive execution off for a batch of few bytes: each of its stages would be a job of its own, and
+    there is nothing to adapt to.
+    """
+    adaptive = spark.conf.get(_ADAPTIVE)
+    if octets < _SMALL:
+        spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, str(adaptive))
 
 
 class _Stopped(Exception):
@@ -63,10 +83,13 @@ class Stream:
         self._progress = progress
         self._steps = steps
         self._volume = Volume(spark)
-        self._store = Store(spark, settings.tables, settings.format)
-        self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.files_per_batch)
+        self._store = opened(spark, settings.tables, settings.format)
+        self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.bytes_per_batch)
+        self._kept_open: set[str] = set()
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._far = not launch.is_local(spark.sparkContext.master)
+        """Whether tasks run on other machines."""
 
     def stop(self) -> None:
         """End the run after the current batch. May be called in a signal handler."""
@@ -96,6 +119,11 @@ class Stream:
             raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
         self._store.check()
         with Lock(local(self._store.root)):
+            if self._far:
+                read = [local(absolute(self._settings.journal))]
+                written = [local(self._store.root), local(absolute(self._settings.checkpoint))]
+                executors.see(self._spark, filter(None, read), filter(None, written))
+            self._store.prepare(self._arrivals.finished)
             self._store.remove_leftovers()
             upkeep.begin(self._store)
             yield
@@ -107,7 +135,10 @@ class Stream:
             return
         try:
             for done in Folder(place).recover(time.time_ns()):
-                if done.path is not None and not done.failure:
+                if done.failure and done.was.name not in self._kept_open:
+                    self._kept_open.add(done.was.name)
+                    self._progress.say(f"{done.was.name} was left open, and is not read: {done.failure}")
+                elif done.path is not None and not done.failure:
                     cut = f", {done.cut} octets of a torn end cut off" if done.cut else ""
                     self._progress.say(f"{done.path.name} was left open by a relay that is gone: closed{cut}")
         except OSError as error:
@@ -174,13 +205,19 @@ class Stream:
         progress = self._progress
         arrivals = self._arrivals.arrivals(part)
         batch = Batch(self._spark, self._store, part.number, self._settings)
-        progress.begin(part.number, len(arrivals), sum(each.size for each in arrivals))
-        taken = frames.advance(batch, arrivals)
-        for name, advance in self._steps:
-            progress.step(name)
-            advance(batch)
+        octets = sum(each.size for each in arrivals)
+        progress.begin(part.number, len(arrivals), octets)
+        if self._far:
+            executors.fit(self._spark, octets)
+        fresh, again = gaps.first_of_each(arrivals, messages.runs_before(batch))
+        told: list[str] = []
+        with planned(self._spark, octets):
+            taken = frames.advance(batch, fresh, again)
+            for name, advance in self._steps:
+                progress.step(name)
+                told += advance(batch) or ()
         self._arrivals.done(part)
-        progress.end(len(arrivals), taken.frames, taken.damages)
+        progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])
         progress.step("upkeep")
         for sentence in upkeep.after(batch, datetime.now(UTC)):
             progress.say(sentence)

@@ -1,8 +1,9 @@
 """The table `messages`: what is known of each message from the frames of all sessions.
 
-First session by session, then message by message:
+First session by session, then order by order, then message by message:
 
 - `messages`: the step of a batch, as Spark does it
+- `slices`: the parts in which open messages are kept, and which of them a batch touches
 - `record`: what is read of each frame and event
 - `conversation`: one session's records in order
 - `subscriptions`, `deliveries` and `pending`, `publishing`, `outages`: what a session has: SUBSCRIBEs; MESSAGEs that
@@ -10,5 +11,6 @@ First session by session, then message by message:
 - `transfer`: a row between both halves: one SEND or MESSAGE, and what came of it
 - `matching`: the transfers of one key in the order of time
 - `message`: one message, and its row of the table
-- `order`: which message a MESSAGE is where no key tells
+- `ordering`: which message each transfer is of, where its key does not say: key by key
+- `order`, `flight`: one such key, in the order of sending
 """

@@ -347,6 +347,8 @@ class SessionRow(IntEnum):
     """The state of the conversation, for the next batch."""
     OUTAGE = 21
     WAIT = 22
+    ORDER = 23
+    """The state of a `SendOrder`, for the next batch. Its `key` is that of the order, no session."""
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,12 @@ import pyarrow as pa
 
 from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.conversation import SessionRow
-from stomprelay.pipeline.match.message import TOPICS, Message
-from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.match.message import Message, is_topic
 from stomprelay.pipeline.match.transfer import (
     ABORTED,
     BROKER,
     BY_ID,
     BY_TRACE,
-    DESTINATION,
     ENDED_NS,
     KIND,
     KNOWN_NS,
@@ -68,13 +66,21 @@ _DELIVERY: Final = (
 )
 _OF_DELIVERY: Final = arrow.schema(_DELIVERY)
 _DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
-_FURTHER: Final = (("what", "int"), ("hour", "string"), ("text", "string"))
+_FURTHER: Final = (
+    ("what", "int"),
+    ("hour", "string"),
+    ("text", "string"),
+    ("match", "string"),
+    ("turn", "int"),
+    ("due", "bigint"),
+)
 DDL: Final = ", ".join(
     f"`{name}` {kind}"
     for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
 )
-"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, and
-`text` where it is no row of `messages`.
+"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, and what the
+next batch needs of it: the state of the message in `text`, the key of its transfers in `match`, its `turn` among the
+rows of that key, and up to when (ns) it can be left alone if nothing comes (`due`).
 """
 
 
@@ -82,9 +88,10 @@ class Matching:
     """Matches the transfers of one key to messages.
 
     Call `saw` with each row of the key, those kept by the last batch first; then `go` once. Then read
-    `finals` (rows that became final), `kept()` (state for the next batch) and, last, `open()` (rows that are
-    not final). `repeats` has for each delivery that was repeated its session, broker and time, and the time
-    in ns of the repetition.
+    `finals` (rows that became final), `kept()` (state for the next batch), `due` (the time in ns up to which
+    that does not change if no row comes) and, last, `open()` (rows that are not final: first those whose state
+    is in `kept()`, in the same order). `repeats` has for each delivery that was repeated its session, broker and
+    time, and the time in ns of the repetition.
     """
 
     __slots__ = (
@@ -95,9 +102,8 @@ class Matching:
         "_limits",
         "_messages",
         "_method",
-        "_reached",
-        "_send_order",
         "_sent",
+        "due",
         "finals",
         "repeats",
     )
@@ -106,13 +112,12 @@ class Matching:
         self._key = key
         self._limits = limits
         self._method = METHODS.get(key[0], "order")
-        self._send_order = None if key[0] == BY_TRACE else SendOrder(limits, by_id=key[0] == BY_ID)
         self._messages: list[Message] = []
         self._sent: dict[tuple[str, int, int], Message] = {}
         self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
         self._happenings: list[_Happening] = []
-        self._reached: list[Any] = []
         self._kept: list[str] = []
+        self.due = 0
         self.finals: list[list[Any]] = []
         self.repeats: list[tuple[str, str | None, int, int]] = []
 
@@ -150,8 +155,6 @@ class Matching:
         what, value = json.loads(text)
         if what == "message":
             self._known(Message.load(self._key, value))
-        elif what == "reached":
-            self._reached = value
         else:
             ns, happened, segment, offset, number, rest = value
             self._happenings.append((ns, happened, segment, offset, number, rest))
@@ -169,8 +172,6 @@ class Matching:
         """Apply all rows that were seen, in the order of time. What happened up to `until` (ns) is kept; what
         happened later shows in `open()` but is left for the next batch to do again. Call it once.
         """
-        if self._send_order is not None and (self._messages or self._reached):
-            self._send_order.load(self._reached, self._messages)
         happenings = self._happenings
         if len(happenings) > 1:
             happenings.sort(key=_order)
@@ -200,17 +201,14 @@ class Matching:
                     del self._deliveries[_place(delivery)]
             else:
                 left.append(message)
-        if self._send_order is not None and len(left) < len(self._messages):
-            self._send_order.swept(left)
         self._messages = left
 
     def _dump(self, ahead: list[_Happening]) -> None:
+        if not ahead:
+            self.due = min((each.until(self._limits) for each in self._messages), default=0)
         kept = [["message", each.dump()] for each in self._messages]
-        if self._send_order is not None:
-            reached = self._send_order.dump()
-            if reached:
-                kept.append(["reached", reached])
-        kept += [["ahead", happening] for happening in ahead]
+        if self._key[0] == BY_TRACE:
+            kept += [["ahead", happening] for happening in ahead]
         self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
 
     def kept(self) -> list[str]:
@@ -235,8 +233,6 @@ class Matching:
             found = self._deliveries.get(place)
             if found is not None and ns <= found[0].until(self._limits):
                 found[0].was_settled(found[1], ns, *rest)
-                if self._send_order is not None:
-                    self._send_order.settled(found[0])
         else:
             message = self._sent.get(place)
             if message is None or ns > message.until(self._limits):
@@ -246,55 +242,39 @@ class Matching:
             elif rest:
                 message.was_aborted(ns)
             else:
-                self._is_available(message, ns)
+                message.became_available(ns)
 
     def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
-        message = self._adopted(ns, transfer)
+        message = self._adopted(ns)
         if message is None:
-            message = Message(ns, topic=_topic(transfer))
+            message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
         message.was_sent(transfer, ns)
         self._sent[place] = message
         if transfer[TRANSACTION] is None:
-            self._is_available(message, ns)
+            message.became_available(ns)
 
-    def _adopted(self, ns: int, transfer: Transfer) -> Message | None:
-        if self._send_order is not None:
-            return self._send_order.adopted(transfer, ns)
+    def _adopted(self, ns: int) -> Message | None:
         for message in self._messages:
             if message.sent is None and ns <= message.until(self._limits):
                 return message
         return None
 
-    def _is_available(self, message: Message, ns: int) -> None:
-        message.became_available(ns)
-        if self._send_order is not None:
-            self._send_order.available(message)
-
     def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
-        topic = _topic(transfer)
-        message = self._next(ns, transfer, topic=topic)
+        message = self._next(ns)
         if message is None:
-            message = Message(ns, topic=topic)
+            message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
         before = message.was_delivered(transfer, ns)
         self._deliveries[place] = message, transfer
-        if self._send_order is not None:
-            self._send_order.delivered(message, transfer)
         if before is not None:
             self.repeats.append((before[SESSION], before[BROKER], before[NS], ns))
 
-    def _next(self, ns: int, transfer: Transfer, *, topic: bool) -> Message | None:
-        if self._send_order is not None:
-            return self._send_order.next(transfer, ns, topic=topic)
+    def _next(self, ns: int) -> Message | None:
         for message in reversed(self._messages):
             if ns <= message.until(self._limits):
                 return message
         return None
-
-
-def _topic(transfer: Transfer) -> bool:
-    return (transfer[DESTINATION] or "").startswith(TOPICS)
 
 
 def _place(transfer: Transfer) -> tuple[str, int, int]:
@@ -312,7 +292,7 @@ class MatchRow(IntEnum):
     FINAL = 0
     OPEN = 1
     KEPT = 2
-    """State for the next batch: `key`, `text`, and in `number` its place among the rows of that key."""
+    """State for the next batch that is of no message, in `text`."""
     REPEAT = 3
     """A delivery that was repeated: `text` is a JSON list of the four values in `Matching.repeats`."""
 
@@ -328,11 +308,12 @@ def _types() -> Iterator[tuple[str, Any]]:
 
 
 _SCHEMA: Final = pa.schema(list(_types()))
-_NAMES: Final = _SCHEMA.names
-_WIDTH: Final = len(_NAMES)
-_DELIVERIES_AT: Final = _NAMES.index("deliveries")
+NAMES: Final = _SCHEMA.names
+"""The columns of `DDL`."""
+_WIDTH: Final = len(NAMES)
+_DELIVERIES_AT: Final = NAMES.index("deliveries")
 _TIMES: Final = frozenset(at for at, field in enumerate(_SCHEMA) if field.type == arrow.MICROSECONDS)
-_KEY, _NUMBER = _NAMES.index("key"), _NAMES.index("number")
+_WHAT, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name in ("what", "text", "match", "turn", "due"))
 
 
 @dataclass(frozen=True)
@@ -375,18 +356,20 @@ class Matchings:
     def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
         matching.go(self.until)
         for row in matching.finals:
-            yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None]
-        for number, text in enumerate(matching.kept()):
-            yield _other(MatchRow.KEPT, text, key, number)
+            yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None, None, None, None]
         for repeat in matching.repeats:
             yield _other(MatchRow.REPEAT, json.dumps(repeat))
-        for row in matching.open():
-            yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), None]
+        kept, turn = matching.kept(), -1
+        for turn, row in enumerate(matching.open()):
+            text = kept[turn] if turn < len(kept) else None
+            yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), text, key, turn, matching.due]
+        for number in range(turn + 1, len(kept)):
+            yield _other(MatchRow.KEPT, kept[number], key, number)
 
 
-def _other(what: int, text: str, key: str | None = None, number: int | None = None) -> list[Any]:
+def _other(what: int, text: str, key: str | None = None, turn: int = 0) -> list[Any]:
     row: list[Any] = [None] * _WIDTH
-    row[-3], row[-1], row[_KEY], row[_NUMBER] = int(what), text, key, number
+    row[_WHAT], row[_TEXT], row[_MATCH], row[_TURN], row[_DUE] = int(what), text, key, turn, 0
     return row
 
 

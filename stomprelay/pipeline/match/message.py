@@ -1,5 +1,6 @@
 """A message as it becomes known, its SEND and its deliveries, and its row of the table."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from stomprelay.pipeline.match.subscriptions import AUTO
@@ -42,6 +43,11 @@ TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic
 """Prefixes of destinations whose messages go to every subscriber. Any other destination is treated as a
 queue.
 """
+
+
+def is_topic(transfer: Sequence[Any]) -> bool:
+    """Return whether the destination of a SEND or MESSAGE is a topic."""
+    return (transfer[DESTINATION] or "").startswith(TOPICS)
 
 
 class Message:
@@ -115,6 +121,8 @@ class Message:
         self.ends[to] = transfer
         if transfer[OUTCOME] is None:
             self._open += 1
+        elif transfer[OUTCOME] == RETURNED:
+            self._bad += 1
         return before
 
     def was_settled(self, delivery: Transfer, ns: int, settled: int | None, outcome: str) -> None:
@@ -249,7 +257,6 @@ class Message:
             message.sent = [key, *sent]
         for each in deliveries:
             message.was_delivered([key, *each], last)
-        message._bad = sum(each[OUTCOME] == RETURNED for each in message.ends.values())
         message.last = last
         return message
 

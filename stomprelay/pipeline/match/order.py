@@ -1,258 +1,419 @@
 """Which message a MESSAGE is, where nothing in it tells for sure: by the order in which messages were sent.
 
-Messages of one order look alike: they have the same id of their publisher's, or the same destination and body as far
-as that is known. The first that was sent is the first that is delivered; of a topic, to each of its subscribers. A
-broker's message-id, `redelivered` and the relay's `relay-copy` show one that was delivered before.
+Messages of one order look alike: they have the same destination and body as far as that is known. The first that was
+sent is the first that is delivered; of a topic, to each of its subscribers. A broker's message-id, `redelivered` and
+the relay's `relay-copy` show one that was delivered before.
+
+A `SendOrder` follows only what this takes: each SEND has a number, and of those that wait only how many they are is
+kept, however many that is. What is in flight is known one by one.
 """
 
-from bisect import bisect_left, bisect_right
+import json
+from bisect import bisect_left
 from collections import deque
-from itertools import islice
+from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any, Final
 
-from stomprelay.pipeline.match.message import Message
+from stomprelay.pipeline.match.flight import COPIED, Flight, Place, Subscriber, Waiting
+from stomprelay.pipeline.match.message import is_topic
 from stomprelay.pipeline.match.transfer import (
+    ABORTED,
     AGAIN,
     BROKER,
     COPY,
+    ENDED_NS,
     KIND,
     KNOWN_NS,
     MESSAGE_ID,
     NS,
     NUMBER,
     OFFSET,
+    OUTCOME,
+    RECEIPT,
+    RECEIPT_NS,
     RELAY,
     SEGMENT,
     SESSION,
     SINCE_NS,
     SUBSCRIPTION,
-    Transfer,
+    TRANSACTION,
+    Kind,
 )
 from stomprelay.pipeline.settings import TimeLimits
 
-Position = tuple[int, str, int, int]
-"""A message's place among those that were sent: when it became available, and where its SEND is in the journal."""
-_BEFORE_ALL: Final = ("", 0, 0)
-
-
-def position(message: Message) -> Position:
-    """Return where a message stands in the order of sending. Only for a message that has a SEND and is
-    available.
-    """
-    assert message.sent is not None
-    assert message.available is not None
-    return (message.available, message.sent[SEGMENT], message.sent[OFFSET], message.sent[NUMBER])
+TIMES: Final = 4096
+"""Of so many of the last SENDs to a topic it is known when exactly they came: for who subscribed in between."""
+_ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
+"""What happens at one time happens in this order; a SEND (0) is before all."""
 
 
 class SendOrder:
-    """The order of the messages of one key, and which of them each MESSAGE delivers. `by_id`: the key is a
-    publisher's id, so there is rarely more than one message of it.
+    """The order of one key. Call `take` with each transfer, by time, SENDs first; it returns the name of its message.
+    Then call `advance` up to where the batch goes, and `dump`. `by_id`: the key is a publisher's id, so there is rarely
+    more than one message of it.
 
-    The `Matching` calls `adopted` and `next` to find the message of a SEND or MESSAGE, and reports every
-    change with `available`, `delivered`, `settled` and `swept`.
+    A SEND of which nothing more can come is named by a number; any other by its place, so that what comes of it in a
+    later batch finds it; a delivery without a SEND by its own place.
     """
 
     __slots__ = (
         "_back",
         "_by_id",
-        "_by_message",
-        "_copies",
+        "_by_number",
+        "_flights",
         "_flying",
+        "_happenings",
+        "_last",
         "_limits",
+        "_low",
+        "_name",
+        "_named",
+        "_number",
         "_orphans",
+        "_places",
         "_reached",
-        "_sent",
-        "_undelivered",
+        "_recent",
+        "_times",
+        "_unconfirmed",
+        "_waiting",
     )
 
-    def __init__(self, limits: TimeLimits, *, by_id: bool) -> None:
+    def __init__(self, limits: TimeLimits, *, by_id: bool = False) -> None:
         self._limits = limits
         self._by_id = by_id
-        self._by_message: dict[tuple[str | None, str], Message] = {}
-        self._copies: dict[str, Message] = {}
-        self._sent: list[Message] = []
-        self._undelivered: deque[Message] = deque()
-        self._back: deque[tuple[Message, Transfer]] = deque()
-        self._flying: deque[tuple[Message, Transfer]] = deque()
-        self._orphans: deque[Message] = deque()
-        self._reached: dict[tuple[Any, Any], Position] = {}
+        self._number = self._name = self._low = 0
+        self._last: Flight | None = None
+        self._waiting = Waiting(limits.give_up)
+        self._flights: dict[str, Flight] = {}
+        self._by_number: dict[int, Flight] = {}
+        self._places: dict[Place, Flight] = {}
+        self._named: dict[tuple[str | None, str], Flight] = {}
+        self._back: deque[tuple[Flight, int]] = deque()
+        self._flying: deque[tuple[Flight, int]] = deque()
+        self._orphans: deque[Flight] = deque()
+        self._recent: deque[Flight] = deque()
+        self._reached: dict[Subscriber, int] = {}
+        self._times: deque[int] = deque(maxlen=TIMES)
+        self._unconfirmed: set[str] = set()
+        self._happenings: list[tuple[int, int, Place, str, Any]] = []
+
+    # What is seen
+
+    def take(self, row: Sequence[Any]) -> str:
+        """Return the name of the message that a transfer is of."""
+        kind, ns = row[KIND], row[NS]
+        place: Place = (row[SEGMENT], row[OFFSET], row[NUMBER])
+        if kind == Kind.SENT:
+            self.advance(ns)
+            return self._was_sent(row, ns, place)
+        if kind == Kind.DELIVERED:
+            self.advance(ns, _DELIVERED)
+            return self._was_delivered(row, ns, place)
+        flight = self._places.get(place)
+        name = placed(place) if flight is None else flight.name
+        self._more(row, place, name)
+        return name
+
+    def _more(self, row: Sequence[Any], place: Place, name: str) -> None:
+        happenings = self._happenings
+        if row[ENDED_NS] is not None:
+            heappush(happenings, (row[ENDED_NS], _ENDED, place, name, bool(row[ABORTED])))
+        if row[RECEIPT_NS] is not None:
+            heappush(happenings, (row[RECEIPT_NS], _CONFIRMED, place, name, None))
+        if row[KNOWN_NS] is not None:
+            heappush(happenings, (row[KNOWN_NS], _SETTLED, place, name, row[OUTCOME]))
+
+    def advance(self, ns: int, before: int = 0) -> None:
+        """Apply what happened before `ns`, and at `ns` what comes before this."""
+        happenings = self._happenings
+        while happenings and happenings[0] < (ns, before):
+            at, what, place, name, rest = heappop(happenings)
+            flight = self._flights.get(name)
+            if what == _CONFIRMED:
+                self._unconfirmed.discard(name)
+            if flight is None or at > flight.until(self._limits):
+                continue
+            if what == _CONFIRMED:
+                flight.was_confirmed(at)
+            elif what == _SETTLED:
+                self._was_settled(flight, at, place, rest)
+            elif rest:
+                flight.was_aborted(at)
+            else:
+                self._is_available(flight, at)
 
     # Publishers
 
-    def adopted(self, transfer: Transfer, ns: int) -> Message | None:
-        """Return the message without a SEND that this SEND belongs to: its delivery was journaled by another
-        relay whose clock is ahead. None if the SEND begins a new message.
+    def _was_sent(self, row: Sequence[Any], ns: int, place: Place) -> str:
+        receipt, transaction = row[RECEIPT] is not None, row[TRANSACTION] is not None
+        whole = not transaction and not (receipt and row[RECEIPT_NS] is None)
+        flight = self._adopting(row, ns)
+        if flight is not None:
+            flight.was_sent(ns, unconfirmed=receipt)
+            flight.adopted = place
+            self._places[place] = flight
+        elif not whole:
+            flight = self._flights[placed(place)] = Flight(placed(place), ns, topic=is_topic(row), sent=True)
+            flight.unconfirmed = receipt
+        if not self._number:
+            # No number comes again after an order was forgotten and begins anew.
+            self._number = self._name = self._low = ns
+        if flight is not None:
+            if not transaction:
+                self._is_available(flight, ns)
+            self._more(row, place, flight.name)
+            return flight.name
+        name = self._name
+        self._name += 1
+        self._wait(name, ns, topic=is_topic(row))
+        if receipt:
+            self._unconfirmed.add(str(name))
+            self._more(row, place, str(name))
+        return str(name)
+
+    def _adopting(self, row: Sequence[Any], ns: int) -> Flight | None:
+        """Return the message without a SEND that this SEND belongs to: its delivery was journaled by another relay
+        whose clock is ahead.
         """
         orphans = self._orphans
         while orphans:
             first = orphans[0]
-            if first.sent is not None or ns > first.until(self._limits):
+            if first.sent or ns > first.until(self._limits):
                 orphans.popleft()
                 continue
-            elsewhere = first.deliveries[0][RELAY] != transfer[RELAY]
-            if self._by_id or (elsewhere and ns - first.first <= self._limits.linger):
-                return orphans.popleft()
-            return None
+            elsewhere = first.relay != row[RELAY] and ns - first.first <= self._limits.linger
+            return orphans.popleft() if self._by_id or elsewhere else None
         return None
 
-    def available(self, message: Message) -> None:
-        """Record that brokers can deliver this message from now on."""
-        self._sent.append(message)
-        if not message.deliveries:
-            self._undelivered.append(message)
+    def _is_available(self, flight: Flight, ns: int) -> None:
+        flight.became_available(self._number, ns)
+        self._by_number[self._number] = flight
+        if flight.turn:
+            self._last = flight
+            self._number += 1
+            if flight.topic:
+                self._times.append(ns)
+        else:
+            self._wait(self._number + self._waiting.ahead, ns, topic=flight.topic)
+
+    def _wait(self, name: int, ns: int, *, topic: bool = False) -> None:
+        self._waiting.add(self._number, name, ns)
+        self._number += 1
+        if topic:
+            self._times.append(ns)
 
     # Consumers
 
-    def next(self, delivery: Transfer, ns: int, *, topic: bool) -> Message | None:
-        """Return the message that a MESSAGE at `ns` delivers; None if its SEND was not seen, so that the
-        caller begins a new message. Call `delivered` afterwards.
-        """
-        known = self._known(delivery, ns)
-        if known is not None:
-            return known
-        return self._of_topic(delivery, ns) if topic else self._of_queue(delivery, ns)
+    def _was_delivered(self, row: Sequence[Any], ns: int, place: Place) -> str:
+        topic = is_topic(row)
+        flight = self._known(row, ns)
+        if flight is None:
+            flight = self._of_topic(row, ns) if topic else self._of_queue(row, ns)
+        if flight is None and self._by_id and self._last is not None and self._alive(self._last, ns):
+            flight = self._last
+        if flight is None:
+            flight = self._flights[placed(place)] = Flight(placed(place), ns, topic=topic, sent=False)
+            self._orphans.append(flight)
+        if flight.number is not None and (self._last is None or flight.number >= (self._last.number or 0)):
+            self._last = flight
+        if not flight.turn:
+            self._recent.append(flight)
+        flight.was_delivered(row, ns, place)
+        for name in flight.names[-2:]:
+            self._named[name] = flight
+        if topic and flight.number is not None:
+            subscriber = (row[SESSION], row[SUBSCRIPTION])
+            self._reached[subscriber] = max(flight.number, self._reached.get(subscriber, flight.number))
+        if place in flight.waiting:
+            self._places[place] = flight
+            if not topic:
+                self._flying.append((flight, flight.turn))
+            self._more(row, place, flight.name)
+        elif flight.back and not topic:
+            self._back.append((flight, flight.turn))
+        self._forget_old(ns)
+        return flight.name
 
-    def _known(self, delivery: Transfer, ns: int) -> Message | None:
-        """Return the message that was delivered before with the same message-id from the same broker, or the
-        same `relay-copy`; None if there is none that still counts.
+    def _alive(self, flight: Flight, ns: int) -> bool:
+        return not flight.aborted and ns <= flight.until(self._limits)
+
+    def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
+        """Return the message that was delivered before with the same message-id from the same broker, or the same
+        `relay-copy`; None if there is none that still counts.
         """
-        name = delivery[MESSAGE_ID]
-        found = None if name is None else self._by_message.get((delivery[BROKER], name))
-        if found is None and delivery[COPY] is not None:
-            found = self._copies.get(delivery[COPY])
+        found = None if row[MESSAGE_ID] is None else self._named.get((row[BROKER], row[MESSAGE_ID]))
+        if found is None and row[COPY] is not None:
+            found = self._named.get((COPIED, row[COPY]))
         return found if found is not None and self._alive(found, ns) else None
 
-    def _alive(self, message: Message, ns: int) -> bool:
-        return not message.aborted and ns <= message.until(self._limits)
-
-    def _of_queue(self, delivery: Transfer, ns: int) -> Message | None:
-        if delivery[AGAIN]:
-            found = self._again(ns) or self._lost_sight_of(delivery, ns)
+    def _of_queue(self, row: Sequence[Any], ns: int) -> Flight | None:
+        if row[AGAIN]:
+            found = self._again(ns) or self._lost_sight_of(row, ns)
             if found is not None:
                 return found
-        while self._undelivered:
-            message = self._undelivered.popleft()
-            if not message.deliveries and self._alive(message, ns):
-                return message
-        return self._again(ns) or (self._any(ns) if self._by_id else None)
+        while (waiting := self._waiting.take(ns)) is not None:
+            flight = self._flight(waiting, ns, topic=False)
+            if not flight.aborted:
+                return flight
+        return self._again(ns)
 
-    def _again(self, ns: int) -> Message | None:
-        """Return the first message whose last delivery was nacked or returned, so that a broker has it again;
-        None if there is none.
+    def _flight(self, waiting: tuple[int, int], ns: int, *, topic: bool) -> Flight:
+        """Return the message with this number and name, which waits no longer."""
+        number, name = waiting
+        flight = self._by_number.get(number)
+        if flight is None:
+            flight = self._flights[str(name)] = Flight(str(name), ns, topic=topic, sent=True)
+            flight.unconfirmed = str(name) in self._unconfirmed
+            flight.number = number
+            if topic:
+                self._by_number[number] = flight
+        return flight
+
+    def _again(self, ns: int) -> Flight | None:
+        """Return the first message whose last delivery was nacked or returned, so that a broker has it again; None if
+        there is none.
         """
         while self._back:
-            message, delivery = self._back.popleft()
-            if delivery is message.deliveries[-1] and message.back and self._alive(message, ns):
-                return message
+            flight, turn = self._back.popleft()
+            if turn == flight.turn and flight.back and self._alive(flight, ns):
+                return flight
         return None
 
-    def _lost_sight_of(self, delivery: Transfer, ns: int) -> Message | None:
-        """Return the first message that another session was delivered and has not acked. Its broker
-        redelivers it before the relay has noticed that this session's client is gone. None if there is none.
+    def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
+        """Return the first message that another session was delivered and has not acked. Its broker redelivers it
+        before the relay has noticed that this session's client is gone. None if there is none.
         """
         while self._flying:
-            message, last = self._flying[0]
-            if last is not message.deliveries[-1] or not message.flying or not self._alive(message, ns):
+            flight, turn = self._flying[0]
+            if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
                 self._flying.popleft()
                 continue
-            return None if last[SESSION] == delivery[SESSION] else message
+            return None if flight.session == row[SESSION] else flight
         return None
 
-    def _any(self, ns: int) -> Message | None:
-        return next((each for each in reversed(self._sent) if self._alive(each, ns)), None)
-
-    def _of_topic(self, delivery: Transfer, ns: int) -> Message | None:
-        """Return the next message for the subscription: the first after the one it got last, or since it
-        subscribed. None if there is none.
+    def _of_topic(self, row: Sequence[Any], ns: int) -> Flight | None:
+        """Return the next message for the subscription: the first after the one it got last, or since it subscribed.
+        None if there is none.
         """
-        subscriber = (delivery[SESSION], delivery[SUBSCRIPTION])
-        reached = self._reached.get(subscriber)
-        if reached is not None:
-            at = bisect_right(self._sent, reached, key=position)
-        else:
-            at = bisect_left(self._sent, (delivery[SINCE_NS] or 0, *_BEFORE_ALL), key=position)
-        found = next((each for each in islice(self._sent, at, None) if self._alive(each, ns)), None)
-        if found is None and reached is None and at:
+        reached = self._reached.get((row[SESSION], row[SUBSCRIPTION]))
+        at = self._since(row[SINCE_NS] or 0) if reached is None else reached + 1
+        found = self._from(at, ns)
+        if found is None and reached is None:
             # The two came by different connections, and the broker had the subscription first.
-            last = self._sent[at - 1]
-            found = last if self._alive(last, ns) and ns <= last.first + self._limits.linger else None
-        return found or (self._any(ns) if self._by_id else None)
+            before = self._number - at
+            if 0 <= before < len(self._times) and ns <= self._times[-1 - before] + self._limits.linger:
+                found = self._at(at - 1, ns)
+        return found
 
-    def delivered(self, message: Message, delivery: Transfer) -> None:
-        """Record that `delivery` is a delivery of `message`, whether `next` found it or the caller made it.
-        `message.was_delivered` must have been called before.
-        """
-        self._name(message, delivery)
-        if message.sent is None:
-            self._orphans.append(message)
-        elif message.topic and message.available is not None:
-            subscriber = (delivery[SESSION], delivery[SUBSCRIPTION])
-            self._reached[subscriber] = max(
-                position(message), self._reached.get(subscriber, position(message))
-            )
-        if message.flying and not message.topic:
-            self._flying.append((message, delivery))
+    def _since(self, ns: int) -> int:
+        """Return the number of the first message that is available at `ns` or later."""
+        times = self._times
+        if times and ns > times[0]:
+            return self._number - len(times) + bisect_left(times, ns)
+        waiting = self._waiting.from_time(ns)
+        known = (number for number, flight in self._by_number.items() if flight.first >= ns)
+        return min([*known, *([] if waiting is None else [waiting])], default=self._number)
 
-    def _name(self, message: Message, delivery: Transfer) -> None:
-        if delivery[MESSAGE_ID] is not None:
-            self._by_message[delivery[BROKER], delivery[MESSAGE_ID]] = message
-        if delivery[COPY] is not None:
-            self._copies[delivery[COPY]] = message
+    def _from(self, number: int, ns: int) -> Flight | None:
+        """Return the first message that is not below this number and counts at `ns`."""
+        waiting = self._waiting.from_number(number, ns)
+        runs = self._waiting.runs
+        nowhere = runs[0][1] if runs else self._number
+        while self._low < nowhere and self._low not in self._by_number:
+            self._low += 1
+        for each in range(max(number, self._low), self._number if waiting is None else waiting):
+            flight = self._by_number.get(each)
+            if flight is not None and self._alive(flight, ns):
+                return flight
+        return None if waiting is None else self._at(waiting, ns)
 
-    def settled(self, message: Message) -> None:
-        """Record that a delivery of `message` was acked, nacked or returned. `message.was_settled` must have
-        been called before.
-        """
-        if message.back and not message.topic:
-            self._back.append((message, message.deliveries[-1]))
+    def _at(self, number: int, ns: int) -> Flight | None:
+        flight = self._by_number.get(number)
+        if flight is None or not flight.turn:
+            waiting = self._waiting.pick(number)
+            flight = None if waiting is None else self._flight(waiting, ns, topic=True)
+        return flight if flight is not None and self._alive(flight, ns) else None
+
+    def _was_settled(self, flight: Flight, ns: int, place: Place, outcome: str | None) -> None:
+        if self._places.pop(place, None) is None:
+            return
+        flight.was_settled(ns, place, outcome)
+        if flight.back and not flight.topic:
+            self._back.append((flight, flight.turn))
 
     # From batch to batch
 
-    def swept(self, left: list[Message]) -> None:
-        """Forget all messages but those in `left`."""
-        known = set(map(id, left))
-        self._sent = [each for each in self._sent if id(each) in known]
-        self._undelivered = deque(each for each in self._undelivered if id(each) in known)
-        self._back = deque(each for each in self._back if id(each[0]) in known)
-        self._flying = deque(each for each in self._flying if id(each[0]) in known)
-        self._orphans = deque(each for each in self._orphans if id(each) in known)
-        self._by_message = {name: each for name, each in self._by_message.items() if id(each) in known}
-        self._copies = {name: each for name, each in self._copies.items() if id(each) in known}
-        if self._sent:
-            first = position(self._sent[0])
-            self._reached = {who: at for who, at in self._reached.items() if at >= first}
-        else:
-            self._reached = {}
+    def _forget_old(self, ns: int) -> None:
+        """Forget what was delivered long ago and does not count any more. What counts for longer is left to `dump`."""
+        recent = self._recent
+        while recent and ns > recent[0].last + self._limits.linger:
+            old = recent.popleft()
+            if ns > old.until(self._limits):
+                self._forget(old)
 
-    def dump(self) -> list[Any]:
-        """Return how far each subscriber of a topic is, as a list that JSON can hold; `load` reads it. All
-        other state follows from the messages.
+    def _forget(self, flight: Flight) -> None:
+        self._flights.pop(flight.name, None)
+        if flight.number is not None:
+            self._by_number.pop(flight.number, None)
+        if flight.adopted is not None:
+            self._places.pop(flight.adopted, None)
+        for place in flight.waiting:
+            self._places.pop(place, None)
+        for name in flight.names:
+            if self._named.get(name) is flight:
+                del self._named[name]
+
+    def dump(self, until: int) -> tuple[str, int] | None:
+        """Return the state at `until` (ns), up to which `advance` must have gone, as JSON that `load` reads, and the
+        time up to which anything in it counts; None if nothing does.
         """
-        return [[*who, *at] for who, at in self._reached.items()]
+        for flight in [each for each in self._flights.values() if until > each.until(self._limits)]:
+            self._forget(flight)
+        self._waiting.expire(until)
+        counts = max(
+            (each.until(self._limits) for each in self._flights.values()), default=self._waiting.until
+        )
+        if not self._flights and not self._waiting.runs:
+            return None
+        first = self._waiting.runs[0][1] if self._waiting.runs else self._number
+        first = min([first, *self._by_number])
+        last = None if self._last is None or self._last.name not in self._flights else self._last.name
+        flying = [[f.name, turn] for f, turn in self._flying if turn == f.turn and f.name in self._flights]
+        back = [[f.name, turn] for f, turn in self._back if turn == f.turn and f.name in self._flights]
+        values = [
+            *(self._number, self._name, first, last, [*self._waiting.runs]),
+            [flight.dump() for flight in self._flights.values()],
+            *(flying, back, [f.name for f in self._orphans if f.name in self._flights]),
+            [[*who, number] for who, number in self._reached.items() if number >= first],
+            [*self._times][first - self._number :] if first < self._number else [],
+        ]
+        text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        return text, max(counts, self._waiting.until)
 
-    def load(self, values: list[Any], messages: list[Message]) -> None:
-        """Restore the state from what `dump` returned and from the messages that were restored, in the order
-        in which they were seen. Call it once, before anything else.
-        """
-        for session, subscription, *at in values:
-            self._reached[session, subscription] = (at[0], at[1], at[2], at[3])
-        deliveries = [(delivery, message) for message in messages for delivery in message.deliveries]
-        deliveries.sort(key=_came)
-        for delivery, message in deliveries:
-            self._name(message, delivery)
-        self._orphans.extend(each for each in messages if each.sent is None)
-        sent = [each for each in messages if each.sent is not None and each.available is not None]
-        self._sent = sorted(sent, key=position)
-        self._undelivered = deque(each for each in self._sent if not each.deliveries)
-        last = [(each, end) for end, each in deliveries if end is each.deliveries[-1] and not each.topic]
-        self._flying = deque(each for each in last if each[0].flying)
-        went = [each for each in last if each[0].back]
-        self._back = deque(sorted(went, key=_settled))
+    def load(self, text: str) -> None:
+        """Restore what `dump` returned. Call it once, before anything else."""
+        self._number, self._name, self._low, last, runs, flights, *rest = json.loads(text)
+        flying, back, orphans, reached, times = rest
+        self._waiting = Waiting(self._limits.give_up, runs)
+        for values in flights:
+            flight = self._flights[values[1]] = Flight.load(values)
+            if flight.number is not None and (flight.topic or not flight.turn):
+                self._by_number[flight.number] = flight
+            self._places.update(dict.fromkeys(flight.waiting, flight))
+            if flight.adopted is not None:
+                self._places[flight.adopted] = flight
+            for name in flight.names:
+                self._named[name] = flight
+        self._last = None if last is None else self._flights[last]
+        self._flying.extend((self._flights[name], turn) for name, turn in flying)
+        self._back.extend((self._flights[name], turn) for name, turn in back)
+        self._orphans.extend(self._flights[name] for name in orphans)
+        self._recent.extend(each for each in self._flights.values() if each.turn)
+        self._reached = {(session, subscription): number for session, subscription, number in reached}
+        self._times.extend(times)
 
 
-def _came(delivered: tuple[Transfer, Message]) -> Any:
-    return delivered[0][NS:KIND]
-
-
-def _settled(last: tuple[Message, Transfer]) -> int:
-    return last[1][KNOWN_NS] or 0
+def placed(place: Place) -> str:
+    """Return the name of a message that is named by a place in the journal."""
+    return f"{place[0]}/{place[1]}/{place[2]}"

@@ -23,7 +23,7 @@ class Kind(IntEnum):
     DELIVERED = 2
     DELIVERED_MORE = 3
     KEPT = 9
-    """What a `Matching` keeps from batch to batch, in `TEXT`."""
+    """What a `Matching` or a `SendOrder` keeps from batch to batch, in `TEXT`."""
 
 
 LATER: Final = 4
@@ -71,6 +71,9 @@ when that took effect, which in a transaction is COMMIT.
 SORTED: Final = ("key", "ns", "segment", "offset", "number", "kind")
 """In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""
 
+PHASED: Final = ("ns", "shiftright(kind, 1)", "segment", "offset", "number", "kind")
+"""In this order, key by key, `Orders` takes them: SENDs of a time before the deliveries of that time."""
+
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
 
 (
@@ -103,6 +106,13 @@ DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
     OUTCOME,
     TEXT,
 ) = range(len(FIELDS))
+
+PARTS: Final = (
+    (RECEIPT_NS, (RECEIPT_NS,)),
+    (ENDED_NS, (ENDED_NS, ABORTED)),
+    (KNOWN_NS, (KNOWN_NS, SETTLED_NS, OUTCOME)),
+)
+"""What becomes known later: when, and the values that belong to it."""
 
 BY_TRACE: Final = "t"
 BY_ID: Final = "i"

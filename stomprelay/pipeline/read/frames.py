@@ -2,37 +2,41 @@
 
 import posixpath
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.pipeline.read import segments
+from stomprelay.journal.segment import CLOSED, FRAMES_MISSING
+from stomprelay.pipeline.read import segments, writing
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.store.volume import literal, local
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's format `binaryFile`."""
 _LEAST: Final = 4 << 20
-"""Bytes that are worth a task."""
-_UNLIKE: Final = (
-    "message_id",
-    "ack",
-    "receipt",
-    "headers.key_value.value",
-    "body",
-    "ns",
-    "at",
-    "offset",
-    "number",
-)
-"""Columns whose values hardly repeat: a dictionary of them costs a third of the time and makes larger files."""
+_MOST: Final = 64 << 20
+"""Bytes that are worth a task, and so many that another one is worth it though no processor is free for it. A task
+writes one file for each hour that it finds.
+"""
 _QUARANTINE: Final = "segment string, offset bigint, length bigint, reason string"
+_AGAIN: Final = "its segment was read already, from another file of the same run and number"
+Rows = Callable[[Iterator[Any]], Iterator[Any]]
+"""Arrow batches to others, in one of Spark's tasks."""
+
+
+class Damage(NamedTuple):
+    """A row of `quarantine`."""
+
+    segment: str
+    offset: int
+    length: int
+    reason: str
 
 
 class SegmentFile(NamedTuple):
@@ -45,15 +49,61 @@ class SegmentFile(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any."""
+    """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any. `missing`:
+    sentences about frames that were taken out of segments.
+    """
 
     frames: int
     damages: int
     newest: int | None
+    missing: tuple[str, ...] = ()
 
 
-def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
-    """Write the frames and events of these segments, and what could not be read to `quarantine`."""
+def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[SegmentFile] = ()) -> Taken:
+    """Write the frames and events of these segments, and what could not be read to `quarantine`. There, too, are those
+    of `again`, which are not read: other files were of the same run and number.
+    """
+    taken, damages = _placed(batch, arrivals) or _appended(batch, arrivals)
+    damages += [Damage(each.path, 0, each.size, _AGAIN) for each in again]
+    if damages:
+        found = batch.spark.createDataFrame(damages, _QUARANTINE)
+        batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))
+    missing = sorted(
+        f"{posixpath.basename(each.segment)}, at {each.offset}: {each.reason}"
+        for each in damages
+        if each.reason.count(FRAMES_MISSING)
+    )
+    return taken._replace(damages=len(damages), missing=tuple(missing))
+
+
+def _placed(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[Damage]] | None:
+    """Have the tasks write the table's files. Return what was taken, and the damages; None where they cannot."""
+    folder = batch.store.stage("frames", batch.number)
+    if folder is None:
+        return None
+    told = parsed(batch.spark, arrivals, partial(writing.written, folder=folder), writing.DDL).collect()
+    made = [each for each in told if each.file is not None]
+    files = [Path(each.file) for each in made]
+    batch.store.adopt("frames", batch.number, files)
+    damages = [
+        Damage(each.segment, each.offset, each.length, each.reason)
+        for each in told
+        if each.reason is not None
+    ]
+    read = [
+        [each[name] for name in writing.SUMS] for each in told if each.file is None and each.reason is None
+    ]
+    known = {each[0] for each in read}
+    # Of segments in which nothing could be read, too, somebody wants to know that they came.
+    broken = {posixpath.basename(each.segment).removesuffix(CLOSED) for each in damages} - known
+    read += [[name, None, None, False, None, None, 0] for name in sorted(broken)]
+    batch.note_frames({file.parent.name.removeprefix("hour=") for file in files}, read)
+    newest = max((each.newest for each in made), default=None)
+    return Taken(sum(each.frames for each in made), len(damages), newest), damages
+
+
+def _appended(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[Damage]]:
+    """Have Spark write the table, and return the same."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -64,50 +114,56 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
         seen,
         f.count(f.when(sound, 1)).alias("frames"),
         f.max("ns").alias("newest"),
+        f.collect_set(f.when(sound, f.col("hour"))).alias("hours"),
         f.collect_list(f.when(~sound, damage)).alias("damages"),
     )
-    batch.store.append("frames", batch.number, rows.where(sound), **_options(batch.store.format))
+    batch.store.append("frames", batch.number, rows.where(sound))
     had = seen.get
-    damages = had["damages"] or []
-    if damages:
-        found = batch.spark.createDataFrame([tuple(each) for each in damages], _QUARANTINE)
-        batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))
-    return Taken(had["frames"], len(damages), had["newest"])
+    batch.note_frames(had["hours"] or (), None)
+    damages = [Damage(*each) for each in had["damages"] or []]
+    return Taken(had["frames"], len(damages), had["newest"]), damages
 
 
-def _options(form: str) -> dict[str, str]:
-    return {f"parquet.enable.dictionary#{name}": "false" for name in _UNLIKE} if form == "parquet" else {}
-
-
-def parsed(spark: "SparkSession", arrivals: Sequence[SegmentFile]) -> "DataFrame":
-    """Return rows of `segments.DDL` from these segments. Spark fetches those that are on another file system."""
-    far = [each.path for each in arrivals if each.size and local(each.path) is None]
-    shares = shared(each for each in arrivals if each.path not in far)
-    near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(parser(shares), segments.DDL)
+def parsed(
+    spark: "SparkSession", arrivals: Sequence[SegmentFile], then: Rows = iter, ddl: str = segments.DDL
+) -> "DataFrame":
+    """Return rows of `segments.DDL` from these segments, or what each task makes of its by `then`, rows of `ddl`. Spark
+    fetches those that are on another file system.
+    """
+    is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
+    far = [each.path for each in arrivals if is_far[each]]
+    shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)
+    near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(_both(parser(shares), then), ddl)
     if not far:
         return near
     reader = spark.read.format("binaryFile").schema(FILES).option("ignoreMissingFiles", "true")
     fetched = reader.load([literal(path) for path in far]).select("path", "content")
-    return near.unionByName(fetched.mapInArrow(fetched_parser, segments.DDL))
+    return near.unionByName(fetched.mapInArrow(_both(fetched_parser, then), ddl))
 
 
-def shared(arrivals: Iterable[SegmentFile]) -> list[tuple[str, ...]]:
-    """Return the paths for each task: one large segment, or several small ones."""
+def _both(first: Rows, then: Rows) -> Rows:
+    return lambda batches: then(first(batches))
+
+
+def shared(arrivals: Sequence[SegmentFile], processors: int) -> list[tuple[str, ...]]:
+    """Return the paths for each task: one large segment, or several small ones; two tasks for each processor where
+    there is enough for all, as segments are not of one size.
+    """
+    enough = sum(each.size for each in arrivals) // (2 * processors)
+    enough = min(max(enough, _LEAST), _MOST)
     shares: list[tuple[str, ...]] = []
     share: list[str] = []
     size = 0
     for arrival in arrivals:
         share.append(arrival.path)
         size += arrival.size
-        if size >= _LEAST:
+        if size >= enough:
             shares.append(tuple(share))
             share, size = [], 0
     return [*shares, tuple(share)] if share else shares
 
 
-def parser(
-    shares: Sequence[tuple[str, ...]],
-) -> "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]":
+def parser(shares: Sequence[tuple[str, ...]]) -> Rows:
     """Return the function for `mapInArrow` that turns numbers of shares into rows of `segments.DDL`."""
 
     def parse(batches: Iterator[Any]) -> Iterator[Any]:
@@ -120,7 +176,7 @@ def parser(
     return parse
 
 
-def fetched_parser(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+def fetched_parser(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield rows of `segments.DDL` for batches with the path and content of segments that Spark has fetched."""
     with arrow.uncollected(), tempfile.TemporaryDirectory() as place:
         for batch in batches:

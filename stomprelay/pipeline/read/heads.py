@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_2, Dialect
 from stomprelay.wire.names import (
@@ -24,19 +24,19 @@ from stomprelay.wire.names import (
     UNSUBSCRIBE,
 )
 
-_ABSENT: Final = b"\n"
-"""A name that no header can have."""
+COLUMNS: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
+"""The columns that hold headers."""
 
-Named = tuple[bytes, bytes, bytes, bytes, bytes, bytes]
-"""The names of the headers for the columns destination, subscription, message_id, ack, receipt and
-transaction.
-"""
+Named = tuple[bytes | None, ...]
+"""The names of the headers for each of `COLUMNS`; None where the command has none for it."""
 
 Head = tuple[bytes, dict[bytes, bytes]]
 """A command, and its headers by name; of repeated ones the first."""
 
 
-def _named(subscription: bytes = _ABSENT, ack: bytes = _ABSENT, receipt: bytes = RECEIPT_HEADER) -> Named:
+def _named(
+    subscription: bytes | None = None, ack: bytes | None = None, receipt: bytes = RECEIPT_HEADER
+) -> Named:
     return DESTINATION, subscription, MESSAGE_ID, ack, receipt, TRANSACTION
 
 
@@ -72,6 +72,12 @@ def read(head: bytes, spoken: Dialect) -> Head:
             return _with_care(head, spoken)
         return (command, headers) if len(headers) == len(lines) else _with_care(head, spoken)
     return _with_care(head, spoken)
+
+
+def fields(command: bytes, headers: dict[bytes, bytes]) -> tuple[bytes | None, ...]:
+    """Return the values for each of `COLUMNS`."""
+    get: Any = headers.get  # for None, too
+    return tuple(map(get, NAMED.get(command, USUAL)))
 
 
 def _with_care(head: bytes, spoken: Dialect) -> Head:

@@ -1,20 +1,25 @@
-"""The runs of relays: which of their segments can be read on, and up to when all of them have been read."""
+"""The runs of relays: which of their segments can be read on, which are missing, and up to when all have been read."""
 
 import json
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple
 
 from stomprelay.journal.segment import CLOSED, parse_name
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
 """A run that wrote nothing for so long (and for longer than messages stay open) is forgotten."""
+_GRACE: Final = 60 * SECOND
+"""A run is silent when it said nothing for so much longer than it may: a segment takes `within` until it is closed, and
+its relay `within` until it speaks again."""
 
 
 class Segment(NamedTuple):
     """A segment that a batch read: the times in ns of its first and newest record, None if nothing of it
-    could be read; and whether the run ended with it.
+    could be read; and whether the run ended with it. `found_ns`: when somebody found that its relay was gone, 0 where
+    nobody did. `within_ns`: what `journal alive` promises in it, 0 for nothing.
     """
 
     name: str
@@ -22,10 +27,14 @@ class Segment(NamedTuple):
     first_ns: int | None
     newest_ns: int | None
     ended: bool
+    found_ns: int = 0
+    within_ns: int = 0
 
 
 def run_of(segment: str) -> str:
-    """Return the relay and run in a segment's name."""
+    """Return the relay and run in a segment's name; a file of another name is a run of its own."""
+    if parse_name(segment + CLOSED) is None:
+        return segment
     return segment.partition("-")[2].rpartition("-")[0]
 
 
@@ -35,100 +44,218 @@ def number_of(segment: str) -> int:
     return 0 if found is None else found[0].number
 
 
+class Gap(NamedTuple):
+    """Segments `first` to `last` of a run were not there when a later one was; where `first` is 1, there was no earlier
+    one. `waits`: what follows is kept until they come, or for `patience`. Else what follows was read without them, and
+    `came` are those that came after that.
+    """
+
+    first: int
+    last: int
+    came: tuple[int, ...] = ()
+    waits: bool = False
+
+
+@dataclass
+class _Skipped:
+    """A `Gap` that is not waited for; `came` is sorted."""
+
+    first: int
+    last: int
+    came: list[int] = field(default_factory=list)
+
+    def lacks(self, number: int) -> bool:
+        at = bisect_left(self.came, number)
+        return self.first <= number <= self.last and self.came[at : at + 1] != [number]
+
+
 @dataclass
 class _Run:
     """The state of one run. `due`: the number of the next segment to read on; `waiting`: segments behind a
-    gap, by number.
+    gap, by number; `skipped`: gaps that were not waited for any longer. `since`: the batch that found the run;
+    `heard_ns`: the newest record of all runs when it brought something last. `gone`: it was forgotten, but for the
+    numbers of its segments.
     """
 
+    since: int
     due: int = 1
     newest_ns: int = 0
     ended: bool = False
+    found_ns: int = 0
+    within_ns: int = 0
+    heard_ns: int = 0
+    gone: bool = False
+    skipped: list[_Skipped] = field(default_factory=list)
     waiting: dict[int, Segment] = field(default_factory=dict)
 
-    def read(self, number: int) -> None:
+    def add(self, number: int, segment: Segment) -> None:
+        """Add a segment to `waiting`, unless it is the second of its number. Nothing follows a file of another name."""
+        known = self.waiting.get(number)
+        if (known is None and not self.has_read(number)) or (known is not None and known.newest_ns is None):
+            self.waiting[number] = segment if number else segment._replace(ended=True)
+            self.gone = False
+
+    def has_read(self, number: int) -> bool:
+        """Return whether the segment of this number was read."""
+        return number < self.due and not any(gap.lacks(number) for gap in self.skipped)
+
+    def read(self, number: int) -> Segment:
         """Move a segment from `waiting` to those that were read."""
         segment = self.waiting.pop(number)
-        self.due = max(self.due, number + 1)
+        if number < self.due:
+            for gap in self.skipped:
+                if gap.lacks(number):
+                    insort(gap.came, number)
+        else:
+            if number > self.due:
+                self.skipped.append(_Skipped(self.due, number - 1))
+            self.due = number + 1
+            self.ended = segment.ended
+            self.within_ns = segment.within_ns or self.within_ns
         self.newest_ns = max(self.newest_ns, segment.newest_ns or 0)
-        self.ended = self.ended or segment.ended
+        self.found_ns = max(self.found_ns, segment.found_ns)
+        return segment
+
+    def is_over(self, horizon: int) -> bool:
+        """Return whether nothing more is to be expected of it."""
+        if self.ended or (self.waiting and self.waiting[max(self.waiting)].ended):
+            return True
+        within = max([self.within_ns, *(each.within_ns for each in self.waiting.values())])
+        newest = max([self.newest_ns, *(each.newest_ns or 0 for each in self.waiting.values())])
+        return bool(within) and horizon > newest + 2 * within + _GRACE
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Return all that is missing, in order."""
+        found = [Gap(gap.first, gap.last, tuple(gap.came)) for gap in self.skipped]
+        due = self.due
+        for number in sorted(self.waiting):
+            if number > due:
+                found.append(Gap(due, number - 1, waits=True))
+            due = max(due, number + 1)
+        return found
 
 
 class Runs:
     """Call `arrived` with the segments of each batch. It returns which segments can be used now, including
     those of earlier batches. `gone`: the runs that it forgot in the last call, with the time in ns of their
-    newest record.
+    newest record. `gaps`: of each run of which the last call found other segments to be missing than before, all that
+    are missing now, and those that came too late.
     """
 
     def __init__(self, limits: TimeLimits) -> None:
         self._limits = limits
         self._runs: dict[str, _Run] = {}
         self._until = 0
+        self._before: dict[str, list[Gap]] = {}
         self.gone: dict[str, int] = {}
+        self.gaps: dict[str, list[Gap]] = {}
 
     def arrived(self, segments: Iterable[Segment]) -> list[Segment]:
         """Add segments that were read, in any order. Return those that can be used now, in order of run and
-        number.
+        number; of several with the same number only one.
         """
+        self._before = {name: run.gaps for name, run in self._runs.items()}
+        came = set()
         for segment in segments:
-            run = self._runs.setdefault(run_of(segment.name), _Run())
-            run.waiting[number_of(segment.name)] = segment
+            name, number = run_of(segment.name), number_of(segment.name)
+            run = self._runs.setdefault(name, _Run(segment.batch, due=min(number, 1)))
+            run.add(number, segment)
+            came.add(name)
         horizon = self.horizon
+        for name in came:
+            self._runs[name].heard_ns = horizon
         ready = [segment for run in self._runs.values() for segment in self._ready(run, horizon)]
-        keep = max(_DAY, self._limits.give_up)
-        old = {name for name, run in self._runs.items() if not run.waiting and run.newest_ns + keep < horizon}
-        self.gone = {name: self._runs.pop(name).newest_ns for name in old}
+        after = {name: run.gaps for name, run in self._runs.items()}
+        self.gaps = {name: gaps for name, gaps in after.items() if gaps != self.before(name)}
+        self._forget(horizon)
         self._until = self._read(horizon)
         return sorted(ready, key=lambda segment: (run_of(segment.name), number_of(segment.name)))
 
     def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
-        """Yield the segments of a run up to the first gap. A gap older than `patience` is skipped; a segment
-        that arrives later is used all the same.
+        """Yield the segments of a run up to the first gap. A gap that is older than `patience`, or in a run that is
+        over, is skipped; a segment that arrives later is used all the same.
         """
+        over = run.is_over(horizon)
         while run.waiting:
             number = min(run.waiting)
-            segment = run.waiting[number]
-            since = horizon if segment.first_ns is None else segment.first_ns
-            if number > run.due and horizon <= since + self._limits.patience:
+            first_ns = run.waiting[number].first_ns
+            since = horizon if first_ns is None else first_ns
+            if number > run.due and not over and horizon <= since + self._limits.patience:
                 return
-            run.read(number)
-            yield segment
+            yield run.read(number)
+
+    def _forget(self, horizon: int) -> None:
+        """Forget the runs that are silent for long: first all but the numbers of their segments, so that the rest of
+        an old run is no new one, then these, too.
+        """
+        keep = max(_DAY, self._limits.give_up)
+        old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
+        self.gone = {name: self._runs[name].newest_ns for name in old}
+        for name in old:
+            self._runs[name].gone = True
+        for name in [name for name, run in self._runs.items() if run.gone and run.heard_ns + keep < horizon]:
+            del self._runs[name]
+
+    def _present(self) -> list[tuple[str, _Run]]:
+        return [(name, run) for name, run in self._runs.items() if not run.gone]
 
     @property
     def horizon(self) -> int:
-        """Return the time in ns of the newest record that arrived; 0 without any."""
-        waiting = [each.newest_ns or 0 for run in self._runs.values() for each in run.waiting.values()]
-        return max([*(run.newest_ns for run in self._runs.values()), *waiting], default=0)
+        """Return the time in ns of the newest record that arrived; 0 without any. A relay that was found to be gone
+        was found at some time, too.
+        """
+        waiting = [each for run in self._runs.values() for each in run.waiting.values()]
+        return max(
+            [
+                *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
+                *(max(each.newest_ns or 0, each.found_ns) for each in waiting),
+            ],
+            default=0,
+        )
 
     @property
     def until(self) -> int:
-        """Return the time in ns up to which all runs have been read, not counting runs that ended or are more
+        """Return the time in ns up to which all runs have been read, not counting runs that are over or more
         than `patience` behind. It never decreases.
         """
         return self._until
 
     def _read(self, horizon: int) -> int:
         earliest = horizon - self._limits.patience
-        parse_name = [_progress(run) for run in self._runs.values() if not run.ended or run.waiting]
-        return max(self._until, min((each for each in parse_name if each >= earliest), default=horizon))
+        progress = [_progress(run) for _, run in self._present() if run.waiting or not run.is_over(horizon)]
+        return max(self._until, min((each for each in progress if each >= earliest), default=horizon))
 
     @property
     def newest(self) -> dict[str, int]:
         """Return the time in ns up to which each run has been read."""
-        return {name: run.newest_ns for name, run in self._runs.items()}
+        return {name: run.newest_ns for name, run in self._present()}
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that wrote something within `patience` before `horizon`."""
-        earliest = self.horizon - self._limits.patience
-        return frozenset(name for name, run in self._runs.items() if run.newest_ns >= earliest)
+        """Return the runs that are not over and wrote something within `patience` before `horizon`."""
+        horizon = self.horizon
+        earliest = horizon - self._limits.patience
+        return frozenset(
+            name for name, run in self._present() if run.newest_ns >= earliest and not run.is_over(horizon)
+        )
+
+    def before(self, run: str) -> list[Gap]:
+        """Return what was missing of a run before the last call."""
+        return self._before.get(run, [])
+
+    def since(self, run: str) -> int:
+        """Return the number of the batch that found a run."""
+        return self._runs[run].since
+
+    def had(self, segment: str) -> bool:
+        """Return whether a segment of this run and number arrived before."""
+        run, number = self._runs.get(run_of(segment)), number_of(segment)
+        return run is not None and (number in run.waiting or run.has_read(number))
 
     def dump(self) -> str:
         """Return its state as JSON; `load` reads it."""
-        runs = {
-            name: [run.due, run.newest_ns, run.ended, [*run.waiting.values()]]
-            for name, run in self._runs.items()
-        }
+        runs = {name: {**asdict(run), "waiting": [*run.waiting.values()]} for name, run in self._runs.items()}
         return json.dumps([self._until, runs])
 
     @classmethod
@@ -136,10 +263,18 @@ class Runs:
         """Return the runs whose state `dump` returned."""
         self = cls(limits)
         self._until, runs = json.loads(text)
-        for name, (due, newest_ns, ended, waiting) in runs.items():
-            segments = [Segment(*each) for each in waiting]
-            self._runs[name] = _Run(due, newest_ns, ended, {number_of(each.name): each for each in segments})
+        self._runs = {name: _loaded(values) for name, values in runs.items()}
         return self
+
+
+def _loaded(values: Any) -> _Run:
+    if isinstance(values, list):
+        # As it was left before gaps were named.
+        due, newest_ns, ended, waiting = values
+        values = {"since": 0, "due": due, "newest_ns": newest_ns, "ended": ended, "waiting": waiting}
+    segments = [Segment(*each) for each in values.pop("waiting")]
+    skipped = [_Skipped(**each) for each in values.pop("skipped", [])]
+    return _Run(**values, skipped=skipped, waiting={number_of(each.name): each for each in segments})
 
 
 def _progress(run: _Run) -> int:

@@ -18,6 +18,7 @@ from stomprelay.journal.block import SIZES, Block, BlockKind, Damage
 from stomprelay.journal.schema import Context, Header, JournalSide
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.read import heads
+from stomprelay.pipeline.read.columns import FRAME_COLUMNS
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.spark import arrow
 from stomprelay.wire.dialect import Dialect
@@ -47,9 +48,8 @@ SCHEMA: Final = pa.schema(
 """The columns of the rows, as an Arrow schema."""
 ROWS: Final = 16384
 """Rows in an Arrow batch, about."""
-OCTETS: Final = 32 << 20
+OCTETS: Final = 8 << 20
 """Bytes of heads and bodies in an Arrow batch, about."""
-_NAMES: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
 _DIRECTION: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")
 
@@ -110,13 +110,7 @@ class _Reading:
         self._octets = 0
         # For each block: its rows, context, time, offset, first number.
         self._blocks: list[tuple[int, int, int, int, int]] = []
-        self._fields: list[tuple[bytes | None, ...]] = []
-        self._ends = [0]
-        self._header_names: list[bytes] = []
-        self._header_values: list[bytes] = []
-        self._sizes: list[int] = []
-        self._body_sizes: list[int] = []
-        self._bodies: list[tuple[int, bytes]] = []
+        self._columns = FRAME_COLUMNS()
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []
 
     @property
@@ -157,40 +151,11 @@ class _Reading:
         self.damages.append(damage)
 
     def _frames(self, block: Block, context: int, dialect: Dialect) -> None:
-        payload, sizes = block.payload, block.sizes
-        names, values, ends = self._header_names, self._header_values, self._ends
-        fields, read, named, usual = self._fields, heads.read, heads.NAMED, heads.USUAL
-        row = self.count
-        at = 0
-        last = b""
-        headers: dict[bytes, bytes] = {}
-        field: tuple[bytes | None, ...] = ()
-        total = ends[-1]
-        for index in range(0, len(sizes), SIZES):
-            body = at + sizes[index]
-            head = payload[at:body]
-            if head != last:
-                last = head
-                command, headers = read(head, dialect)
-                get = headers.get
-                of = named.get(command, usual)
-                field = (command, *map(get, of))
-            fields.append(field)
-            total += len(headers)
-            ends.append(total)
-            names += headers
-            values += headers.values()
-            at = body + sizes[index + 1]
-            if at != body:
-                self._bodies.append((row, payload[body:at]))
-            row += 1
-        count = len(sizes) // SIZES
-        body_sizes = sizes[2::SIZES]
-        self._body_sizes += body_sizes
-        self._sizes += [head + body + 1 for head, body in zip(sizes[0::SIZES], body_sizes, strict=True)]
+        count = len(block.sizes) // SIZES
+        self._columns.add(block.payload, block.sizes, dialect)
         self._blocks.append((count, context, block.time, block.offset, block.number))
-        self.count = row
-        self._octets += len(payload)
+        self.count += count
+        self._octets += len(block.payload)
 
     def _event(self, block: Block, context: int) -> None:
         try:
@@ -200,10 +165,7 @@ class _Reading:
             self._reject(block, "its event cannot be understood")
             return
         self._events.append((self.count, str(event), str(said), facts))
-        self._fields.append((None,) * (1 + len(_NAMES)))
-        self._ends.append(self._ends[-1])
-        self._sizes.append(0)
-        self._body_sizes.append(0)
+        self._columns.blank()
         self._blocks.append((1, context, block.time, block.offset, 0))
         self.count += 1
         self._octets += len(block.payload)
@@ -215,22 +177,10 @@ class _Reading:
         return made
 
     def _batch(self) -> pa.RecordBatch:
-        count = self.count
-        made = self._of_blocks()
-        commands, *named = zip(*self._fields, strict=True)
-        made["command"] = arrow.text(commands)
-        for name, values in zip(_NAMES, named, strict=True):
-            made[name] = arrow.text(values)
-        made["size"] = pa.array(self._sizes, pa.int64())
-        made["body_size"] = pa.array(self._body_sizes, pa.int64())
-        if self._bodies:
-            bodies: list[bytes | None] = [None] * count
-            for row, body in self._bodies:
-                bodies[row] = body
-            made["body"] = pa.array(bodies, pa.binary())
-        nulls = self._of_events(made) if self._events else None
-        made["headers"] = arrow.mapping(self._ends, self._header_names, self._header_values, nulls)
-        return _batch_of(count, made)
+        made = self._of_blocks() | self._columns.arrays()
+        if self._events:
+            self._of_events(made)
+        return _batch_of(self.count, made)
 
     def _of_blocks(self) -> dict[str, Any]:
         """Return the columns whose values are the same for all rows of a block."""
@@ -259,27 +209,19 @@ class _Reading:
         made["kind"] = pa.repeat(pa.scalar("frame", pa.string()), self.count)
         return made
 
-    def _of_events(self, made: dict[str, Any]) -> pa.Array:
-        """Add the columns that only events have, and null those that only frames have. Return the mask of the
-        rows that are events.
-        """
-        is_event = [False] * self.count
+    def _of_events(self, made: dict[str, Any]) -> None:
+        """Add the columns that only events have."""
         names: list[str | None] = [None] * self.count
         texts: list[str | None] = [None] * self.count
         facts: list[list[tuple[str, str]] | None] = [None] * self.count
         for row, event, said, known in self._events:
-            is_event[row] = True
             names[row] = event
             texts[row] = said
             facts[row] = [(str(name), _said(value)) for name, value in known.items()]
-        mask = pa.array(is_event, pa.bool_())
         made["event"] = pa.array(names, pa.string())
         made["text"] = pa.array(texts, pa.string())
         made["facts"] = pa.array(facts, arrow.MAP)
-        made["kind"] = pc.if_else(mask, "event", "frame")
-        for name in ("size", "body_size"):
-            made[name] = pc.if_else(mask, pa.scalar(None, pa.int64()), made[name])
-        return mask
+        made["kind"] = pc.if_else(made["command"].is_null(), "event", "frame")
 
 
 def _said(value: object) -> str:

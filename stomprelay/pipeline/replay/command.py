@@ -14,6 +14,7 @@ from stomprelay.pipeline.replay.watch import Watch
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
+from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import Store
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _replay(given: argparse.Namespace, wanted: Selection, state: State, sink: Si
 
 
 def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
-    store = Store(spark, given.tables, given.format)
+    store = opened(spark, given.tables, options.table_format(given))
     store.check()
     return store
 

@@ -14,7 +14,7 @@ from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.formats import opened
 
 _AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
 _MOST: Final = 100
@@ -64,7 +64,7 @@ def main(given: argparse.Namespace) -> int:
 
     spark = shared.session(given, "report", brief=True, say=shared.say)
     try:
-        store = Store(spark, given.tables, given.format)
+        store = opened(spark, given.tables, shared.table_format(given))
         store.check()
         findings = gather(store, range_, given.top, now)
     finally:

@@ -263,7 +263,9 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Damage:
-    """One row of `quarantine`: a piece of a segment that could not be read, its offset and length in bytes."""
+    """One row of `quarantine`: a piece of a segment that could not be read, its offset and length in bytes; of
+    no bytes: segments or frames that are missing.
+    """
 
     segment: str
     offset: int
@@ -301,6 +303,8 @@ class Findings:
     total_troubles: int = 0
     damages: Sequence[Damage] = ()
     total_damages: int = 0
+    total_missing: int = 0
+    """How many of these are segments or frames that are missing, or came late."""
     octets: int = 0
 
     @property

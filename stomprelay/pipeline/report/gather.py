@@ -8,6 +8,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from stomprelay.pipeline.read.gaps import LATE, MISSING
 from stomprelay.pipeline.report.figure import COLOURS
 from stomprelay.pipeline.report.findings import (
     FINE,
@@ -164,14 +165,15 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
     ], total
 
 
-def read_damages(store: Store, limit: int) -> tuple[list[Damage], int]:
+def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
     """Return the first `limit` pieces of the journal that could not be read, whenever they were written, and
-    how many there are in all.
+    how many there are in all; and how many of these have no bytes: they are missing, or came late.
     """
     rows = store.read("quarantine").select("segment", "offset", "length", "reason").distinct()
-    total = rows.count()
+    told = F.col("reason").contains(MISSING) | F.col("reason").contains(LATE)
+    total, missing = row_of(rows, F.count("*"), F.count_if((F.col("length") == 0) & told))
     found = rows.orderBy("segment", "offset").limit(limit).collect() if total else []
-    return [Damage(row.segment, row.offset, row.length, row.reason) for row in found], total
+    return [Damage(row.segment, row.offset, row.length, row.reason) for row in found], total, missing
 
 
 def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
@@ -190,7 +192,7 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
     )
     stuck, total_stuck = read_stuck(store, within, limit)
     troubles, total_troubles = read_troubles(within.within(store.read("frames"), "at"), limit)
-    damages, total_damages = read_damages(store, limit)
+    damages, total_damages, total_missing = read_damages(store, limit)
     return Findings(
         span=span,
         relays=told.relays,
@@ -214,6 +216,7 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
         total_troubles=total_troubles,
         damages=damages,
         total_damages=total_damages,
+        total_missing=total_missing,
         octets=octets or 0,
     )
 

@@ -112,12 +112,23 @@ def quarantine(findings: Findings) -> Figure | None:
     """Return the figure with what could not be read; None if everything was read."""
     if not findings.total_damages:
         return None
-    note = (
-        f"{text.plural(findings.total_damages, 'stretch', 'stretches')} of the journal could not be read. What was in "
-        "there is missing from all figures; everything around it is in them."
-    )
+    missing, unreadable = findings.total_missing, findings.total_damages - findings.total_missing
+    note = []
+    if unreadable:
+        note.append(f"{text.plural(unreadable, 'stretch', 'stretches')} of the journal could not be read.")
+    if missing:
+        verb = "is" if missing == 1 else "are"
+        note.append(
+            f"{text.plural(missing, 'stretch', 'stretches')} of the journal {verb} missing, or came late."
+        )
+    note.append("What was in there is missing from all figures; everything around it is in them.")
+    if missing:
+        note.append(
+            "Messages, sessions and outages that reach into what is missing are incomplete: they look undelivered, "
+            "unanswered, or without a SEND."
+        )
     sheet = Sheet(
-        "Unreadable stretches",
+        "Unreadable and missing stretches",
         [Column("Segment"), *figures("From octet", "Length"), Column("Why")],
         [
             [
@@ -129,4 +140,4 @@ def quarantine(findings: Findings) -> Figure | None:
             for one in findings.damages
         ],
     )
-    return Figure("quarantine", "Quarantine", note, sheet=sheet, open=True)
+    return Figure("quarantine", "Quarantine", " ".join(note), sheet=sheet, open=True)

@@ -1,8 +1,10 @@
 """Spark itself: a session of it, and what it needs.
 
 - `launch`: a session with our settings, started and stopped
+- `executors`: those of a cluster: what they must have, and our code for them
 - `java`: which Java it runs on, and the cache folder for what is made once
 - `class_archive`, `training`: Java's class archive, by which a session starts faster, and the run that makes it
+- `delta`: the jars and settings of Delta Lake
 - `errors`: Spark's errors as sentences
 - `arrow`: rows and columns to and from Arrow
 """

@@ -56,22 +56,29 @@ def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def text(values: Sequence[bytes | None]) -> pa.Array:
-    """Return a column of texts from bytes in UTF-8. Bytes that are no UTF-8 become `\\xNN`."""
+def text(values: Sequence[bytes | None] | pa.Array) -> pa.Array:
+    """Return a column of texts from bytes in UTF-8, an Arrow array or a sequence. Bytes that are no UTF-8 become
+    `\\xNN`.
+    """
     try:
-        return pa.array(values, pa.string())
+        return values.cast(pa.string()) if isinstance(values, pa.Array) else pa.array(values, pa.string())
     except pa.ArrowInvalid:
+        if isinstance(values, pa.Array):
+            values = values.to_pylist()
         decoded = [None if each is None else each.decode("utf-8", "backslashreplace") for each in values]
         return pa.array(decoded, pa.string())
 
 
 def mapping(
-    ends: Sequence[int], names: Sequence[bytes], values: Sequence[bytes], nulls: Any = None
+    ends: Sequence[int] | pa.Array,
+    names: Sequence[bytes] | pa.Array,
+    values: Sequence[bytes] | pa.Array,
+    nulls: Any = None,
 ) -> pa.Array:
     """A column of maps, whose names and values are given one map behind the other; `ends` holds 0 and where each map
-    ends. `nulls`: which of them are null.
+    ends. `nulls`: which of them are null. All are Arrow arrays or sequences.
     """
-    offsets = pa.array(ends, pa.int32())
+    offsets = ends if isinstance(ends, pa.Array) else pa.array(ends, pa.int32())
     return pa.MapArray.from_arrays(offsets, text(names), text(values), type=MAP, mask=nulls)
 
 

@@ -1,7 +1,18 @@
 """Spark's errors as one sentence for the user."""
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Final
+
+_THROWN: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
+_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:: |$)")
+
+
+class MissingSpark(Exception):
+    """PySpark, what it needs from other packages, or the cluster is not there or does not start. The text is for the
+    user.
+    """
 
 
 @contextmanager
@@ -12,13 +23,35 @@ def as_value_error() -> Iterator[None]:
 
     try:
         yield
-    except PySparkException as error:
-        raise ValueError(sentence(str(error))) from None
-    except Py4JJavaError as error:
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        raise ValueError(sentence(cause.getMessage() or cause.toString())) from None
+    except (PySparkException, Py4JJavaError) as error:
+        raise ValueError(reason(error)) from None
+
+
+def reason(error: Exception) -> str:
+    """Return the text of one of Spark's errors, in Python's form or Java's, in one line."""
+    return sentence(said(error)[-1])
+
+
+def said(error: Exception) -> list[str]:
+    """Return the texts of one of Spark's errors and of what it was caused by, down to the root."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if not isinstance(error, Py4JError | ConnectionError):
+        return [text_of(error)]
+    texts = []
+    if isinstance(error, Py4JJavaError):
+        with suppress(Exception):  # Java may have ended
+            cause = error.java_exception
+            while cause is not None:
+                texts.append(str(cause.getMessage() or cause.toString()))
+                cause = cause.getCause()
+    return texts or ["Spark's Java ended before its time"]
+
+
+def thrown(log: str) -> str | None:
+    """Return why Java ended, in a line, by what it wrote to standard error; None where it does not say."""
+    found = _THROWN.findall(log)
+    return _CLASS.sub("", found[0]).strip() or found[0] if found else None
 
 
 def sentence(said: str) -> str:
@@ -27,6 +60,8 @@ def sentence(said: str) -> str:
     """
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
+    if "Traceback (most recent call last):" in lines:  # of a task in Python, which ends with what was raised
+        return lines[-1]
     kept = []
     for line in lines:
         if line.startswith(("== SQL", "'", "+-", ":-", "at ")):

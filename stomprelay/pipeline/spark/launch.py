@@ -2,16 +2,17 @@
 
 import logging
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
-from stomprelay.pipeline.spark import class_archive, java
+from stomprelay.pipeline.spark import class_archive, executors, java
+from stomprelay.pipeline.spark.errors import MissingSpark, reason, thrown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,18 +24,35 @@ _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _GOODBYE: Final = 60.0
 """Seconds that Java has to end; it may be writing a class archive."""
 _MIB: Final = 1 << 20
-_BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 """Options that keep Java 24 and later from printing warnings."""
 
+ROW_GROUP: Final = 64 << 20
+"""Bytes of a row group in a Parquet file, about."""
+ROW_GROUP_ROWS: Final = 1 << 17
+"""Rows of one, at most: whoever writes one has so many in memory."""
 EVERYWHERE: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
+    # The type of times that all readers know, and that has statistics by which they skip what they need not read.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Parts of a file that can be read side by side, and that a writer keeps in memory.
+    "spark.hadoop.parquet.block.size": str(ROW_GROUP),
+    "spark.hadoop.parquet.block.row.count.limit": str(ROW_GROUP_ROWS),
     # A batch's rows go to a few folders: no need to sort them by these before they are written.
     "spark.sql.maxConcurrentOutputFileWriters": "16",
 }
+CHECKED: Final = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
+}
+"""In place of those in `LOCAL` where files of another file system are dealt with: s3a buffers in this machine's, and
+wants Hadoop's own."""
+_NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
+"""What must hold, also where others have chosen otherwise for their own sessions."""
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -45,10 +63,16 @@ LOCAL: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-
-
-class MissingSpark(Exception):
-    """PySpark, or what it needs from other packages, is not installed or does not start. The text is for the user."""
+CLUSTER: Final = {
+    # As many partitions as there is data for, see `executors.fit`: each is a task in Python, and a file of a table.
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    # Also of what is kept in memory while several things are written of it.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+}
+_started: Final[WeakSet[Any]] = WeakSet()
+"""The sessions that are ours to end."""
 
 
 def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> dict[str, str]:
@@ -58,13 +82,15 @@ def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> di
         heap = 768 if brief else min(max(memory // _MIB // 4, 1024), 4096)
         chosen |= LOCAL
         chosen["spark.driver.memory"] = f"{heap}m"
-        chosen["spark.sql.shuffle.partitions"] = str(min(cores, 2) if brief else max(cores, 2))
+        chosen[executors.PARTITIONS] = str(min(cores, 2) if brief else max(cores, 2))
+    else:
+        chosen |= CLUSTER
     return chosen
 
 
-def is_local(master: str) -> bool:
+def is_local(master: str | None) -> bool:
     """Return whether all of Spark runs in one process on this machine."""
-    return master == "local" or master.startswith("local[")
+    return master is not None and (master == "local" or master.startswith("local["))
 
 
 def java_options(found: java.Java, *, brief: bool = False, log: str = "off") -> list[str]:
@@ -87,36 +113,80 @@ def session(
     say: Callable[[str], None] | None = None,
     further: tuple[str, ...] | None = None,
 ) -> "SparkSession":
-    """A session, the one that runs already where there is one. End it with `stop`.
+    """A session; where one runs already, another one beside it on the same Spark. End it with `stop`.
 
     `conf`: settings as Spark's users know them; they go before ours. `brief`: it will be used for a short while, so
     start quickly. `log`: one of `LEVELS`. `say` is called before what takes long once. `further`: options to Java
-    in place of those that use a class class_archive. Raises `MissingSpark` and `java.MissingJava`.
+    in place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
         import pyarrow  # noqa: F401 - missing it shows late and unclearly
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.sql import SparkSession
+        from pyspark import SparkContext
     except ImportError as error:
         raise MissingSpark(
             f"the pipeline needs the package {error.name}: pip install 'stomprelay[pipeline]'"
         ) from None
-    builder = SparkSession.builder.appName(name)
     given = dict(conf or {})
     if master is not None:
         given["spark.master"] = master
-    if (
-        "PYSPARK_GATEWAY_PORT" in os.environ
-    ):  # spark-submit started both Java and us, with settings of its own
-        from pyspark import SparkConf
+    if SparkContext._active_spark_context is not None:
+        spark = _beside(given)
+    elif "PYSPARK_GATEWAY_PORT" in os.environ:
+        spark = _submitted(name, given)
+    else:
+        spark = _own(name, given, brief=brief, log=log, say=say, further=further)
+    if not is_local(spark.sparkContext.master):
+        try:
+            executors.equip(spark)
+        except BaseException:
+            stop(spark)
+            raise
+    return spark
 
-        submitted = SparkConf()
-        given = {**{k: v for k, v in EVERYWHERE.items() if not submitted.contains(k)}, **given}
-        return builder.config(map=_widened(given)).getOrCreate()
-    chosen = settings(
-        given.get("spark.master", MASTER), cores=os.cpu_count() or 1, memory=_memory(), brief=brief
-    )
-    chosen |= given
+
+def _beside(given: Mapping[str, str]) -> "SparkSession":
+    """Return a session with settings of its own on the Spark that runs already, which is somebody else's."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.builder.getOrCreate()
+    spark = running.newSession()
+    wanted = settings(running.sparkContext.master or MASTER, cores=os.cpu_count() or 1, memory=_memory())
+    for key, value in {**wanted, **running.conf.getAll, **_NEEDED, **given}.items():
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+    return spark
+
+
+def _submitted(name: str, given: Mapping[str, str]) -> "SparkSession":
+    """Return a session on the Java that spark-submit has started, with settings of its own."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    submitted = SparkConf()
+    master = given.get("spark.master") or submitted.get("spark.master", MASTER) or MASTER
+    ours = EVERYWHERE if is_local(master) else {**EVERYWHERE, **CLUSTER}
+    chosen = {**{key: value for key, value in ours.items() if not submitted.contains(key)}, **given}
+    return _created(SparkSession.builder.appName(name), chosen)
+
+
+def _own(
+    name: str,
+    given: Mapping[str, str],
+    *,
+    brief: bool,
+    log: str,
+    say: Callable[[str], None] | None,
+    further: tuple[str, ...] | None,
+) -> "SparkSession":
+    """Return a session on a Java that is started for it."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    master = given.get("spark.master", MASTER)
+    chosen = {**settings(master, cores=os.cpu_count() or 1, memory=_memory(), brief=brief), **given}
+    executors.knock(master)
     folder = java.folder()
     found = java.find()
     if further is None:
@@ -125,31 +195,62 @@ def session(
     environ = {
         "JAVA_HOME": str(java.home(found, folder)),
         "SPARK_SUBMIT_OPTS": " ".join([*options, os.environ.get("SPARK_SUBMIT_OPTS", "")]).strip(),
-        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_PYTHON": given.get("spark.pyspark.python")
+        or os.environ.get("PYSPARK_PYTHON", sys.executable),
     }
-    if is_local(chosen["spark.master"]):
+    if is_local(master):
         environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with _environment(environ):
-        try:
-            spark = builder.config(map=_widened(chosen)).getOrCreate()
-        except PySparkRuntimeError as error:
-            if error.getCondition() != "JAVA_GATEWAY_EXITED":
-                raise
-            raise MissingSpark(
-                f"Spark did not start on Java {found.version} of {found.home}; Java says above what is wrong"
-            ) from None
+    with _environment(environ), _Heard(loud=log != "off") as heard:
+        if SparkContext._gateway is None:
+            conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
+            try:
+                gateway = launch_gateway(conf, {"stderr": heard.end})  # type: ignore[no-untyped-call]
+            except PySparkRuntimeError as error:
+                if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                    raise
+                said = heard.text()
+                why = thrown(said) or said.strip() or "Java says above what is wrong"
+                raise MissingSpark(
+                    f"Spark did not start on Java {found.version} of {found.home}: {why}"
+                ) from None
+            SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        spark = _created(SparkSession.builder.appName(name), chosen)
     _hush(log)
-    if not chosen["spark.master"].startswith("local"):
-        _ship(spark)
+    return spark
+
+
+def _created(builder: Any, chosen: Mapping[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark: SparkSession = builder.config(map=dict(chosen)).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        why = reason(error)
+        _end_java()
+        raise MissingSpark(
+            f"Spark did not start on {chosen.get('spark.master', 'its master')}: {why}"
+        ) from None
+    _started.add(spark)
     return spark
 
 
 def stop(spark: "SparkSession") -> None:
-    """End the session and, where it was ours, its Java; nothing of it runs when this returns."""
+    """End a session that `session` returned. Where Spark was ours it ends, too, and where Java was, nothing of it runs
+    when this returns.
+    """
+    if spark not in _started:
+        return
+    _started.discard(spark)
+    spark.stop()
+    _end_java()
+
+
+def _end_java() -> None:
+    """End the Java that we started, if any."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    spark.stop()
     process = getattr(gateway, "proc", None)
     if process is None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
@@ -164,16 +265,48 @@ def stop(spark: "SparkSession") -> None:
         process.wait()
 
 
+class _Heard:
+    """What Java writes to standard error. While the context is entered it is kept, as a start that fails says why in
+    many lines; afterwards, or always where it is `loud`, it goes to our own. `end` is where Java writes it.
+    """
+
+    def __init__(self, *, loud: bool) -> None:
+        self._source, self.end = os.pipe()
+        self._kept: list[bytes] = []
+        self._loud = loud
+        self._thread = threading.Thread(target=self._read, daemon=True, name="Java's standard error")
+
+    def __enter__(self) -> "_Heard":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loud = True
+        if self.end >= 0:
+            os.close(self.end)
+
+    def text(self) -> str:
+        """Return all that a Java that has ended has written."""
+        os.close(self.end)
+        self.end = -1
+        self._thread.join()
+        return b"".join(self._kept).decode(errors="replace")
+
+    def _read(self) -> None:
+        with open(self._source, "rb", buffering=0) as source, suppress(OSError):
+            while said := source.read(65536):
+                if self._loud:
+                    os.write(2, said)
+                else:
+                    self._kept.append(said)
+
+
 def _hush(log: str) -> None:
     """Limit PySpark's own log of errors, as it raises them, too. `log`: one of `LEVELS`."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL if log == "off" else logging.WARNING)
-
-
-def _widened(conf: Mapping[str, str]) -> dict[str, Any]:
-    return dict(conf)
 
 
 def _memory() -> int:
@@ -196,13 +329,3 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _ship(spark: "SparkSession") -> None:
-    """Give the executors of a cluster our own code: they need Python with pyarrow, and nothing of ours installed."""
-    import stomprelay
-
-    package = Path(stomprelay.__file__).parent
-    with tempfile.TemporaryDirectory() as place:
-        packed = shutil.make_archive(f"{place}/stomprelay", "zip", package.parent, package.name)
-        spark.sparkContext.addPyFile(packed)

@@ -1,12 +1,12 @@
 """The `stomp` data source: Spark as a consumer and a producer of STOMP.
 
-    spark.readStream.format("stomp").option("destination", "/queue/orders").option("spool", "/data/spool").load(uri)
+    spark.readStream.format("stomp").option("subscribe", "/queue/orders").option("spool", "/data/spool").load(uri)
     frame.write.format("stomp").option("destination", "/queue/orders").save(uri)
 
 - `datasource`: what Spark calls
 - `options`, `values`: what can be set, and how a value is read
-- `receivers`, `receiver`, `spool`, `columns`: in: all connections of a query; one of them; its messages on disk; as
-  rows
+- `receivers`, `receiver`, `spool`, `columns`, `scans`: in: all connections of a query; one of them; its messages on
+  disk; as rows; which of them a batch read has
 - `sending`, `sends`, `progress`: out: the rows of a task; a row as a SEND; how far a job has come
 - `client`: one STOMP session, on which both rest
 - `relay_thread`, `sockets`: below it, the relay's own core in a thread with sockets

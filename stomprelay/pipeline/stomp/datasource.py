@@ -48,9 +48,11 @@ from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS, rows
 from stomprelay.pipeline.stomp.options import Sink, Source
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.stomp.receivers import Offset, Piece, Receivers, limited, pieces, place
+from stomprelay.pipeline.stomp.scans import Identity, Range, Scans
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 from stomprelay.pipeline.stomp.sends import check
 from stomprelay.pipeline.stomp.spool import read
+from stomprelay.pipeline.stomp.values import OptionError, wrong
 
 FEW: int = 4096
 """Smaller Arrow batches of the spool are joined until they have this many rows."""
@@ -104,6 +106,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, source: Source, schema: StructType) -> None:
         super().__init__(source, schema)
         self._receivers: Receivers | None = None
+        self._planned: dict[str, int] = {}
         self._draining = False
         self._target: dict[str, int] | None = None
         self._until = 0.0
@@ -137,11 +140,19 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._drained(receivers, start) if self._draining else receivers.end
         if isinstance(limit, ReadMaxRows):
             end = limited(start, end, limit.max_rows)
-        return {name: max(end[name], start.get(name, 0)) for name in end}
+        self._planned = {name: max(end[name], start.get(name, 0)) for name in end}
+        return self._planned
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
-        """Return the end of the spools, for the query's progress; None before the first batch."""
-        return None if self._receivers is None else self._receivers.end
+        """Return what the query's progress shows as latest offset, None before the first batch: the end of the spools,
+        and beside it, as Spark takes no metrics from Python, `lag`, the messages there that no batch has yet, and
+        `unacknowledged`, the deliveries that brokers wait to have acknowledged.
+        """
+        if self._receivers is None:
+            return None
+        begin, end = self._receivers.begin, self._receivers.end
+        lag = sum(each - self._planned.get(name, begin[name]) for name, each in end.items())
+        return {**end, "lag": lag, "unacknowledged": self._receivers.unacknowledged}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Return the partitions of a batch, one for each task. Raises `SpoolError` where rows are missing."""
@@ -176,27 +187,50 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 class BatchReader(_Rows, DataSourceReader):
     """The reader behind `spark.read.format("stomp")`: it receives what is there into the spool, acknowledges
-    it, and reads it from the spool.
+    it, and reads it from the spool. All readers with one `identity` have the same rows; see `scans`.
     """
 
+    def __init__(self, source: Source, schema: StructType, identity: Identity) -> None:
+        super().__init__(source, schema)
+        self._identity = identity
+        if source.late:
+            raise wrong(
+                "ack", "must be spool in batch: only a stream commits, after which commit acknowledges"
+            )
+
     def partitions(self) -> list[InputPartition]:
-        """Receive until nothing more comes, in the process that plans the query. Return the partitions of the
-        job. Raises `SourceError` and `SpoolError`.
+        """Receive until nothing more comes, in the process that plans the query, unless an earlier scan has. Return
+        the partitions of the job. Raises `SourceError` and `SpoolError`.
         """
+        source = self._source
+        scans = Scans(source.spool, self._identity, source.retain)
+        with scans.alone():
+            found = scans.found()
+            if found is None or found.end is None:
+                found = self._received(scans, found)
+        assert found.end is not None
+        return [InputPartition(tuple(each)) for each in pieces(source, found.start, found.end)] or [
+            InputPartition(None)
+        ]
+
+    def _received(self, scans: Scans, begun: Range | None) -> Range:
+        """Receive, and note which rows came. `begun`: what a scan that failed has noted."""
         source = self._source
         receivers = Receivers(source)
         try:
             if source.retain:
                 receivers.drop_older(source.retain)
-            start = receivers.begin if source.earliest else receivers.end
+            if begun is not None:
+                start = begun.start
+            else:
+                start = receivers.begin if source.earliest else receivers.end
+                scans.note(start, None)
             receivers.start()
             receivers.drained(receivers.deadline())
         finally:
             receivers.close()
         receivers.check()
-        return [InputPartition(tuple(each)) for each in pieces(source, start, receivers.end)] or [
-            InputPartition(None)
-        ]
+        return scans.note(start, receivers.end)
 
 
 @dataclass
@@ -280,6 +314,10 @@ class StompDataSource(DataSource):
 
     options: MutableMapping[str, str]
 
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._identity = Identity.new()  # Spark makes one data source for each `load`
+
     @classmethod
     def name(cls) -> str:
         """Return the name for `format(...)`."""
@@ -291,16 +329,25 @@ class StompDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
-        return BatchReader(Source.read(self.options), schema)
+        source = Source.read(self.options)
+        chosen = self._identity if source.read_id is None else Identity.named(source.read_id)
+        return BatchReader(source, schema, chosen)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
         return StreamReader(Source.read(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer of a batch query; `overwrite` has no effect. Raises `SchemaError`."""
+        """Return the writer of a batch query. Raises `SchemaError`, and `OptionError` for mode "overwrite"."""
+        if overwrite:
+            raise OptionError(
+                'format("stomp"): mode("overwrite") cannot be: what a broker has is not replaced, and what is sent'
+                ' cannot be taken back. Say mode("append")'
+            )
         return BatchWriter(Sink.read(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """Return the writer of a streaming query; `overwrite` has no effect. Raises `SchemaError`."""
+        """Return the writer of a streaming query. With the output mode complete, `overwrite` is set, and each batch
+        sends all rows of the result. Raises `SchemaError`.
+        """
         return StreamWriter(Sink.read(self.options), schema)

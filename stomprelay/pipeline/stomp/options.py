@@ -2,7 +2,7 @@
 
 To read:
 
-destination
+subscribe, or STOMP's name for it, destination
     What to subscribe to: one, or several between commas or as a JSON array. Must be given.
 header.NAME, headers
     Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `given` knows; `headers` is a JSON
@@ -15,7 +15,8 @@ spool
     checkpointLocation to the reader too, to have it in there as `stomp-spool`.
 ack (spool)
     When the ACK is sent: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
-    batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again.
+    batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again. Not
+    in batch, where Spark commits nothing.
 prefetch (10000)
     Messages that the broker may have under way to one receiver, as RabbitMQ's `prefetch-count` and ActiveMQ's
     `activemq.prefetchSize`. With `ack=commit` no batch is larger.
@@ -25,7 +26,7 @@ groupSize (2000), groupMs (100)
     Messages are written, synced and acknowledged together: so many, or when the first is so old.
 backlog (5000000)
     Messages that one spool may hold uncommitted, before no more are received.
-maxMessagesPerTrigger, or Kafka's name for it, maxOffsetsPerTrigger
+maxOffsetsPerTrigger, or STOMP's name for it, maxMessagesPerTrigger
     Of one micro-batch; without it a batch is all there is.
 minPartitions
     Into how many tasks a batch is cut, at least, where it has the rows; the driver's processors.
@@ -41,7 +42,12 @@ failOnDataLoss (true)
 includeHeaders (true)
     Whether there is a column `headers`.
 retain (604800)
-    In batch: seconds for which the spool keeps what was read, should the job fail; 0 is for good.
+    In batch: seconds for which the spool keeps what was read, for the DataFrame that read it and should the job fail;
+    0 is for good. As long the DataFrame has the same rows in every scan, and later none.
+readId
+    In batch: a name for what is read. All that load under one name, as a job that is run again, have the same rows for
+    as long as `retain` says. The scans of one DataFrame have them without it, save with Spark Connect, where each
+    action loads anew.
 
 To write:
 
@@ -114,6 +120,79 @@ _NAMES: Final = {
 """Keys of the relay's configuration whose option has another name."""
 _ROOT: Final = "stomp"
 
+BOTH: Final = (
+    *(
+        "uri",
+        "path",
+        "login",
+        "password",
+        "passcode",
+        "passcodeFile",
+        "host",
+        "clientId",
+        "profile",
+        "versions",
+    ),
+    *(
+        "policy",
+        "heartBeatMs",
+        "connectTimeoutMs",
+        "timeoutMs",
+        "headers",
+        "destination",
+        "checkpointLocation",
+    ),
+    *("tls.ca", "tls.certificate", "tls.key", "tls.name"),
+)
+"""Options that readers and writers have. Spark gives `checkpointLocation` to writers, who have no use for it."""
+READING: Final = (
+    *("subscribe", "selector", "spool", "ack", "prefetch", "receivers", "groupSize", "groupMs", "backlog"),
+    *(
+        "maxOffsetsPerTrigger",
+        "maxMessagesPerTrigger",
+        "minPartitions",
+        "idleMs",
+        "drainMs",
+        "startingOffsets",
+    ),
+    *("failOnDataLoss", "includeHeaders", "retain", "readId"),
+)
+WRITING: Final = ("persistent", "window", "rate", "keyHeader", "id", "progress")
+
+_NO_TIMES: Final = "a broker finds no messages by their time: filter the rows by the column received"
+_NO_OFFSETS: Final = "a broker tells no offsets: see timeoutMs for how long is waited for one"
+_NO_MINIMUM: Final = "the query's trigger says when a batch is: trigger(processingTime=...)"
+_NO_GROUPS: Final = (
+    "a broker knows no consumer groups: all who read a queue share it, and clientId names who has a durable"
+    " subscription"
+)
+FOREIGN: Final = {
+    "kafka.": "is Kafka's: the broker is uri, and all about the connection has an option of its own",
+    "kafka.bootstrap.servers": "is Kafka's: say uri, such as failover:(tcp://a:61613,tcp://b:61613)",
+    "kafka.group.id": _NO_GROUPS,
+    "groupIdPrefix": _NO_GROUPS,
+    "kafkaConsumer.pollTimeoutMs": _NO_OFFSETS,
+    "fetchOffset.numRetries": _NO_OFFSETS,
+    "fetchOffset.retryIntervalMs": _NO_OFFSETS,
+    "assign": "a queue has no partitions to choose from: say subscribe, and receivers for several connections",
+    "subscribePattern": "the broker's own wildcards go into subscribe, such as /topic/orders.*",
+    "startingTimestamp": _NO_TIMES,
+    "startingOffsetsByTimestamp": _NO_TIMES,
+    "startingOffsetsByTimestampStrategy": _NO_TIMES,
+    "endingTimestamp": _NO_TIMES,
+    "endingOffsetsByTimestamp": _NO_TIMES,
+    "endingOffsets": "a batch ends when nothing more comes: see idleMs and drainMs",
+    "minOffsetsPerTrigger": _NO_MINIMUM,
+    "maxTriggerDelay": _NO_MINIMUM,
+    "maxRecordsPerPartition": "say minPartitions: a batch is cut into so many",
+}
+"""Options of Spark's Kafka connector that have no meaning here, and what to say to whoever gives one."""
+READERS_FOREIGN: Final = FOREIGN | {"topic": "is of Kafka's writers: what is read is subscribe"}
+WRITERS_FOREIGN: Final = FOREIGN | {
+    "topic": "say destination: at a broker of STOMP a topic is one kind of destination, as in /topic/orders",
+    "subscribe": "is for reading: where rows go is destination",
+    "includeHeaders": "is for reading: the column headers is sent wherever it is",
+}
 
 SPOOL: Final = "stomp-spool"
 """The name of the spool's folder within a checkpoint."""
@@ -228,15 +307,17 @@ class Source:
     strict: bool
     include_headers: bool
     retain: float
+    read_id: str | None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Source":
         """Return the options of a reader, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
+        given.only((*BOTH, *READING), READERS_FOREIGN)
         connection = Connection.read(given, {})
-        destinations = given.get("destination", listed)
+        destinations = given.either("subscribe", "destination", listed)
         if destinations is None:
-            raise wrong("destination", "is missing: what to subscribe to, such as /queue/orders")
+            raise wrong("subscribe", "is missing: one or several destinations, such as /queue/orders")
         receivers = given.get("receivers", number(1), 1)
         if receivers > 1 and any(each.startswith("/topic/") for each in destinations):
             raise wrong("receivers", "must be 1 for a topic: each receiver would get every message")
@@ -246,9 +327,7 @@ class Source:
             headers[b"selector"] = selector.encode()
         start = given.get("startingOffsets", choice(_EARLIEST, "latest"))
         drain = given.get("drainMs", number(1))
-        most = given.get("maxMessagesPerTrigger", number(1))
-        kafka = given.get("maxOffsetsPerTrigger", number(1))
-        made = cls(
+        return cls(
             connection=connection,
             destinations=destinations,
             headers=headers | given.headers(),
@@ -259,7 +338,7 @@ class Source:
             group_size=given.get("groupSize", number(1), 2000),
             group_age=given.get("groupMs", number(0), 100) / 1000,
             backlog=given.get("backlog", number(1), 5_000_000),
-            most=most or kafka,
+            most=given.either("maxOffsetsPerTrigger", "maxMessagesPerTrigger", number(1)),
             partitions=given.get("minPartitions", number(1)),
             idle=given.get("idleMs", number(1), 2000) / 1000,
             drain=None if drain is None else drain / 1000,
@@ -267,9 +346,8 @@ class Source:
             strict=given.get("failOnDataLoss", flag, True),
             include_headers=given.get("includeHeaders", flag, True),
             retain=given.get("retain", number(0), WEEK),
+            read_id=given.get("readId", text),
         )
-        given.rest()
-        return made
 
 
 def _spool(given: GivenOptions) -> Path:
@@ -307,10 +385,11 @@ class Sink:
     def read(cls, options: Mapping[str, str]) -> "Sink":
         """Return the options of a writer, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
+        given.only((*BOTH, *WRITING), WRITERS_FOREIGN)
         connection = Connection.read(given, {"confirm": True, "resend_buffer": RESEND})
         persistent = {b"persistent": b"true"} if given.get("persistent", flag, True) else {}
         progress = given.get("progress", text)
-        made = cls(
+        return cls(
             connection=connection,
             destination=given.get("destination", text),
             headers=persistent | given.headers(),
@@ -320,5 +399,3 @@ class Sink:
             id=given.get("id", text),
             progress=None if progress is None else Path(progress).absolute(),
         )
-        given.rest(("checkpointLocation",))
-        return made

@@ -38,7 +38,7 @@ class JobProgress:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                _replace(path, wanted or uuid.uuid4().hex)
+                replace(path, wanted or uuid.uuid4().hex)
             said = path.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise ProgressError(f"progress {path}: {error.strerror}") from None
@@ -64,7 +64,7 @@ class JobProgress:
         """
         path = self._path(batch, partition)
         try:
-            _replace(path, str(position))
+            replace(path, str(position))
         except OSError as error:
             raise ProgressError(f"progress {path}: {error.strerror}") from None
 
@@ -72,7 +72,7 @@ class JobProgress:
         return self._folder / f"{batch}-{partition}"
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
     """Replace a file as a whole, or leave it as it was; it is synced to disk on return. Raises `OSError`."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("w", encoding="utf-8") as file:

@@ -49,9 +49,10 @@ class PendingAcks:
         self._memory = memory
         self._known: dict[bytes, tuple[int, int]] = {}
         self._owed: dict[bytes, deque[PendingAck]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._owed.values()))
+        return self._count  # other threads ask, too
 
     def remember(self, sequence: int, message_id: bytes, body: bytes) -> None:
         """Record that a message is in the spool, or about to be written. Sequences must not decrease."""
@@ -65,6 +66,7 @@ class PendingAcks:
     def owe(self, subscription: bytes, owed: PendingAck) -> None:
         """Record a delivery on this subscription that has to be acknowledged."""
         self._owed.setdefault(subscription, deque()).append(owed)
+        self._count += 1
 
     def due(self, committed: int) -> dict[bytes, bytes]:
         """Remove and return the ACKs that can be sent: by subscription, the last `ack` of a message below the
@@ -74,6 +76,7 @@ class PendingAcks:
         for subscription, owed in self._owed.items():
             while owed and owed[0].sequence < committed:
                 found[subscription] = owed.popleft().ack
+                self._count -= 1
         for message_id in self._forgettable(committed - self._memory):
             del self._known[message_id]
         return found
@@ -154,6 +157,11 @@ class Receiver:
     def settled(self) -> bool:
         """Return whether everything that Spark has committed is acknowledged."""
         return self._pending_acks is None or self._settled >= self._committed
+
+    @property
+    def unacknowledged(self) -> int:
+        """Return how many deliveries the broker waits to have acknowledged."""
+        return len(self._columns) if self._pending_acks is None else len(self._pending_acks)
 
     @property
     def held(self) -> bool:

@@ -96,6 +96,11 @@ class Receivers:
         """Return the offset after the last rows on disk."""
         return {f"r{number}": receiver.end for number, receiver in self._receivers.items()}
 
+    @property
+    def unacknowledged(self) -> int:
+        """Return how many deliveries the brokers wait to have acknowledged."""
+        return sum(receiver.unacknowledged for receiver in self._receivers.values())
+
     def check(self) -> None:
         """Raise `SourceError` if a receiver has failed, or if the driver's process is gone."""
         for number, receiver in self._receivers.items():

@@ -40,17 +40,27 @@ class OptionError(ValueError):
 
 
 class GivenOptions:
-    """The options of one reader or writer. `get` each one by its documented name; `rest` then refuses those
-    that were not asked for.
+    """The options of one reader or writer. Call `only` first, so that a misspelt one is told before what is missing
+    without it; then `get` each one by its documented name.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
-        self._known: dict[str, str] = {}
 
     def __contains__(self, name: str) -> bool:
-        self._known[name.lower()] = name
         return name.lower() in self._said
+
+    def only(self, names: Iterable[str], foreign: Mapping[str, str]) -> None:
+        """Raise `OptionError` for an option that is not among `names`. `foreign`: what to say of names that people
+        know from elsewhere; one that ends with a dot is for all that begin so.
+        """
+        known = {name.lower(): name for name in names}
+        words = {name.lower(): said for name, said in foreign.items()}
+        for name in self._said:
+            if name in known or name.startswith(HEADER):
+                continue
+            told = words.get(name) or words.get(name.partition(".")[0] + ".")
+            raise wrong(name, told or f"unknown option; {nearest(name, known.values())}")
 
     @overload
     def get(self, name: str, read: Callable[[str], T]) -> T | None: ...
@@ -67,6 +77,12 @@ class GivenOptions:
         except ValueError as error:
             raise wrong(name, str(error)) from None
 
+    def either(self, name: str, other: str, read: Callable[[str], T]) -> T | None:
+        """Return what `get` returns of an option that has two names. Raises `OptionError` where both are given."""
+        if name in self and other in self:
+            raise wrong(other, f"is another name for {name}: say one of them")
+        return self.get(other if other in self else name, read)
+
     def headers(self) -> dict[bytes, bytes]:
         """Return the headers given as `header.NAME` and in the JSON object `headers`, which keeps the case of
         names. Raises `OptionError`.
@@ -78,15 +94,6 @@ class GivenOptions:
         }
         found |= self.get("headers", _object, {})
         return {name.encode(): value.encode() for name, value in found.items()}
-
-    def rest(self, passing: Iterable[str] = ()) -> None:
-        """Raise `OptionError` for an option that `get` was never called for. `passing`: names of Spark's own
-        options to allow.
-        """
-        known = {*self._known, *(name.lower() for name in passing)}
-        for name in self._said:
-            if name not in known and not name.startswith(HEADER):
-                raise wrong(name, f"unknown option; {nearest(name, self._known.values())}")
 
 
 def wrong(name: str, text: str) -> OptionError:

@@ -1,7 +1,11 @@
 """The tables on disk, wherever Spark can reach it.
 
-- `store`: reading, adding and replacing rows of tables; what a batch leaves for the next; one run at a time
+- `store`: reading, adding and replacing rows of tables; what a batch leaves for the next
+- `lock`: one run at a time
+- `delta`: the same with Delta Lake
+- `formats`: which of the two; `layout`: what a folder of tables says of itself
 - `volume`: files and folders
 - `upkeep`: old hours removed, and when small files are joined
 - `compaction`: how small files are joined
+- `merging`: Parquet files made fewer, sorted by time
 """

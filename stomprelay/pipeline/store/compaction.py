@@ -13,18 +13,19 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import parquet
 
 from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.store.store import FILES, OPEN, Store
-from stomprelay.pipeline.store.volume import literal, local
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from stomprelay.pipeline.store.merging import merge
+from stomprelay.pipeline.store.store import OPEN, Compacted, Store
+from stomprelay.pipeline.store.volume import local
 
 LARGE: Final = 128 << 20
 """Bytes that a joined file should have, about."""
@@ -48,15 +49,6 @@ class CompactionError(Exception):
 
 
 @dataclass(frozen=True)
-class Compacted:
-    """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
-
-    place: str
-    before: int
-    after: int
-
-
-@dataclass(frozen=True)
 class _Folder:
     """The files that one batch, or several joined ones (`first` to `last`), wrote to an hour; `size` in
     bytes.
@@ -74,12 +66,13 @@ def compact(store: Store, before: str, below: int | None = None) -> list[Compact
     deltas that have many. Return the hours that were changed.
 
     Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None:
-    all of them. Only folders on this machine, and only formats in `FILES`, are compacted: for others the
-    result is empty. Raises `CompactionError` and `OSError`; the hours that are not done then are as they
-    were. The caller must hold the `Lock`: no other process may write to these tables meanwhile.
+    all of them. Only folders on this machine, and only Parquet, are compacted: for others the result is
+    empty, but for the deltas, which are Parquet beside any tables. Raises `CompactionError` and `OSError`;
+    the hours that are not done then are as they were. The caller must hold the `Lock`: no other process may
+    write to these tables meanwhile.
     """
     root = local(store.root)
-    if root is None or store.format not in FILES:
+    if root is None:
         return []
     recover(root)
     done = []
@@ -87,9 +80,8 @@ def compact(store: Store, before: str, below: int | None = None) -> list[Compact
         is_delta = hour.parent.parent.name == _DELTAS
         name = hour.name.partition("=")[2]
         few = FEW if name < before else FEW_DELTAS
-        if is_delta or name < before:
-            form = "parquet" if is_delta else store.format
-            told = _join(store.spark, form, root, hour, few, below)
+        if is_delta or (name < before and store.format == "parquet"):
+            told = _join(root, hour, few, below)
             if told is not None:
                 done.append(told)
     shutil.rmtree(root / PLACE, ignore_errors=True)
@@ -116,23 +108,22 @@ def _hours(root: Path) -> Iterator[Path]:
     yield from sorted((root / _DELTAS).glob("*/hour=*"))
 
 
-def _join(
-    spark: "SparkSession", form: str, root: Path, hour: Path, few: int, below: int | None
-) -> Compacted | None:
+def _join(root: Path, hour: Path, few: int, below: int | None) -> Compacted | None:
     """Compact one hour. Return None when there is nothing to do. `few`: leave so many files as they are."""
     names = os.listdir(hour)
-    if f"batch={OPEN}" in names or (len(names) == 1 and "-" in names[0].removeprefix("batch=")):
+    if any(name.startswith(f"batch={OPEN}") for name in names) or (
+        len(names) == 1 and "-" in names[0].removeprefix("batch=")
+    ):
         return None
     folders = list(_folders(hour))
     small = [one for one in folders if one.size < SMALL and (below is None or one.last < below)]
     before = sum(len(one.files) for one in small)
-    count = -(-sum(one.size for one in small) // LARGE)
-    if before <= max(few, count):
+    if before <= max(few, -(-sum(one.size for one in small) // LARGE)):
         return None
     name = f"batch={min(one.first for one in small):09d}-{max(one.last for one in small):09d}"
     work = root / PLACE / hour.relative_to(root)
     new = work / "new"
-    after = _write(spark, form, [one.path for one in small], new / name, count)
+    after = _write(small, new / name)
     kept = [one for one in folders if one not in small]
     for one in kept:
         _link(one, new / one.path.name)
@@ -154,20 +145,23 @@ def _folders(hour: Path) -> Iterator[_Folder]:
             yield _Folder(path, int(name[1]), int(name[2] or name[1]), files, size)
 
 
-def _write(spark: "SparkSession", form: str, folders: Sequence[Path], target: Path, count: int) -> int:
-    """Write the rows of these folders to one, in about `count` files. Return how many files it has. Raises
-    `CompactionError` when the number of rows differs.
+def _write(folders: Sequence[_Folder], target: Path) -> int:
+    """Write the rows of these folders to one, in files of about `LARGE` bytes. Return how many files it has. Raises
+    `CompactionError` when the number of rows differs, or they do not go together.
     """
-    merged = {"mergeSchema": "true"} if form in {"parquet", "orc"} else {}
-    rows = spark.read.format(form).options(**merged).load([literal(str(path)) for path in folders])
-    order = [name for name in ("ns", "at", "minute") if name in rows.columns][:1]
-    fewer = rows.coalesce(max(count, 1))
-    (fewer.sortWithinPartitions(*order) if order else fewer).write.format(form).save(str(target))
-    (target / "_SUCCESS").unlink(missing_ok=True)
-    found = spark.read.format(form).load(literal(str(target))).count()
-    if found != rows.count():
-        raise CompactionError(f"{target} has {found} rows in place of {rows.count()}")
-    return sum(1 for one in target.iterdir() if not one.name.startswith(("_", ".")))
+    files = [file for one in folders for file in one.files]
+    try:
+        count = merge(files, target, LARGE)
+    except pa.ArrowException as error:
+        raise CompactionError(f"{target.parent} cannot be compacted: {error}") from None
+    found, wanted = _rows(target.iterdir()), _rows(files)
+    if found != wanted:
+        raise CompactionError(f"{target} has {found} rows in place of {wanted}")
+    return count
+
+
+def _rows(files: Iterable[Path]) -> int:
+    return sum(parquet.read_metadata(file).num_rows for file in files)
 
 
 def _link(folder: _Folder, target: Path) -> None:

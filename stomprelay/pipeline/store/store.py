@@ -1,41 +1,43 @@
 """The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
 
     <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
+    <root>/<table>/hour=H/batch=open-S/   a slice of the rows that may still change
     <root>/<table>/hour=H/             tables that are written anew, hour by hour
     <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
+    <root>/_sums/<name>/hour=H/batch=N/   what a table of sums is folded from; see `rollup`
     <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
+    <root>/_state/<name>/slice=S/      a part of what is kept from batch to batch, written once
 
 Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
 short is simply done again. Readers skip names that begin with an underscore.
 
-`Batch` is what a step is given to write with; `Lock` keeps two runs apart.
+`Batch` is what a step is given to write with.
 """
 
-import fcntl
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+import json
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from stomprelay.pipeline.schema import TABLES, Table
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.volume import Volume, absolute, literal
+from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
 OPEN: Final = "open"
-"""Used in place of a batch's number: rows that the next batch replaces."""
-FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
-"""Formats that are plain files in folders; other formats keep a log of their own."""
+"""Used in place of a batch's number: rows that a later batch replaces, slice by slice."""
 _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
-
-
-_NAME: Final = "_lock"
+_FRAMES: Final = "frames"
+_STAGING: Final = ".staging-"
 
 
 class StoreError(Exception):
@@ -49,8 +51,22 @@ def batch_name(batch: int | str) -> str:
     return batch if isinstance(batch, str) else f"{batch:09d}"
 
 
+def _pattern(batch: int | str) -> str:
+    return f"{OPEN}-*" if batch == OPEN else batch_name(batch)
+
+
+class Compacted(NamedTuple):
+    """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
+
+    place: str
+    before: int
+    after: int
+
+
 class Store:
-    """The tables under one root: a path, or a URI that Spark understands. `format` is a format of Spark's."""
+    """The tables under one root: a path, or a URI that Spark understands. They are files in folders; `format` is that
+    of the files, as Spark calls it. `formats.opened` returns the store for any format.
+    """
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -60,43 +76,68 @@ class Store:
 
     # ------------------------------------------------------------------ tables
 
-    def append(self, table: str, batch: int, rows: "DataFrame", **options: str) -> None:
+    def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
         """Write the rows of a batch. They need the table's columns and, if the table has hours, the column
-        `hour`. `options` are passed to the format's writer.
+        `hour`. `options` are passed to the format's writer. `batch` may be any name in place of a number, for rows that
+        are written anew, at least one, or for which `remove` is called.
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
 
+    def remove(self, table: str, name: str) -> None:
+        """Remove the rows that `append` wrote under a name, if there are any; of a table without hours."""
+        self.volume.remove(f"{self.root}/{table}/batch={name}")
+
+    def stage(self, table: str, batch: int) -> Path | None:
+        """Return a folder where tasks may put Parquet files with the rows of a batch, in folders `hour=H`, for `adopt`;
+        None where only Spark can write the table.
+        """
+        if local(self.root) is None or self.format != "parquet":
+            return None
+        folder = self._staging(table, batch)
+        self.volume.remove(folder)
+        return local(folder)
+
+    def adopt(self, table: str, batch: int, files: Iterable[Path]) -> None:
+        """Make these files in the folder that `stage` returned the rows of a batch. Others in it, of tasks that were
+        done again, are removed.
+        """
+        folder = self._staging(table, batch)
+        known = frozenset(files)
+        for hour in sorted({file.parent for file in known}):
+            for file in hour.iterdir():
+                if file not in known:
+                    file.unlink()
+            place = f"{self.root}/{table}/{hour.name}/batch={batch_name(batch)}"
+            self.volume.remove(place)
+            self.volume.rename(f"{folder}/{hour.name}", place)
+        self.volume.remove(folder)
+
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
         """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for.
-        Other hours stay.
+        Other hours stay. Where `hours` are given, all that the table and `rows` have in common are among them.
         """
-        wanted = sorted(set(hours))
         named = self._named(TABLES[table], rows, None)
-        if self.format not in FILES and wanted:
-            among = ", ".join(f"'{hour}'" for hour in wanted)
-            self._write(TABLES[table], named, replaceWhere=f"hour IN ({among})")
-            return
-        places = [f"{self.root}/{table}/hour={hour}" for hour in wanted]
+        places = [f"{self.root}/{table}/hour={hour}" for hour in sorted(set(hours))]
         before = self._files(places)
         self._write(TABLES[table], named)
         for folder in self._untouched(before):
             self._remove_at_once(folder)
 
-    def replace_open(self, batch: int, rows: "DataFrame", table: str = "messages") -> None:
-        """Write the rows of a batch. The rows whose `final` is false replace all such rows written before, in
-        every hour.
+    def replace_open(
+        self,
+        batch: int,
+        rows: "DataFrame",
+        slices: Iterable[str] = (),
+        gone: Mapping[str, Iterable[str]] | None = None,
+        table: str = "messages",
+    ) -> None:
+        """Write the rows of a batch: the final ones, and those whose `final` is false, each in its `slice`, one of
+        `slices`. The slices in `gone` are removed from the hours that it names; other slices stay.
         """
-        from pyspark.sql import functions as f
-
-        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(f.lit(OPEN))
-        named = self._named(TABLES[table], rows, which)
-        if self.format not in FILES:
-            self._write(TABLES[table], named, replaceWhere=f"batch IN ('{OPEN}', '{batch_name(batch)}')")
-            return
-        before = self._files(self._find(f"{table}/hour=*/batch={OPEN}"))
-        self._write(TABLES[table], named)
-        for folder in self._untouched(before):
-            self.volume.remove(folder)
+        self._write(TABLES[table], self._sliced(TABLES[table], batch, rows))
+        for name, hours in (gone or {}).items():
+            for hour in hours:
+                self.volume.remove(f"{self.root}/{table}/hour={hour}/batch={OPEN}-{name}")
 
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
@@ -109,16 +150,33 @@ class Store:
         partitions = self._partitions(known)
         return self._read(self.format, f"{self.root}/{table}", known.ddl, partitions, hours, batch)
 
+    def publish(self, table: str, hours: Iterable[str], batch: int) -> None:
+        """Make what `save_sums` wrote for a batch and these hours the hours of the table. The rows must be the table's,
+        and its format Parquet.
+        """
+        for hour in hours:
+            place = f"{self.root}/{table}/hour={hour}"
+            before = self.volume.find(place, "part-*")
+            for path in self.volume.find(
+                f"{self.root}/_sums/{table}/hour={hour}/batch={batch_name(batch)}", "part-*"
+            ):
+                self.volume.copy(path, f"{place}/{posixpath.basename(path)}")
+            for path in before:
+                self.volume.remove(path)
+
+    def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
+        """Return the rows of these slices, in the hours that are named for each."""
+        known, path = TABLES[table], f"{self.root}/{table}"
+        folders = [f"hour={hour}/batch={OPEN}-{name}" for name, hours in slices.items() for hour in hours]
+        schema = f"{known.ddl}, hour string, batch string"
+        return self._folders(self.format, path, schema, folders)
+
     def drop(self, table: str, hours: Iterable[str]) -> None:
         """Remove these hours; those that do not exist are skipped. Each one disappears in one step for
         readers that list the table.
         """
         for hour in hours:
-            if self.format in FILES:
-                self._remove_at_once(f"{self.root}/{table}/hour={hour}")
-            else:
-                nothing = self._named(TABLES[table], self.read(table).limit(0), None)
-                self._write(TABLES[table], nothing, replaceWhere=f"hour = '{hour}'")
+            self._remove_at_once(f"{self.root}/{table}/hour={hour}")
 
     def hours(self, table: str) -> list[str]:
         """Return the names of the hours that a table has, sorted."""
@@ -126,16 +184,14 @@ class Store:
 
     def hours_of(self, table: str, batch: int | str) -> set[str]:
         """Return the names of the hours to which this batch (a number or `OPEN`) wrote rows of a table."""
-        if self.format not in FILES:
-            return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
-        found = self._find(f"{table}/hour=*/batch={batch_name(batch)}")
+        found = self._find(f"{table}/hour=*/batch={_pattern(batch)}")
         return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
 
     def wrote(self, table: str, batch: int) -> bool:
-        """Return whether a batch wrote rows to a table without hours. For formats with a log it is always
-        True.
+        """Return whether a batch wrote rows to a table without hours, as far as that is known without reading
+        it.
         """
-        return self.format not in FILES or bool(self._find(f"{table}/batch={batch_name(batch)}"))
+        return bool(self._find(f"{table}/batch={batch_name(batch)}"))
 
     def expire(self, table: str, before: str) -> list[str]:
         """Remove the hours before this one. Return the names of those removed."""
@@ -145,9 +201,18 @@ class Store:
 
     def expire_deltas(self, before: str) -> None:
         """Remove the deltas of the hours before this one."""
-        for path in self._find("_deltas/*/hour=*"):
+        for path in (*self._find("_deltas/*/hour=*"), *self._find("_sums/*/hour=*")):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
+
+    def tidy(self, before: str) -> Iterable[Compacted]:
+        """Join the files of the hours before `before` that have many, as far as the format has means of its own.
+        Return those hours. The caller must hold the `Lock`.
+        """
+        return ()
+
+    def sweep(self, now: datetime) -> None:
+        """Remove, once a day, the files that a format keeps for who reads older versions, when they are too old."""
 
     # ------------------------------------------------------------------ deltas and state
 
@@ -193,6 +258,10 @@ class Store:
         path = self._state(name, batch)
         return self.volume.text(path) if self._is_there(name, batch, path) else None
 
+    def noted(self, name: str, batch: int) -> str | None:
+        """Return the text that a batch left; None if it left none."""
+        return self.volume.text(self._state(name, batch))
+
     def _is_there(self, name: str, batch: int, path: str) -> bool:
         there = self.volume.exists(path)
         if not there and batch >= 0 and self._find(f"_state/{name}/batch=*"):
@@ -201,6 +270,48 @@ class Store:
                 "their checkpoint do not belong together. Remove both to begin again"
             )
         return there
+
+    def save_slices(self, name: str, rows: "DataFrame") -> None:
+        """Keep rows until `keep_slices` is called without the slice that their column `slice` names; a slice that is
+        written again replaces the one before.
+        """
+        self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
+
+    def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
+        """Return the rows of these slices, with their `slice`. One without rows need not exist."""
+        path = f"{self.root}/_state/{name}"
+        return self._folders(_STATE, path, f"{schema}, slice string", [f"slice={each}" for each in which])
+
+    def has_slice(self, name: str, which: str) -> bool:
+        """Return whether there is a slice of this name."""
+        return self.volume.exists(f"{self.root}/_state/{name}/slice={which}")
+
+    def keep_slices(self, name: str, which: Iterable[str]) -> None:
+        """Remove all slices but these."""
+        kept = set(which)
+        for path in self._find(f"_state/{name}/slice=*"):
+            if path.rpartition("slice=")[2] not in kept:
+                self.volume.remove(path)
+
+    def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
+        """Return the rows in these folders, such as `hour=H/batch=N`, of what a table of sums is folded from. They
+        have `hour` and `batch`, too.
+        """
+        path = f"{self.root}/_sums/{name}"
+        return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
+
+    def save_sums(self, name: str, rows: "DataFrame") -> None:
+        """Write such rows; they replace what is in their folders."""
+        self._save(rows, _STATE, f"{self.root}/_sums/{name}", ("hour", "batch"))
+
+    def summed(self, name: str, hour: str) -> set[str]:
+        """Return the names of the batches in an hour of what a table of sums is folded from."""
+        return {path.rpartition("batch=")[2] for path in self._find(f"_sums/{name}/hour={hour}/batch=*")}
+
+    def drop_sums(self, name: str, hour: str, batches: Iterable[str]) -> None:
+        """Remove these batches of an hour."""
+        for batch in batches:
+            self.volume.remove(f"{self.root}/_sums/{name}/hour={hour}/batch={batch}")
 
     def forget(self, below: int) -> None:
         """Remove the state of batches with numbers below this one."""
@@ -212,24 +323,43 @@ class Store:
     # ------------------------------------------------------------------ before a run
 
     def check(self) -> None:
-        """Raise `StoreError` if Spark does not have the format."""
-        from py4j.protocol import Py4JError
+        """Raise `StoreError` if the tables cannot be used by this session, or are of another format or
+        layout.
+        """
+        self._layout(layout.told(self.volume.text(f"{self.root}/{layout.NAME}")))
 
-        jvm: Any = self.spark._jvm
-        found = jvm.org.apache.spark.sql.execution.datasources.DataSource
-        try:
-            found.lookupDataSource(self.format, self.spark._jsparkSession.sessionState().conf())
-        except Py4JError:
+    def prepare(self, finished: int) -> None:
+        """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before
+        the first. The caller must hold the `Lock`. Raises `StoreError` if that batch cannot be the next, or
+        the tables were made by an older release.
+        """
+        path = f"{self.root}/{layout.NAME}"
+        if self.volume.text(path) is None:
+            if any(self.volume.exists(f"{self.root}/{name}") for name in TABLES):
+                raise StoreError(layout.older(self.root))
+            self.volume.put(path, layout.text(self.format))
+        if self.newest() > finished + 1:
             raise StoreError(
-                f"this Spark has no format {self.format!r}: name its package, as in "
-                f"--conf spark.jars.packages=GROUP:ARTIFACT:VERSION, or use --format parquet"
-            ) from None
+                f"the tables in {self.root} have batch {self.newest()} and their checkpoint has none after {finished}: "
+                "they do not belong together. Remove both to begin again"
+            )
+
+    def newest(self) -> int:
+        """Return the number of the newest batch that left something in the tables, -1 if there is none."""
+        numbers = [path.rpartition("batch=")[2] for path in self._find("_state/*/batch=*")]
+        return max((int(each) for each in numbers if each.isdigit()), default=-1)
+
+    def _layout(self, there: layout.Layout | None) -> None:
+        if there is not None:
+            wrong = layout.unlike(there, self.format, self.root)
+            if wrong:
+                raise StoreError(wrong)
 
     def remove_leftovers(self) -> None:
         """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
         self.volume.remove(f"{self.root}/{_DROPPED}")
-        for place in ("*", "_deltas/*"):
-            for path in self._find(f"{place}/.spark-staging-*"):
+        for place in ("*", "_deltas/*", "_sums/*", "_state/*"):
+            for path in [*self._find(f"{place}/.spark-staging-*"), *self._find(f"{place}/{_STAGING}*")]:
                 self.volume.remove(path)
             for path in self._find(f"{place}/_temporary"):
                 self.volume.remove(path)
@@ -252,12 +382,21 @@ class Store:
             return named
         return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
 
+    def _sliced(self, table: Table, batch: int, rows: "DataFrame") -> "DataFrame":
+        """Return the rows as they are written, sorted by time, with the batch or slice that each belongs to."""
+        from pyspark.sql import functions as f
+
+        which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
+        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(which)
+        named = rows.withColumn("batch", which).select(*table.names, *self._partitions(table))
+        return named.sortWithinPartitions("at")
+
     def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
         self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
 
     @staticmethod
     def _save(rows: "DataFrame", form: str, path: str, partitions: Sequence[str], **options: str) -> None:
-        how = options if "replaceWhere" in options else {"partitionOverwriteMode": "dynamic", **options}
+        how = {"partitionOverwriteMode": "dynamic", **options}
         rows.write.format(form).mode("overwrite").options(**how).partitionBy(*partitions).save(path)
 
     def _read(
@@ -271,28 +410,29 @@ class Store:
     ) -> "DataFrame":
         whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
         wanted = None if hours is None else sorted(set(hours))
-        which = "*" if batch is None else batch_name(batch)
-        if form in FILES:
-            folders = [path] if self.volume.exists(path) else []
-            if "hour" in partitions and (wanted is not None or batch is not None):
-                ending = f"/batch={which}" if batch is not None else ""
-                folders = [
-                    found
-                    for hour in (["*"] if wanted is None else wanted)
-                    for found in self.volume.find(path, f"hour={hour}{ending}")
-                ]
-            elif batch is not None:
-                folders = self.volume.find(path, f"batch={which}")
-            if not folders:
-                return self._nothing(whole)
-            reader = self.spark.read.format(form).schema(whole).option("basePath", path)
-            return reader.load([literal(folder) for folder in folders])
-        if not self.volume.exists(path):
+        which = "*" if batch is None else _pattern(batch)
+        folders = [path] if self.volume.exists(path) else []
+        if "hour" in partitions and (wanted is not None or batch is not None):
+            ending = f"/batch={which}" if batch is not None else ""
+            folders = [
+                found
+                for hour in (["*"] if wanted is None else wanted)
+                for found in self.volume.find(path, f"hour={hour}{ending}")
+            ]
+        elif batch is not None:
+            folders = self.volume.find(path, f"batch={which}")
+        if not folders:
             return self._nothing(whole)
-        rows = self.spark.read.format(form).load(path)
-        if wanted is not None:
-            rows = rows.where(rows["hour"].isin(wanted))
-        return rows if batch is None else rows.where(rows["batch"] == which)
+        reader = self.spark.read.format(form).schema(whole).option("basePath", path)
+        return reader.load([literal(folder) for folder in folders])
+
+    def _folders(self, form: str, path: str, schema: str, folders: Iterable[str]) -> "DataFrame":
+        places = [f"{path}/{folder}" for folder in sorted(set(folders))]
+        found = [place for place in places if self.volume.exists(place)]
+        if not found:
+            return self._nothing(schema)
+        reader = self.spark.read.format(form).schema(schema).option("basePath", path)
+        return reader.load([literal(place) for place in found])
 
     def _remove_at_once(self, path: str) -> None:
         """Remove a folder in one step for readers that list it: it is renamed, and then its files are
@@ -304,6 +444,9 @@ class Store:
 
     def _find(self, pattern: str) -> list[str]:
         return self.volume.find(self.root, pattern)
+
+    def _staging(self, table: str, batch: int) -> str:
+        return f"{self.root}/{table}/{_STAGING}{batch_name(batch)}"
 
     def _state(self, name: str, batch: int) -> str:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
@@ -321,40 +464,6 @@ class Store:
         return [folder for folder, files in before.items() if now.get(folder) == files]
 
 
-class Lock(AbstractContextManager["Lock"]):
-    """Keeps other runs away from the tables while the context is entered; the system releases it when the
-    process ends. `folder` is None for tables on another machine, which are not locked. Entering raises
-    `StoreError` where another process holds the lock or the folder cannot be written.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> "Lock":
-        if self._folder is not None:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = (self._folder / _NAME).open("ab")
-            except OSError as error:
-                raise StoreError(
-                    f"the tables in {self._folder} cannot be written: {error.strerror}"
-                ) from None
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._file.close()
-                raise StoreError(f"another run is at work on the tables in {self._folder}") from None
-            except OSError:
-                pass  # a file system without locks
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
 @dataclass(frozen=True)
 class Batch:
     """What a step of the pipeline is given: the batch's `number`, from 0, and the `store` to write to under
@@ -368,4 +477,21 @@ class Batch:
 
     def frames(self) -> "DataFrame":
         """Return this batch's rows of the table `frames`, which an earlier step has written."""
-        return self.store.read("frames", batch=self.number)
+        return self.store.read("frames", self.frame_hours(), self.number)
+
+    def frame_hours(self) -> list[str]:
+        """Return the hours of these rows."""
+        told = self.noted_frames()
+        return sorted(self.store.hours_of("frames", self.number)) if told is None else list(told["hours"])
+
+    def note_frames(self, hours: Iterable[str], segments: Sequence[Sequence[Any]] | None) -> None:
+        """Record the hours of these rows and, if known, the values of the `Segment`s that they are of, each with its
+        number of rows, so that nobody has to look for them.
+        """
+        told = {"hours": sorted(hours), "segments": segments}
+        self.store.save_text(_FRAMES, self.number, json.dumps(told))
+
+    def noted_frames(self) -> dict[str, Any] | None:
+        """Return what was recorded, as a dict of these two; None if nothing was."""
+        told = self.store.noted(_FRAMES, self.number)
+        return None if told is None else dict(json.loads(told))

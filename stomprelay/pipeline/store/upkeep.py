@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.store.compaction import Compacted, compact, recover
-from stomprelay.pipeline.store.store import FILES, Batch, Store
+from stomprelay.pipeline.store.compaction import compact, recover
+from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.store.volume import local
 
 EVERY: Final = 16
@@ -25,15 +25,13 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
     the clock: a journal that is not written any more grows old, too). Returns which, by table.
 
     What the pipeline needs to go on with messages that are open is never dropped. Records of such an hour that come
-    after that, as from a relay that was cut off for days, make it again until the next time. A format that keeps a
-    log of its own (Delta, Iceberg) keeps its rows; it has its own means.
+    after that, as from a relay that was cut off for days, make it again until the next time.
     """
     before = hour_name(now - timedelta(seconds=keep))
     gone = {}
-    if store.format in FILES:
-        for table in TABLES.values():
-            if "hour" in table.partitions:
-                gone[table.name] = store.expire(table.name, before)
+    for table in TABLES.values():
+        if "hour" in table.partitions:
+            gone[table.name] = store.expire(table.name, before)
     store.expire_deltas(before)
     return {name: hours for name, hours in gone.items() if hours}
 
@@ -61,7 +59,8 @@ def after(batch: Batch, now: datetime) -> list[str]:
         if newest is not None:
             # The batch itself is not touched: Spark has not recorded it as done.
             before = hour_name(datetime.strptime(newest, "%Y-%m-%d-%H") - AGE)
-            told += _compacted(compact(batch.store, before, batch.number))
+            told += _joined(batch.store, before, batch.number)
+        batch.store.sweep(now)
     return told
 
 
@@ -71,7 +70,9 @@ def thorough(store: Store, now: datetime, retain: float | None = None) -> list[s
     `CompactionError` and `OSError`.
     """
     told = [] if retain is None else [*_expired(store, now, retain)]
-    return [*told, *_compacted(compact(store, hour_name(now - AGE)))]
+    told += _joined(store, hour_name(now - AGE))
+    store.sweep(now)
+    return told
 
 
 def _expired(store: Store, now: datetime, retain: float) -> Iterator[str]:
@@ -79,6 +80,6 @@ def _expired(store: Store, now: datetime, retain: float) -> Iterator[str]:
         yield f"{name}: {len(hours)} hours up to {hours[-1]} dropped"
 
 
-def _compacted(done: list[Compacted]) -> Iterator[str]:
-    for one in done:
+def _joined(store: Store, before: str, below: int | None = None) -> Iterator[str]:
+    for one in (*store.tidy(before), *compact(store, before, below)):
         yield f"{one.place}: {one.before} files made {one.after}"

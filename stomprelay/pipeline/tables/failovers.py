@@ -1,5 +1,8 @@
 """What happened to brokers: the table `failovers`, from the outages of sessions."""
 
+import json
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -8,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.schema import FAILOVERS
-from stomprelay.pipeline.store.store import Batch
-from stomprelay.pipeline.tables.rollup import hour_of, hours_of
+from stomprelay.pipeline.store.store import Batch, batch_name
+from stomprelay.pipeline.tables.rollup import hour_of
 
 SPACING: Final = 10
 """Seconds after a session's loss in which the next one counts to the same outage of the broker."""
@@ -104,24 +107,49 @@ def _by_frequency(name: str) -> Column:
 def advance(batch: Batch) -> None:
     """Add the outages of this batch; safe to do again.
 
-    A loss changes only the outage that it belongs to and what came after it, so hours before that stay as they are.
+    A loss changes only the outage that it belongs to and what came after it of the same broker. So what is kept are the
+    losses of outages that are not over, or ended within `give_up`; other rows of their hours are written again as they
+    are.
     """
     store, name = batch.store, FAILOVERS.name
+    before: list[str] = json.loads(store.noted(name, batch.number - 1) or "[]")
     outages = messages.outages(batch)
     if not outages:
+        store.save_text(name, batch.number, json.dumps(before))
         return
-    news = batch.spark.createDataFrame(outages, OUTAGE.ddl).withColumns(
-        {
-            "hour": hour_of(_time("lost_ns")),
-            "known": F.lit(batch.number).cast("bigint"),
-        }
+    now, last = batch_name(batch.number), [batch_name(int(each)) for each in before[:1]]
+    news = batch.spark.createDataFrame(outages, OUTAGE.ddl).withColumn(
+        "known", F.lit(batch.number).cast("bigint")
     )
-    store.delta(name, batch.number, news)
-    groups = grouped(latest(store.deltas(name, KNOWN)), batch.settings.give_up).persist()
+    known = store.slices(name, KNOWN, last).select(*news.columns)
+    groups = grouped(latest(known.unionByName(news)), batch.settings.give_up).persist()
     try:
-        new = groups.where(F.col("known") == batch.number).select(hour_of(_time("began_ns")).alias("hour"))
-        first = min(hours_of(new))
-        rows = failovers(groups).where(F.col("hour") >= first)
-        store.replace(name, rows, {hour for hour in store.hours(name) if hour >= first})
+        going = F.col("recovered_ns").isNull() & ~F.col("given_up")
+        until = F.max(F.coalesce("recovered_ns", "lost_ns")).alias("until_ns")
+        spans = groups.groupBy(*_GROUP).agg(
+            until,
+            F.max("lost_ns").alias("last_ns"),
+            F.max("known").alias("known"),
+            F.max(going).alias("going"),
+        )
+        told = spans.select(hour_of(_time("began_ns")).alias("hour"), "until_ns", "known").collect()
+        first = min(row.hour for row in told if row.known == batch.number)
+        since = max(row.until_ns for row in told) - round(2 * batch.settings.give_up * _SECOND)
+        hours = {row.hour for row in told}
+        left = spans.where(F.col("going") | (F.col("until_ns") >= since)).select(*_GROUP)
+        same = reduce(and_, (F.col(f"one.{key}").eqNullSafe(F.col(f"other.{key}")) for key in _GROUP))
+        kept = groups.alias("one").join(left.alias("other"), same, "left_semi")
+        store.save_slices(name, kept.select(*news.columns, F.lit(now).alias("slice")))
+        touched = {hour for hour in {*hours, *before[1:]} if hour >= first}
+        others = store.read(name, touched).withColumn("began_ns", F.unix_micros("began_at") * 1000 + 999)
+        same = reduce(and_, (F.col(f"one.{key}").eqNullSafe(F.col(f"other.{key}")) for key in _BROKER))
+        within = (F.col("one.began_ns") >= F.col("other.began_ns")) & (
+            F.col("one.began_ns") <= F.col("other.last_ns") + 999
+        )
+        rest = others.alias("one").join(spans.alias("other"), same & within, "left_anti")
+        rows = failovers(groups).where(F.col("hour").isin(sorted(touched)))
+        store.replace(name, rows.unionByName(rest.select("hour", *FAILOVERS.names)), touched)
+        store.keep_slices(name, [now, *last])
+        store.save_text(name, batch.number, json.dumps([str(batch.number), *sorted(hours)]))
     finally:
         groups.unpersist()

@@ -1,5 +1,6 @@
 """The table `flow`: messages by producer, destination and consumer, from `messages`."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -16,6 +17,7 @@ SUMS: Final = (
 """What is kept of each batch; `timed`: messages whose SEND was seen, `total_us` and `longest_us` are of these."""
 
 _KEYS: Final = ("hour", "producer", "destination", "consumer")
+_APART: Final = (*_KEYS, "batch")
 
 
 def carried(messages: DataFrame) -> DataFrame:
@@ -29,6 +31,7 @@ def carried(messages: DataFrame) -> DataFrame:
         "producer",
         "destination",
         "sent_at",
+        *[name for name in messages.columns if name == "batch"],
         F.coalesce("size", F.lit(0)).alias("size"),
         consumers.alias("consumers"),
         F.posexplode_outer("deliveries").alias("position", "delivery"),
@@ -37,7 +40,7 @@ def carried(messages: DataFrame) -> DataFrame:
     consumer = F.coalesce(F.col("delivery.client"), F.col("delivery.session"))
     first = ~got | (F.array_position("consumers", consumer) == F.col("position") + 1)
     took = F.unix_micros("delivery.at") - F.unix_micros("sent_at")
-    return _summed(
+    return added(
         rows.select(
             "hour",
             "producer",
@@ -49,12 +52,18 @@ def carried(messages: DataFrame) -> DataFrame:
             F.when(first & took.isNotNull(), 1).otherwise(0).cast("bigint").alias("timed"),
             F.when(first, took).alias("total_us"),
             F.when(first, took).alias("longest_us"),
+            *[name for name in messages.columns if name == "batch"],
         )
     )
 
 
-def _summed(sums: DataFrame) -> DataFrame:
-    return sums.groupBy(*_KEYS).agg(
+def added(sums: DataFrame) -> DataFrame:
+    """Return the sums with one row for each batch, producer, destination and consumer."""
+    return _summed(sums, [name for name in _APART if name in sums.columns])
+
+
+def _summed(sums: DataFrame, by: Iterable[str]) -> DataFrame:
+    return sums.groupBy(*by).agg(
         *(
             F.coalesce(F.sum(name), F.lit(0)).cast("bigint").alias(name)
             for name in ("messages", "deliveries", "octets", "timed", "total_us")
@@ -65,7 +74,7 @@ def _summed(sums: DataFrame) -> DataFrame:
 
 def folded(sums: DataFrame) -> DataFrame:
     """Of sums, several of the same three included, the rows of `flow`, with their `hour`."""
-    return _summed(sums).select(
+    return _summed(sums, _KEYS).select(
         *_KEYS,
         "messages",
         "deliveries",
@@ -75,7 +84,7 @@ def folded(sums: DataFrame) -> DataFrame:
     )
 
 
-ROLLUP: Final = Rollup(FLOW, SUMS, carried, folded)
+ROLLUP: Final = Rollup(FLOW, SUMS, carried, added, folded)
 
 
 def advance(batch: Batch) -> None:

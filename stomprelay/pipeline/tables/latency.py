@@ -25,11 +25,12 @@ BUCKETS: Final = (
     "minute timestamp NOT NULL, destination string, measure string NOT NULL, bucket int NOT NULL, "
     "count bigint NOT NULL, longest bigint NOT NULL"
 )
-"""The schema of the deltas."""
+"""The schema of the sums."""
 
 _MEASURED: Final = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
 _MINUTE: Final = ("hour", "minute", "destination")
 _BUCKET: Final = (*_MINUTE, "measure", "bucket")
+_APART: Final = (*_BUCKET, "batch")
 
 
 def bucketed(messages: DataFrame) -> DataFrame:
@@ -39,20 +40,31 @@ def bucketed(messages: DataFrame) -> DataFrame:
         F.date_trunc("minute", F.col("at")).alias("minute"),
         "destination",
         F.expr(f"stack({len(MEASURES)}, {_MEASURED})").alias("measure", "us"),
+        *[name for name in messages.columns if name == "batch"],
     ).where("us IS NOT NULL")
     size = F.abs(F.col("us").cast("double"))
     number = F.when(F.col("us") == 0, 0).otherwise(1 + F.floor(F.log(size) / F.log(F.lit(WIDTH))))
     bucket = (F.signum(F.col("us").cast("double")) * number).cast("int")
-    return (
-        measured.groupBy(*_MINUTE, "measure", bucket.alias("bucket"))
-        .agg(F.count("us").alias("count"), F.max("us").alias("longest"))
-        .select(*_BUCKET, "count", "longest")
+    return _summed(
+        measured.select(
+            "*", bucket.alias("bucket"), F.lit(1).cast("bigint").alias("count"), F.col("us").alias("longest")
+        )
     )
+
+
+def added(buckets: DataFrame) -> DataFrame:
+    """Return the buckets with those of the same batch, minute, destination, measure and number added up."""
+    return _summed(buckets)
+
+
+def _summed(buckets: DataFrame, *, apart: bool = True) -> DataFrame:
+    by = [name for name in (_APART if apart else _BUCKET) if name in buckets.columns]
+    return buckets.groupBy(*by).agg(F.sum("count").alias("count"), F.max("longest").alias("longest"))
 
 
 def folded(buckets: DataFrame) -> DataFrame:
     """Return rows of `latency`, with their `hour`, for buckets; several with the same number are added up."""
-    summed = buckets.groupBy(*_BUCKET).agg(F.sum("count").alias("count"), F.max("longest").alias("longest"))
+    summed = _summed(buckets, apart=False)
     measure = Window.partitionBy(*_MINUTE, "measure")
     upward = measure.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     ranked = summed.withColumns(
@@ -69,7 +81,7 @@ def folded(buckets: DataFrame) -> DataFrame:
     return ranked.groupBy(*_MINUTE).agg(*columns)
 
 
-ROLLUP: Final = Rollup(LATENCY, BUCKETS, bucketed, folded)
+ROLLUP: Final = Rollup(LATENCY, BUCKETS, bucketed, added, folded)
 
 
 def advance(batch: Batch) -> None:

@@ -1,10 +1,12 @@
-"""Sums that batches add to: what each batch adds is kept by hour, and the hours that it touches are made anew of it.
+"""Sums that batches add to, hour by hour: what an hour had before the batch, and what the batch adds, make it anew.
 
-What is kept (the deltas) adds up in any order. So a table does not depend on how the journal was cut into batches, and
-a batch that is done again, after a crash, changes nothing.
+What an hour had is kept as one version, named by the batch that wrote it; a batch that is done again, after a crash,
+begins with the same version. Open messages count only as long as they are: what the rows of each of their slices come
+to is kept beside, and goes with the slice. Sums add up in any order, so that a table does not depend on how the journal
+was cut into batches.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -12,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.schema import Table
-from stomprelay.pipeline.store.store import Batch
+from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
 
 
 def hour_of(time: Column) -> Column:
@@ -29,34 +31,66 @@ def hours_of(rows: DataFrame) -> set[str]:
 
 @dataclass(frozen=True)
 class Rollup:
-    """A table of sums. `kept`: the schema of its deltas. `summed` returns deltas for rows of the source;
-    `folded` returns rows of the table for deltas. All of them have the column `hour`.
+    """A table of sums. `kept`: the schema of the sums that it is folded from. `summed` returns sums for rows of the
+    source, and `added` adds up sums of the same: both keep what has different `batch` apart. `folded` returns rows of
+    the table for sums. All of them have the column `hour`. `plain`: sums are the rows of the table.
     """
 
     table: Table
     kept: str
     summed: Callable[[DataFrame], DataFrame]
+    added: Callable[[DataFrame], DataFrame]
     folded: Callable[[DataFrame], DataFrame]
+    plain: bool = False
 
-    def advance(self, batch: Batch, rows: DataFrame, hours: Iterable[str]) -> None:
-        """Store the deltas of `rows`, all of which are in `hours`, and write these hours of the table anew."""
-        touched = set(hours)
-        if touched:
-            store, name = batch.store, self.table.name
-            store.delta(name, batch.number, self.summed(rows))
-            store.replace(name, self.folded(store.deltas(name, self.kept, touched)))
+    def advance(
+        self,
+        batch: Batch,
+        rows: DataFrame,
+        hours: Iterable[str],
+        touched: Iterable[str] = (),
+        there: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        """Add `rows` and write their hours of the table anew, and the other hours in `touched`. `hours` are those of
+        the rows whose `batch` is this one; other rows are of slices. `there`: all slices after this batch, with their
+        hours.
+        """
+        store, name, now = batch.store, self.table.name, batch_name(batch.number)
+        adding = set(hours)
+        wanted = sorted({*adding, *touched})
+        if not wanted:
+            return
+        slices: dict[str, list[str]] = {}
+        for each, those in (there or {}).items():
+            for hour in those:
+                slices.setdefault(hour, []).append(f"{OPEN}-{each}")
+        before, after = [], []
+        for hour in wanted:
+            found = store.summed(name, hour)
+            versions = [each for each in found if each.isdigit() and each < now]
+            version = max(versions, default=None)
+            wasted = {each for each in found if not each.isdigit()} - {*slices.get(hour, ())}
+            store.drop_sums(name, hour, {*wasted, *versions} - {version})
+            if version is not None and hour in adding:
+                before.append(f"hour={hour}/batch={version}")
+            newest = now if hour in adding else version
+            after += [f"hour={hour}/batch={each}" for each in (newest, *slices.get(hour, ())) if each]
+        news = self.summed(rows)
+        if before:
+            old = store.sums(name, self.kept, before).withColumn("batch", F.lit(now))
+            news = self.added(news.unionByName(old))
+        store.save_sums(name, news)
+        if self.plain and store.format == "parquet":
+            store.publish(name, wanted, batch.number)
+            return
+        store.replace(name, self.folded(store.sums(name, self.kept, after)), wanted)
 
     def advance_messages(self, batch: Batch) -> None:
-        """Do the same with the messages that became final in this batch. Open messages are added only until
-        the next batch: their hours are written anew, and those of the messages that were open before.
-        """
-        store, name = batch.store, self.table.name
-        touched = messages.touched(batch)
-        if not touched:
+        """Do so with the messages that became final in this batch, and with the open ones of its slices."""
+        changed = messages.changes(batch)
+        if not changed.hours:
             return
-        if store.hours_of("messages", batch.number):
-            store.delta(name, batch.number, self.summed(messages.settled(batch)))
-        open_sums = self.summed(messages.still_open(batch))
-        sums = store.deltas(name, self.kept, touched).select(*open_sums.columns)
-        # An open row whose SEND came late may have left its hour with nothing.
-        store.replace(name, self.folded(sums.unionByName(open_sums)), touched)
+        rows = messages.still_open(batch, changed.made)
+        if changed.final:
+            rows = rows.unionByName(messages.settled(batch))
+        self.advance(batch, rows, changed.final, changed.hours, changed.there)

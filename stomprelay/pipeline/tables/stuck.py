@@ -1,10 +1,14 @@
 """The table `stuck`, from the deliveries that waited too long for an ACK: which consumers, from when to when.
 
-A batch keeps the waits that ended in it, those that overlap made one. Episodes are made of all that are kept and of
-the waits that go on, so that it does not matter where a batch ended. An episode is one row, in the hour in which it
-began, however long it goes on; a batch makes anew the hours from the first one that it has something for.
+A batch keeps the waits that ended, those that overlap made one, as long as another may overlap them: each delivery
+that waits is told in each batch, so an episode changes only while it goes on or is younger than `give_up`. An episode
+is one row, in the hour in which it began, however long it goes on; other rows of that hour are written again as they
+are.
 """
 
+import json
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -12,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.schema import STUCK
-from stomprelay.pipeline.store.store import Batch
+from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.tables.rollup import hour_of
 
 KEPT: Final = (
@@ -23,6 +27,7 @@ KEPT: Final = (
 )
 """What is kept of each batch: `last` is of the delivery that waited till the end, `known` the batch."""
 
+_SECOND: Final = 1_000_000_000
 _KEY: Final = ("relay", "session", "subscription", "broker")
 _LAST: Final = ("until_ns", "outcome", "client", "destination", "upstream")
 
@@ -84,19 +89,47 @@ def advance(batch: Batch) -> None:
     A wait that goes on is in each batch until it ends, so a batch that has none changes nothing.
     """
     store, name = batch.store, STUCK.name
-    waits = messages.waits(batch)
-    if waits.isEmpty():
+    before: list[str] = json.loads(store.noted(name, batch.number - 1) or "[]")
+    if not messages.waiting(batch):
+        store.save_text(name, batch.number, json.dumps(before))
         return
-    ended = merged(kept(waits.where("final"), batch.number))
-    store.delta(name, batch.number, ended.withColumn("hour", hour_of(_time("since_ns"))))
+    waits = messages.waits(batch)
+    known = store.slices(name, KEPT, [batch_name(int(each)) for each in before[:1]]).drop("slice")
+    ended = merged(known.unionByName(kept(waits.where("final"), batch.number))).persist()
     passing = kept(waits.where("NOT final"), batch.number)
-    episodes = merged(store.deltas(name, KEPT).select(*passing.columns).unionByName(passing)).persist()
+    episodes = merged(ended.unionByName(passing.select(*ended.columns))).persist()
     try:
-        known = episodes.groupBy(hour_of(_time("since_ns")).alias("hour")).agg(F.max("known").alias("known"))
-        by_hour: dict[str, int] = {row.hour: row.known for row in known.collect()}
-        first = min(hour for hour, last in by_hour.items() if last == batch.number)
-        rows = stuck(episodes).where(F.col("hour") >= first)
-        hours = {hour for hour in {*by_hour, *store.hours(name)} if hour >= first}
-        store.replace(name, rows, hours)
+        by_hour = episodes.groupBy(hour_of(_time("since_ns")).alias("hour"))
+        told = by_hour.agg(F.max("known").alias("known"), F.max("until_ns").alias("newest")).collect()
+        first = min(row.hour for row in told if row.known == batch.number)
+        since = max(row.newest for row in told) - round(batch.settings.give_up * _SECOND)
+        hours = {row.hour for row in told}
+        open_ones = episodes.where(F.col("going") | (F.col("until_ns") >= since)).select(
+            *_KEY, "since_ns", "until_ns"
+        )
+        store.save_slices(
+            name,
+            _within(ended, open_ones, "since_ns", "left_semi").withColumn(
+                "slice", F.lit(batch_name(batch.number))
+            ),
+        )
+        touched = {hour for hour in {*hours, *before[1:]} if hour >= first}
+        others = store.read(name, touched).withColumn("since_ns", F.unix_micros("since") * 1000 + 999)
+        rest = _within(others, episodes, "since_ns", "left_anti").select("hour", *STUCK.names)
+        rows = stuck(episodes).where(F.col("hour").isin(sorted(touched)))
+        store.replace(name, rows.unionByName(rest), touched)
+        store.keep_slices(name, [batch_name(batch.number), *(batch_name(int(each)) for each in before[:1])])
+        store.save_text(name, batch.number, json.dumps([str(batch.number), *sorted(hours)]))
     finally:
         episodes.unpersist()
+        ended.unpersist()
+
+
+def _within(rows: DataFrame, episodes: DataFrame, since: str, how: str) -> DataFrame:
+    """Return the rows that began within one of these episodes of the same subscription and broker, or all others."""
+    one, other = rows.alias("one"), episodes.select(*_KEY, "since_ns", "until_ns").alias("other")
+    same = reduce(and_, (F.col(f"one.{key}").eqNullSafe(F.col(f"other.{key}")) for key in _KEY))
+    began = F.col(f"one.{since}")
+    return one.join(
+        other, same & (began >= F.col("other.since_ns")) & (began <= F.col("other.until_ns")), how
+    )

@@ -1,5 +1,6 @@
 """The table `traffic`: frames, messages and bytes by minute, from `frames`."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -10,6 +11,7 @@ from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.tables.rollup import Rollup, hour_of
 
 _KEYS: Final = ("hour", "minute", "destination", "client", "upstream", "direction")
+_APART: Final = (*_KEYS, "batch")
 _SUMS: Final = ("frames", "messages", "octets", "body_octets", "errors")
 
 
@@ -34,20 +36,30 @@ def counted(frames: DataFrame) -> DataFrame:
         F.when(frame, F.col("size")).alias("octets"),
         F.when(frame, F.col("body_size")).alias("body_octets"),
         F.coalesce(error, F.lit(False)).cast("bigint").alias("errors"),
+        *[name for name in frames.columns if name == "batch"],
     )
-    return folded(rows)
+    return added(rows)
+
+
+def added(counts: DataFrame) -> DataFrame:
+    """Return the rows with one row for each batch, minute, destination, client, upstream and direction."""
+    return _summed(counts, [name for name in _APART if name in counts.columns])
 
 
 def folded(counts: DataFrame) -> DataFrame:
     """Return the rows with one row for each minute, destination, client, upstream and direction."""
-    return counts.groupBy(*_KEYS).agg(
+    return _summed(counts, _KEYS)
+
+
+def _summed(counts: DataFrame, by: Iterable[str]) -> DataFrame:
+    return counts.groupBy(*by).agg(
         *(F.coalesce(F.sum(name), F.lit(0)).cast("bigint").alias(name) for name in _SUMS)
     )
 
 
-ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, folded)
+ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, added, folded, plain=True)
 
 
 def advance(batch: Batch) -> None:
     """Add the frames of this batch. Doing a batch again changes nothing."""
-    ROLLUP.advance(batch, batch.frames(), batch.store.hours_of("frames", batch.number))
+    ROLLUP.advance(batch, batch.frames(), batch.frame_hours())

@@ -172,7 +172,7 @@ class Journal(Service):
         self.prepare()
         super().startService()
         self._thread.start()
-        facts = {"software": SOFTWARE, "pid": os.getpid()}
+        facts = {"software": SOFTWARE, "pid": os.getpid(), "within": self.settings.segment_age}
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
     def stopService(self) -> Deferred[None]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, encode
@@ -36,8 +36,10 @@ class Segments(Protocol):
     def sync(self) -> None:
         """Sync what was written to the disk."""
 
-    def roll(self, now: int) -> bool:
-        """End the segment if it is older than it may get. Return whether it was ended."""
+    def roll(self, now: int, *, alive: bytes = b"") -> bool:
+        """End the segment if it is older than it may get; `alive` is the block that it ends with then, and the next one
+        begins with. Return whether it was ended.
+        """
 
     def close(self, now: int) -> None:
         """End the segment that is being written."""
@@ -160,7 +162,7 @@ class WriterThread:
         try:
             self._write()
             self._sync()
-            self._segments.roll(self._clock())
+            self._roll()
         except Exception as error:  # whatever it is, it is tried again in the next turn
             self._failed(error)
         else:
@@ -212,13 +214,24 @@ class WriterThread:
         count = dropped.since(self._reported)
         text = f"{count.blocks} blocks with {count.frames} frames were left out: the queue was full"
         facts = {"blocks": count.blocks, "frames": count.frames, "octets": count.size}
-        happening = EventRecord(JournalEvent.DROPPED.value, text, facts).encode()
-        data = b"".join(encode(BlockKind.EVENT, self._clock(), 0, _NO_CONTEXT, (), happening))
+        data = _event(self._clock(), JournalEvent.DROPPED, text, facts)
         self._segments.write(data, self._clock())
         self._reported = dropped
         self.blocks += 1
         self.size += len(data)
         self._log.warn("the journal: {text}", text=text)
+
+    def _roll(self) -> None:
+        """End a segment that is old enough. It says then that the relay is there, and so does the next one; not while
+        something older than that waits to be written.
+        """
+        now = self._clock()
+        alive = b"" if self._queue.size else self._alive(now)
+        self._segments.roll(now, alive=alive)
+
+    def _alive(self, now: int) -> bytes:
+        within = self._settings.segment_age
+        return _event(now, JournalEvent.ALIVE, "the relay is there", {"within": within})
 
     def _sync(self) -> None:
         every, now = self._settings.sync_interval, time.monotonic()
@@ -255,6 +268,12 @@ class WriterThread:
         if self.trouble:
             self.trouble = ""
             self._log.info("the journal is written again")
+
+
+def _event(now: int, event: JournalEvent, text: str, facts: dict[str, Any]) -> bytes:
+    """Return a block with an event of no session."""
+    happening = EventRecord(event.value, text, facts).encode()
+    return b"".join(encode(BlockKind.EVENT, now, 0, _NO_CONTEXT, (), happening))
 
 
 def _words(error: Exception) -> str:

@@ -38,6 +38,21 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == catalogue()
 
 
+def test_dbt_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every table and column is there with its type and what it means; what is never null is tested."""
+    yaml = pytest.importorskip("yaml")
+    assert main(["tables", "--yaml"]) == 0
+    (source,) = yaml.safe_load(capsys.readouterr().out)["sources"]
+    assert [table["name"] for table in source["tables"]] == list(TABLES)
+    for told, table in zip(source["tables"], TABLES.values(), strict=True):
+        columns = {column["name"]: column for column in told["columns"]}
+        assert list(columns) == [*table.names, *table.partitions]
+        for column in table.columns:
+            assert columns[column.name]["data_type"] == column.kind
+            assert column.about in columns[column.name]["description"]
+            assert ("data_tests" in columns[column.name]) is not column.nullable
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_well_described(name: str) -> None:
     """Its name is its key, its columns are told apart, and each says in a few words what it is."""

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from stomprelay.pipeline import cli
+from stomprelay.pipeline.spark.errors import MissingSpark
 from stomprelay.pipeline.spark.java import MissingJava
-from stomprelay.pipeline.spark.launch import MissingSpark
 from stomprelay.pipeline.store.store import StoreError
 
 

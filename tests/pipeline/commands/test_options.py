@@ -35,6 +35,21 @@ def test_what_is_no_duration_is_told(text: str) -> None:
         options.duration(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "octets"), [("4096", 4096), ("64k", 65536), ("128M", 134217728), (" 1g ", 1073741824), ("0", 0)]
+)
+def test_sizes_have_units(text: str, octets: int) -> None:
+    """Bytes without one; units as Spark has them."""
+    assert options.size(text) == octets
+
+
+@pytest.mark.parametrize("text", ["", "m", "-1", "1.5g", "1t", "12 m"])
+def test_what_is_no_size_is_told(text: str) -> None:
+    """With an example."""
+    with pytest.raises(argparse.ArgumentTypeError, match="128m"):
+        options.size(text)
+
+
 def test_a_setting_of_sparks_may_hold_equal_signs() -> None:
     """As options to Java do."""
     assert options.setting("a.b=-Dx=y") == ("a.b", "-Dx=y")
@@ -51,11 +66,11 @@ def test_what_is_not_said_is_as_in_the_settings() -> None:
 def test_each_setting_has_its_option() -> None:
     """All but the interval, which only `run` has."""
     given = (
-        "--checkpoint c --format orc --files-per-batch 3 --patience 5m --linger 1s --give-up 2h "
+        "--checkpoint c --format orc --bytes-per-batch 3m --patience 5m --linger 1s --give-up 2h "
         "--stuck-after 3m --id-header correlation-id --id-header x --retain 7d"
     )
     assert options.settings(parsed(*given.split())) == Settings(
-        "j", "t", "c", "orc", 3, 300, 1, 7200, 180, ("correlation-id", "x"), 10, 604800
+        "j", "t", "c", "orc", 3 << 20, 300, 1, 7200, 180, ("correlation-id", "x"), 10, 604800
     )
 
 
@@ -92,7 +107,7 @@ def test_the_checkpoint_lies_beside_the_tables() -> None:
         {"journal": ""},
         {"tables": ""},
         {"format": ""},
-        {"files_per_batch": 0},
+        {"bytes_per_batch": 0},
         {"patience": -1},
         {"linger": float("nan")},
         {"give_up": -0.1},
@@ -115,3 +130,13 @@ def test_of_the_settings() -> None:
         == TimeLimits()
     )
     assert TimeLimits.of(0.5, 1e-9, 0, 2) == TimeLimits(500_000_000, 1, 0, 2_000_000_000)
+
+
+def test_files_of_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They want Hadoop's own view of this machine's; the user's `--conf` wins."""
+    asked: list[dict[str, str]] = []
+    monkeypatch.setattr(launch, "session", lambda name, **given: asked.append(given["conf"]))
+    key = "spark.hadoop.fs.file.impl"
+    for given in ((), ("--checkpoint", "s3a://b/c"), ("--checkpoint", "s3a://b/c", "--conf", f"{key}=own")):
+        options.session(parsed(*given), "once")
+    assert [conf.get(key) for conf in asked] == [None, launch.CHECKED[key], "own"]

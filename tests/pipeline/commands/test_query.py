@@ -88,6 +88,11 @@ def test_json_is_an_object_a_line() -> None:
             "Syntax error at or near 'selec'.",
         ),
         ("Division by zero.\nUse try_divide.\nJVM stacktrace:\nx", "Division by zero. Use try_divide."),
+        (
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+            '  File "x.py", line 1, in f\n    g()\nOSError: [Errno 28] No space left on device\n',
+            "OSError: [Errno 28] No space left on device",
+        ),
         ("", "the query failed"),
     ],
 )

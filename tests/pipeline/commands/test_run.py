@@ -138,6 +138,6 @@ def test_a_signal_ends_the_run_in_good_order_and_a_second_one_at_once(
 
 def test_settings_that_cannot_be_are_told_before_spark_starts(pretended: type[Pretended]) -> None:
     """It would take seconds."""
-    with pytest.raises(ValueError, match="files_per_batch"):
-        done("once", "--files-per-batch", "0")
+    with pytest.raises(ValueError, match="bytes_per_batch"):
+        done("once", "--bytes-per-batch", "0")
     assert pretended.seen == []

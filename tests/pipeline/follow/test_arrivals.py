@@ -17,6 +17,7 @@ class Files:
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
 
     def text(self, path: str) -> str | None:
         return self.files.get(path)
@@ -34,7 +35,7 @@ class Files:
         self.files.pop(path, None)
 
     def size(self, path: str) -> int:
-        return len(path)
+        return self.sizes.get(path, len(path))
 
     def came(self, batch: int, *paths: str) -> None:
         """As Spark writes it down: every tenth entry holds all before it, too."""
@@ -48,8 +49,8 @@ class Files:
 
 
 def arrivals(files: Files, most: int = 2) -> Arrivals:
-    """With this many segments in a part."""
-    return Arrivals(files, "c", most)  # type: ignore[arg-type]
+    """With this many segments of usual names in a part: sizes are those of the names here."""
+    return Arrivals(files, "c", most * len(f"/j/{name(1)}"))  # type: ignore[arg-type]
 
 
 def test_a_batch_of_sparks_is_cut_into_parts_by_name() -> None:
@@ -80,6 +81,20 @@ def test_parts_are_numbered_through_and_done_once() -> None:
     files.came(1, f"{JOURNAL}/{name(4)}")
     assert [part.number for part in again.parts(1)] == [2]
     assert again.finished == 1
+
+
+def test_a_part_ends_before_it_is_too_large() -> None:
+    """A segment that is too large itself is alone in its part; one that has vanished weighs nothing."""
+    files = Files()
+    files.sizes = {f"/j/{name(number)}": size for number, size in enumerate((4, 6, 1, 11, 0, 3, 7), start=1)}
+    files.came(0, *files.sizes)
+    most = Arrivals(files, "c", 10)  # type: ignore[arg-type]
+    assert [[files.sizes[path] for path in part.paths] for part in most.parts(0)] == [
+        [4, 6],
+        [1],
+        [11],
+        [0, 3, 7],
+    ]
 
 
 def test_entries_are_found_among_those_before() -> None:

@@ -70,7 +70,7 @@ def test_all_that_a_folder_may_hold(
     a dead relay left open, others that are none of ours: what can be read is, the rest is named, nothing is lost.
     """
     journal = tmp_path / "a journal [1]"
-    settings = Settings(journal=f"file:{journal}", tables=f"file:{tmp_path}/the tables", files_per_batch=4)
+    settings = Settings(journal=f"file:{journal}", tables=f"file:{tmp_path}/the tables", bytes_per_batch=1500)
     segment(journal, 1, b"a", b"b")
     segment(journal, 1, b"c", relay="r2")
     older = made.frames([SEND % b"d"], of=b'["s-1","client"]')
@@ -86,9 +86,9 @@ def test_all_that_a_folder_may_hold(
     made.put(journal, made.name(8) + ".open", made.header(8), made.frames([SEND % b"f"]), left)
     made.put(journal, "notes.txt", b"not ours")
 
-    def first_gone(batch: Batch, arrivals: Any) -> frames.Taken:
+    def first_gone(batch: Batch, arrivals: Any, again: Any) -> frames.Taken:
         vanishing.unlink(missing_ok=True)
-        return advance(batch, arrivals)
+        return advance(batch, arrivals, again)
 
     advance = frames.advance
     monkeypatch.setattr(frames, "advance", first_gone)
@@ -137,7 +137,7 @@ def test_a_journal_may_be_on_another_file_system(spark: "SparkSession", tmp_path
 
 def test_steps_come_after_the_frames_in_their_order(spark: "SparkSession", tmp_path: Path) -> None:
     """For each part; numbers go on from run to run, and a step's failure is told as it is and made good later."""
-    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"), files_per_batch=1)
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"), bytes_per_batch=1)
     for number in (1, 2):
         segment(tmp_path / "j", number, b"%d" % number)
     done: list[tuple[str, int, int]] = []
@@ -218,15 +218,15 @@ def test_a_driver_that_is_killed_leaves_no_trace(spark: "SparkSession", tmp_path
     journal = tmp_path / "j"
     journal.mkdir()
     truth = journals.write(journal, journals.Load(3000, segment=60_000, rate=50.0, trace=True))
-    segments = len(list(journal.iterdir()))
-    assert segments > 2
-    whole = Settings(journal=str(journal), tables=str(tmp_path / "whole"), files_per_batch=segments - 1)
+    assert len(list(journal.iterdir())) > 2
+    size = sum(path.stat().st_size for path in journal.iterdir())
+    whole = Settings(journal=str(journal), tables=str(tmp_path / "whole"), bytes_per_batch=size - 1)
     run(spark, whole, stream.STEPS)
     killed = replace(whole, tables=str(tmp_path / "killed"), checkpoint="")
     tables = Path(killed.tables)
-    kill_when(killed, lambda: bool(list(tables.glob("frames/.spark-staging-*"))))
+    kill_when(killed, lambda: bool(list(tables.glob("frames/.staging-*"))))
     kill_when(killed, lambda: bool(list(tables.glob("_state/*/batch=000000000"))))
-    kill_when(killed, lambda: bool(list(tables.glob("_deltas/*/hour=*/batch=000000001"))))
+    kill_when(killed, lambda: bool(list(tables.glob("_sums/*/hour=*/batch=000000001"))))
     run(spark, killed, stream.STEPS)
     for name in TABLES:
         assert content(spark, killed, name) == content(spark, whole, name), name
@@ -244,7 +244,7 @@ def kill_when(settings: Settings, reached: Callable[[], bool]) -> None:
     command = [
         sys.executable, "-m", "stomprelay.pipeline.cli", "once",
         "--journal", settings.journal, "--tables", settings.tables,
-        "--files-per-batch", str(settings.files_per_batch), "--master", "local[2]",
+        "--bytes-per-batch", str(settings.bytes_per_batch), "--format", settings.format, "--master", "local[2]",
         "--conf", "spark.driver.memory=768m", "--conf", "spark.sql.shuffle.partitions=1",
     ]  # fmt: skip
     with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stderr=said) as child:

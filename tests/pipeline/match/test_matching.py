@@ -11,7 +11,7 @@ from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.journals import BEGUN
-from tests.pipeline.script import MS, Script, rows
+from tests.pipeline.script import MS, Script, named, rows
 
 TERMS = TimeLimits(patience=600 * SECOND, linger=10 * SECOND, give_up=3600 * SECOND)
 
@@ -311,21 +311,27 @@ def test_batches_may_end_anywhere(data: st.DataObject, linger: int, give_up: int
 
 def _all(limits: TimeLimits, untils: list[int]) -> list[dict[str, Any]]:
     found: list[Any] = []
-    for key in sorted({each[s.KEY] for each in SIGHTINGS}):
-        mine = [each for each in SIGHTINGS if each[s.KEY] == key]
-        kept: list[str] = []
-        since = 0
-        for until in untils:
+    kept: dict[str, list[str]] = {}
+    orders: list[tuple[str, str]] = []
+    since = 0
+    for until in untils:
+        transfers, orders = named(_told(SIGHTINGS, since, until), limits, until, orders)
+        since = until
+        keys = {*kept, *(each[s.KEY] for each in transfers)}
+        before, kept = kept, {}
+        for key in sorted(keys):
             matching = Matching(key, limits)
-            for text in kept:
+            for text in before.get(key, ()):
                 row: s.Transfer = [None] * len(s.FIELDS)
                 row[s.KEY], row[s.KIND], row[s.TEXT] = key, s.Kind.KEPT, text
                 matching.saw(row)
-            for each in _told(mine, since, until):
-                matching.saw(each)
+            for each in transfers:
+                if each[s.KEY] == key:
+                    matching.saw([*each])
             matching.go(until)
-            kept, since = matching.kept(), until
             found += matching.finals
+            if matching.kept():
+                kept[key] = matching.kept()
     return sorted((dict(zip(MESSAGES.names, row, strict=True)) for row in found), key=str)
 
 

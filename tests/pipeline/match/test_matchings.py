@@ -49,13 +49,14 @@ def test_keys_one_behind_the_other(most: int) -> None:
         ("t1", "undelivered"),
         ("t3", "delivered"),
     ]
-    kept = [row for row in found if row["what"] == MatchRow.KEPT]
-    assert [(row["key"], row["number"]) for row in kept] == [("tt1", 0), ("tt3", 0)]
+    kept = [row for row in found if row["what"] == MatchRow.OPEN]
+    assert [(row["match"], row["turn"]) for row in kept] == [("tt1", 0), ("tt3", 0)]
+    assert [row["due"] - script.ns > 3500 * SECOND for row in kept] == [True, True]
     assert len([row for row in found if row["what"] == MatchRow.REPEAT]) == 1
     again = []
     for row in kept:
         state: s.Transfer = [None] * len(s.FIELDS)
-        state[s.KEY], state[s.NS], state[s.TEXT] = row["key"], row["number"], row["text"]
+        state[s.KEY], state[s.NS], state[s.TEXT] = row["match"], row["turn"], row["text"]
         state[s.KIND] = int(s.Kind.KEPT)
         again.append(state)
     later = Matchings(TimeLimits(), script.ns + 3601 * SECOND)(_batches(again, most))

@@ -20,6 +20,7 @@ from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
+from tests.pipeline import journal_files as made
 from tests.pipeline.journals import BEGUN, Run, Tables
 from tests.pipeline.recorded_world import RecordedClient, RecordedWorld, told
 
@@ -28,6 +29,37 @@ if TYPE_CHECKING:
 
 PATIENT = TimeLimits(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
 """Nothing is final before the end, so that time plays no role."""
+
+
+def test_tasks_and_spark_tell_the_same_of_segments(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where tasks do not write the files themselves, Spark sums up what they would have told."""
+    said: list[list[bytes]] = [
+        [made.event("journal begun", facts={"within": 30}), made.frames([b"CONNECT\n\n"], made.START + 7)],
+        [
+            made.event("journal alive", facts={"within": "soon"}),
+            made.event("journal ended", facts={"found": 9}),
+        ],
+        [
+            made.event("journal alive", facts={"within": 1.5}),
+            made.event("journal ended", facts={"found": "x"}),
+        ],
+        [made.frames([b"SEND\n\n"] * 3), made.event("lost", facts={"within": 1, "found": 1})],
+    ]
+    paths = [
+        made.put(tmp_path / "j", made.name(number), made.header(number), *blocks)
+        for number, blocks in enumerate(said, 1)
+    ]
+    paths.append(made.put(tmp_path / "j", made.name(5), b"nothing to read"))
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
+    batch = Batch(spark, Store(spark, settings.tables), 0, settings)
+    frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
+    segments, rows = messages.segments(batch)
+    assert rows == 10
+    monkeypatch.setattr(Batch, "noted_frames", lambda _: None)
+    assert sorted(messages.segments(batch)[0]) == sorted(segments)
+    assert messages.segments(batch)[1] == rows
 
 
 def _world(seed: int, breaths: int = 40) -> RecordedWorld:
@@ -167,6 +199,36 @@ def test_any_segments_in_any_batches(
     assert found[0] == found[1]
 
 
+def test_a_relay_that_was_killed_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    """When it is found, all is final whose limits have passed by then, as if another relay had gone on."""
+    limits = TimeLimits(600 * SECOND, SECOND, 7200 * SECOND, SECOND)
+    world = _world(5)
+    (late,) = _late(world).write(tmp_path)
+    want, found = Tables(limits), Tables(limits)
+    want.advance([*world.run.write(tmp_path), late])
+    world.run.is_found_dead(world.ns + 10**6 * SECOND)
+    found.advance(world.run.write(tmp_path))
+    assert found.open == found.waiting == []
+    assert _sorted(found.final) == _sorted(want.final)
+
+
+def test_a_quiet_relay_holds_nothing_open(tmp_path: Path) -> None:
+    """It says that it is there, and so up to when it was; one that says no more is not waited for."""
+    limits = TimeLimits(10**5 * SECOND, SECOND, 2 * SECOND, SECOND)
+    world = _world(5)
+    quiet, other = Run("quiet", "eeeeeeee"), Run("other", "dddddddd")
+    quiet.lives(world.run.blocks[0][0], 20.0)
+    other.lives(world.ns, 20.0)
+    tables = Tables(limits)
+    tables.advance([*world.run.write(tmp_path), *quiet.write(tmp_path), *other.write(tmp_path)])
+    assert tables.final == []
+    for run, part in ((quiet, 1), (world.run, 2)):
+        run.lives(world.ns + 60 * SECOND, 20.0)
+        tables.advance(run.write(tmp_path, [len(run.blocks) - 1])[-1:])
+        assert (tables.open == []) is (part == 2)
+    assert tables.final
+
+
 def test_a_segment_that_comes_late(tmp_path: Path) -> None:
     """What is behind it waits; then all is as if it had not been late."""
     world = _world(5)
@@ -253,9 +315,9 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, se
     rows = _rows(store.read("messages"))
     want = [each for world in worlds for each in world.expected().values()]
     assert _told(rows) == _sorted(want)
-    assert {row["batch"] for row in rows} == {"open"}
-    assert {row["matched"] for row in rows} == {"trace", "order", "id", None}
     batches = [Batch(spark, store, number, known) for number in range(3)]
+    assert {row["batch"] for row in rows} == {f"open-{name}" for name in messages.changes(batches[1]).there}
+    assert {row["matched"] for row in rows} == {"trace", "order", "id", None}
     still = _rows(messages.still_open(batches[1]))
     assert _told([{name: row[name] for name in MESSAGES.names} for row in still]) == _told(rows)
     assert messages.settled(batches[1]).count() == 0
@@ -279,14 +341,14 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, se
     assert {row["hour"] for row in final} == {f"{row['at']:%Y-%m-%d-%H}" for row in final}
     assert _told(_rows(messages.settled(batches[2]))) == _told(rows)
     assert messages.still_open(batches[2]).count() == 0
-    assert messages.touched(batches[2]) == hours
-    left = store.saved("said", 2, "key string, number bigint, text string, what int")
-    assert (
-        left.where(
-            ~left["what"].isin(int(MatchRow.REPEAT), int(SessionRow.OUTAGE), int(SessionRow.WAIT))
-        ).count()
-        == 0
-    )
+    changed = messages.changes(batches[2])
+    assert changed.hours == hours
+    assert (changed.made, changed.there) == ({}, {})
+    left = {
+        path.rpartition("=")[2] for path in store.volume.find(store.root, "_state/kept/slice=000000002-*")
+    }
+    told_of = (MatchRow.REPEAT, SessionRow.OUTAGE, SessionRow.WAIT)
+    assert left <= {f"000000002-said{int(what)}" for what in told_of}
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:

@@ -2,56 +2,64 @@
 
 from typing import Any
 
+import pytest
+
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.message import Message
+from stomprelay.pipeline.match.flight import Waiting
 from stomprelay.pipeline.match.order import SendOrder
 from stomprelay.pipeline.settings import TimeLimits
 
 TERMS = TimeLimits(patience=600, linger=10, give_up=100)
 
 
-def _seen(ns: int, **values: Any) -> s.Transfer:
-    known = {"key": "o", "ns": ns, "segment": "g", "offset": ns, "number": 0, "relay": "r", **values}
-    return [known.get(name) for name, _ in s.FIELDS]
-
-
 class _Line:
-    """A order, and the messages in it by number."""
+    """An order, and the names of its messages in the order in which they were first seen."""
 
     def __init__(self, *, topic: bool = False, by_id: bool = False) -> None:
         self.order = SendOrder(TERMS, by_id=by_id)
-        self.messages: list[Message] = []
-        self.topic = topic
+        self.names: list[str] = []
+        self.destination = "/topic/t" if topic else "/queue/q"
+        self._places: dict[int, tuple[int, int]] = {}
 
-    def sends(self, ns: int, relay: str = "r") -> None:
-        transfer = _seen(ns, relay=relay)
-        message = self.order.adopted(transfer, ns)
-        if message is None:
-            message = Message(ns, topic=self.topic)
-            self.messages.append(message)
-        message.was_sent(transfer, ns)
-        message.available = ns
-        self.order.available(message)
+    def _takes(self, kind: s.Kind, ns: int, **values: Any) -> int:
+        known = {
+            "key": "o",
+            "ns": ns,
+            "segment": "g",
+            "offset": ns,
+            "number": 0,
+            "kind": int(kind),
+            "relay": "r",
+            "destination": self.destination,
+            **values,
+        }
+        name = self.order.take([known.get(each) for each, _ in s.FIELDS])
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def sends(self, ns: int, relay: str = "r", **values: Any) -> int:
+        return self._takes(s.Kind.SENT, ns, relay=relay, **values)
 
     def gets(self, ns: int, session: str = "c", **values: Any) -> int:
-        transfer = _seen(ns, session=session, client=session, subscription="1", broker="a", **values)
-        message = self.order.next(transfer, ns, topic=self.topic)
-        if message is None:
-            message = Message(ns, topic=self.topic)
-            self.messages.append(message)
-        message.was_delivered(transfer, ns)
-        self.order.delivered(message, transfer)
-        return self.messages.index(message)
+        known = {"session": session, "client": session, "subscription": "1", "broker": "a", **values}
+        found = self._takes(s.Kind.DELIVERED, ns, **known)
+        self._places[found] = (ns, 0)
+        return found
 
     def answers(self, at: int, ns: int, outcome: str) -> None:
-        self.messages[at].was_settled(self.messages[at].deliveries[-1], ns, ns, outcome)
-        self.order.settled(self.messages[at])
+        place, number = self._places[at]
+        more = {"offset": place, "number": number, "known_ns": ns, "settled_ns": ns, "outcome": outcome}
+        self._takes(s.Kind.DELIVERED_MORE, place, **more)
 
-    def goes_on(self) -> None:
-        """In the next batch."""
-        again = SendOrder(TERMS, by_id=False)
-        again.load(self.order.dump(), self.messages)
-        self.order = again
+    def goes_on(self, ns: int) -> bool:
+        """In the next batch. Whether anything was left."""
+        self.order.advance(ns, s.LATER)
+        left = self.order.dump(ns)
+        self.order = SendOrder(TERMS)
+        if left is not None:
+            self.order.load(left[0])
+        return left is not None
 
 
 def test_a_queue() -> None:
@@ -63,7 +71,7 @@ def test_a_queue() -> None:
     line.answers(1, 12, "nacked")
     line.answers(0, 13, "returned")
     assert line.gets(14, again=True) == 1
-    line.goes_on()
+    line.goes_on(14)
     assert [line.gets(15), line.gets(16), line.gets(17)] == [2, 0, 3]
 
 
@@ -76,7 +84,6 @@ def test_what_was_answered_for_good_does_not_come_again() -> None:
     assert line.gets(4) == 1
     line.sends(5)
     assert line.gets(106) == 3
-    assert line.messages[2].deliveries == []
 
 
 def test_the_broker_knows_first_that_somebody_is_gone() -> None:
@@ -86,7 +93,7 @@ def test_the_broker_knows_first_that_somebody_is_gone() -> None:
         line.sends(ns)
     line.gets(10, "c")
     assert line.gets(11, "c", again=True) == 1
-    line.goes_on()
+    line.goes_on(11)
     assert line.gets(12, "d", again=True) == 0
 
 
@@ -96,7 +103,7 @@ def test_names_that_come_again() -> None:
     for ns in (1, 2):
         line.sends(ns)
     assert line.gets(10, message_id="m", copy="x") == 0
-    line.goes_on()
+    line.goes_on(10)
     assert [line.gets(11, message_id="m"), line.gets(12, copy="x"), line.gets(13, message_id="n")] == [
         0,
         0,
@@ -110,9 +117,8 @@ def test_a_topic() -> None:
     for ns in (1, 5, 9):
         line.sends(ns)
     assert [line.gets(10, "c", since_ns=0), line.gets(10, "d", since_ns=4)] == [0, 1]
-    line.goes_on()
+    line.goes_on(10)
     assert [line.gets(11, "c", since_ns=0), line.gets(11, "d", since_ns=4)] == [1, 2]
-    line.order.swept(line.messages[1:])
     assert [line.gets(12, "c", since_ns=0), line.gets(12, "d", since_ns=4)] == [2, 3]
 
 
@@ -127,28 +133,83 @@ def test_a_subscriber_that_was_quicker_than_the_send() -> None:
 def test_orphans() -> None:
     """A delivery before the SEND, by another relay's clock; by one relay's clock it is another message."""
     line = _Line()
-    line.gets(1)
-    line.sends(2)
-    assert len(line.messages) == 2
-    line.sends(3, "other")
-    assert len(line.messages) == 2
-    line.gets(4)
-    line.gets(5)
-    line.sends(16, "other")
-    assert len(line.messages) == 4
+    assert [line.gets(1), line.sends(2)] == [0, 1]
+    assert line.sends(3, "other") == 0
+    assert [line.gets(4), line.gets(5)] == [1, 2]
+    assert line.sends(16, "other") == 3
     named = _Line(by_id=True)
-    named.gets(1)
-    named.sends(50)
-    assert len(named.messages) == 1
-    assert named.gets(60) == 0
+    assert [named.gets(1), named.sends(50), named.gets(60)] == [0, 0, 0]
 
 
-def test_what_is_swept_is_forgotten() -> None:
-    """All names of it."""
+@pytest.mark.parametrize("end", ["acked", "nothing"])
+def test_what_does_not_count_any_more_is_forgotten(end: str) -> None:
+    """All names of it; an order of which nothing counts is no state."""
     line = _Line()
     line.sends(1)
     line.gets(2, message_id="m", copy="x")
-    line.answers(0, 3, "nacked")
-    line.order.swept([])
-    del line.messages[:]
-    assert [line.gets(4, message_id="m"), line.gets(5, copy="x"), line.gets(6, again=True)] == [0, 1, 2]
+    if end == "acked":
+        line.answers(0, 3, end)
+    assert line.goes_on(13)
+    assert not line.goes_on(14 if end == "acked" else 103)
+    assert [line.gets(104, message_id="m"), line.gets(105, copy="x"), line.gets(106, again=True)] == [1, 2, 3]
+
+
+def test_a_number_does_not_come_again() -> None:
+    """When an order begins anew."""
+    line = _Line()
+    line.sends(1)
+    line.goes_on(200)
+    assert line.sends(201) == 1
+
+
+@pytest.mark.parametrize("topic", [False, True])
+def test_a_send_of_which_more_may_come(topic: bool) -> None:
+    """Its receipt, or the end of its transaction, in whatever batch: it is found by its place."""
+    line = _Line(topic=topic)
+    line.sends(1, receipt="r")
+    line.sends(2, transaction="x")
+    line.goes_on(2)
+    assert line._takes(s.Kind.SENT_MORE, 1, receipt_ns=3) == 0
+    assert [line.gets(4, since_ns=0), line.gets(5, since_ns=0)] == [0, 2]
+    assert line._takes(s.Kind.SENT_MORE, 2, ended_ns=6) == 1
+    line.goes_on(6)
+    assert line.gets(7, since_ns=0) == 1
+
+
+def test_a_transaction_that_is_undone_is_skipped() -> None:
+    """Even after its COMMIT, which the relay refused."""
+    line = _Line()
+    line.sends(1, transaction="x", ended_ns=2)
+    line.sends(3)
+    line._takes(s.Kind.SENT_MORE, 1, ended_ns=4, aborted=True)
+    assert line.gets(5) == 1
+
+
+def test_the_state_does_not_grow_with_what_waits() -> None:
+    """Ten or ten thousand; who comes late finds the first."""
+    sizes = []
+    for count in (10, 10_000):
+        line = _Line()
+        for number in range(count):
+            line._takes(s.Kind.SENT, 1, number=number)
+        line.order.advance(1, s.LATER)
+        left = line.order.dump(1)
+        assert left is not None
+        sizes.append(len(left[0]))
+    assert sizes[1] - sizes[0] < 10
+    line.goes_on(1)
+    assert [line.gets(2), line.gets(2)] == [0, 1]
+
+
+def test_those_that_wait() -> None:
+    """Runs of them, by time; they can be picked from within."""
+    waiting = Waiting(256 * 10)
+    for number, ns in enumerate((100, 105, 119, 120)):
+        waiting.add(number, number + 7, ns)
+    assert len(waiting.runs) == 3
+    assert (waiting.pick(1), waiting.pick(1), waiting.pick(9)) == ((1, 8), None, None)
+    assert [waiting.from_number(number, 120) for number in range(5)] == [0, 2, 2, 3, None]
+    assert [waiting.from_time(ns) for ns in (0, 109, 110, 120, 130)] == [0, 0, 2, 3, None]
+    assert waiting.take(120) == (0, 7)
+    assert waiting.take(2671) == (3, 10)
+    assert (waiting.take(2671), waiting.until) == (None, 0)

@@ -19,27 +19,32 @@ MIB = 1 << 20
 
 
 def test_small_segments_share_a_task() -> None:
-    """Large ones have their own; the order stays."""
+    """Large ones have their own; the order stays. Where there are few processors tasks are larger, as each writes a
+    file.
+    """
     arrivals = [
         SegmentFile(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
     ]
-    assert frames.shared(arrivals) == [("a", "b", "c"), ("d",), ("e",)]
-    assert frames.shared([]) == []
+    assert frames.shared(arrivals, 2) == [("a", "b", "c"), ("d",), ("e",)]
+    assert frames.shared([], 2) == []
+    many = [SegmentFile(str(number), 4 * MIB) for number in range(64)]
+    assert [len(frames.shared(many, processors)) for processors in (1, 2, 4, 100)] == [4, 4, 8, 64]
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("form", ["parquet", "orc"])
 def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", tmp_path: Path, form: str
 ) -> None:
-    """Once each, however often the batch is done; the table has the columns that it says."""
+    """Once each, however often the batch is done; the table has the columns that it says, whoever writes its files."""
     heads = [b"SEND\ndestination:/queue/a\nx:y\n\n", b"ACK\nid:7\n\n"]
     good = made.put(
         tmp_path / "j", made.name(1), made.header(), made.frames(heads, bodies=[(b"b", 1), (b"", 0)])
     )
     torn = made.put(tmp_path / "j", made.name(2), made.header(2), made.frames(heads), made.event("lost")[:-2])
     gone = tmp_path / "j" / made.name(3)
-    store = Store(spark, str(tmp_path / "tables"))
-    batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root))
+    store = Store(spark, str(tmp_path / "tables"), form)
+    batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root, format=form))
     arrivals = [SegmentFile(str(path), 1) for path in (good, torn, gone)]
     for _ in range(2):
         assert frames.advance(batch, arrivals) == frames.Taken(4, 2, made.START)

@@ -113,9 +113,10 @@ def test_no_octets_are_too_strange(octets: bytes, version: str) -> None:
         (b"RECEIPT\nreceipt-id:r\n", (None, None, None, None, b"r", None)),
         (b"ERROR\nreceipt-id:r\nmessage:no\n", (None, None, None, None, b"r", None)),
         (b"BEGIN\ntransaction:t\n", (None, None, None, None, None, b"t")),
+        (b"SEND\n\\n:x\n", (None, None, None, None, None, None)),
     ],
 )
 def test_each_command_has_its_columns(head: bytes, columns: tuple[bytes | None, ...]) -> None:
     """Which headers are destination, subscription, message_id, ack, receipt and transaction."""
     command, headers = heads.read(head + b"\n", V12)
-    assert tuple(map(headers.get, heads.NAMED.get(command, heads.USUAL))) == columns
+    assert heads.fields(command, headers) == columns

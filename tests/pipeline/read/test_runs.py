@@ -1,9 +1,11 @@
 """Segments in the order of their numbers, and how far all relays are."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.read.runs import Runs, Segment, number_of, run_of
+from stomprelay.pipeline.read.runs import Gap, Runs, Segment, number_of, run_of
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 TERMS = TimeLimits(patience=600 * SECOND)
@@ -23,6 +25,7 @@ def test_names() -> None:
     """A relay's name may have dashes; what is no name has no number."""
     assert run_of(_segment(12, 0, 0).name) == "my-relay-aaaaaaaa"
     assert (number_of(_segment(12, 0, 0).name), number_of("x")) == (12, 0)
+    assert run_of("a-copy-of-1") == "a-copy-of-1"
 
 
 def test_in_order() -> None:
@@ -99,6 +102,119 @@ def test_what_was_read_stays_read() -> None:
     assert runs.until == 100 * SECOND
     runs.arrived([_segment(2, 100, 100_000)])
     assert set(runs.newest) == {"my-relay-aaaaaaaa"}
+
+
+A, B = f"my-relay-{'a' * 8}", f"my-relay-{'b' * 8}"
+
+
+def test_the_dead_are_not_waited_for() -> None:
+    """A run is over where somebody found its relay gone; time goes on to when that was."""
+    runs = Runs(TERMS)
+    runs.arrived([_segment(1, 0, 10), _segment(1, 0, 50, "b")])
+    assert runs.until == 10 * SECOND
+    runs.arrived([_segment(2, 10, 20, ended=True)._replace(found_ns=80 * SECOND)])
+    assert (runs.until, runs.horizon) == (50 * SECOND, 80 * SECOND)
+    assert (runs.newest[A], runs.present) == (20 * SECOND, frozenset({B}))
+    runs = Runs.load(runs.dump(), TERMS)
+    runs.arrived([_segment(2, 50, 60, "b", ended=True)])
+    assert runs.until == 80 * SECOND
+
+
+def test_the_silent_are_not_waited_for() -> None:
+    """A relay that promised to speak is taken for dead when it says nothing for twice as long, and a minute; if it
+    speaks all the same, it counts again. One that promised nothing is waited for as long as for anything.
+    """
+    runs = Runs(TERMS)
+    promise = _segment(1, 0, 10)._replace(within_ns=20 * SECOND)
+    runs.arrived([promise, _segment(1, 0, 110, "b")])
+    assert (runs.until, runs.present) == (10 * SECOND, frozenset({A, B}))
+    runs = Runs.load(runs.dump(), TERMS)
+    runs.arrived([_segment(2, 110, 111, "b")])
+    assert (runs.until, runs.present) == (111 * SECOND, frozenset({B}))
+    assert _numbers(runs.arrived([_segment(2, 110, 112), _segment(3, 110, 120, "b")])) == [2, 3]
+    assert (runs.until, runs.present) == (112 * SECOND, frozenset({A, B}))
+    runs.arrived([_segment(4, 110, 600, "b")])
+    assert runs.until == 600 * SECOND
+
+
+def test_a_gap_in_a_run_that_is_over_keeps_nothing() -> None:
+    """What follows is read at once, whether the relay ended, was found dead, or is silent."""
+    runs = Runs(TERMS)
+    assert _numbers(runs.arrived([_segment(1, 0, 1), _segment(3, 2, 3), _segment(5, 4, 5)])) == [1]
+    assert runs.gaps == {A: [Gap(2, 2, waits=True), Gap(4, 4, waits=True)]}
+    assert _numbers(runs.arrived([_segment(6, 5, 6, ended=True)])) == [3, 5, 6]
+    assert runs.gaps == {A: [Gap(2, 2), Gap(4, 4)]}
+    assert runs.until == 6 * SECOND
+    runs = Runs(TERMS)
+    waiting = [_segment(1, 0, 1), _segment(3, 2, 3)._replace(within_ns=SECOND)]
+    assert _numbers(runs.arrived([*waiting, _segment(1, 64, 66, "b")])) == [1, 3, 1]
+
+
+def test_gaps_are_told_as_they_change() -> None:
+    """From the batch on that finds them; one that is filled in time is none any more, of one that is filled too late
+    it is told what came.
+    """
+    runs = Runs(TERMS)
+    runs.arrived([_segment(1, 0, 1)])
+    assert runs.gaps == {}
+    runs.arrived([_segment(6, 5, 6)])
+    assert (runs.gaps, runs.before(A)) == ({A: [Gap(2, 5, waits=True)]}, [])
+    runs = Runs.load(runs.dump(), TERMS)
+    runs.arrived([_segment(1, 5, 6, "b")])
+    assert runs.gaps == {}
+    runs.arrived([_segment(number, number, number) for number in (2, 3, 4)])
+    assert (runs.gaps, runs.before(A)) == ({A: [Gap(5, 5, waits=True)]}, [Gap(2, 5, waits=True)])
+    runs.arrived([_segment(5, 5, 5)])
+    assert runs.gaps == {A: []}
+    runs.arrived([_segment(12, 6, 606)])
+    runs.arrived([_segment(13, 607, 608)])
+    assert runs.gaps == {A: [Gap(7, 11)]}
+    for number in (10, 8, 9):
+        runs = Runs.load(runs.dump(), TERMS)
+        assert _numbers(runs.arrived([_segment(number, 6, 7)])) == [number]
+    assert runs.gaps == {A: [Gap(7, 11, (8, 9, 10))]}
+
+
+def test_a_segment_that_comes_twice() -> None:
+    """Of several with one number the first is used, or that which could be read; so it is with one that came late."""
+    runs = Runs(TERMS)
+    bad = _segment(1, 0, 0)._replace(first_ns=None, newest_ns=None)
+    again = _segment(1, 0, 1)._replace(name=f"20261121T082301-{A}-000001")
+    assert runs.arrived([bad, again, _segment(1, 0, 2)]) == [again]
+    assert (runs.had(bad.name), runs.had(_segment(2, 0, 0).name)) == (True, False)
+    assert runs.arrived([_segment(1, 0, 3)]) == []
+    assert _numbers(runs.arrived([_segment(3, 3, 4, ended=True)])) == [3]
+    assert _numbers(runs.arrived([_segment(2, 2, 3), _segment(2, 2, 3)])) == [2]
+    assert runs.arrived([_segment(2, 2, 3)]) == []
+
+
+def test_files_of_other_names() -> None:
+    """Each is a run of its own, of which nothing more is expected."""
+    runs = Runs(TERMS)
+    copies = [_segment(1, 0, 10, ended=True)._replace(name=name) for name in ("copy-a-1", "copy-b-1")]
+    assert runs.arrived([*copies, _segment(1, 0, 50)]) == [*copies, _segment(1, 0, 50)]
+    assert (runs.until, runs.gaps) == (50 * SECOND, {})
+
+
+def test_a_run_of_long_ago() -> None:
+    """However often it is forgotten, the rest of it is not taken for a new one."""
+    day = 24 * 3600
+    runs = Runs(TERMS)
+    runs.arrived([_segment(1, 10 * day, 10 * day + 1, "b")])
+    for number in (1, 2, 3):
+        runs = Runs.load(runs.dump(), TERMS)
+        assert _numbers(runs.arrived([_segment(number, number, number)])) == [number]
+        assert (runs.gone, runs.gaps) == ({A: number * SECOND}, {})
+    runs.arrived([_segment(2, 10 * day, 12 * day, "b")])
+    assert A not in runs.dump()
+
+
+def test_the_state_of_an_older_version() -> None:
+    """It is read on; what it had skipped was not noted."""
+    kept = [5, {A: [3, 7, False, [[_segment(5, 8, 9).name, 4, 8, 9, False]]]}]
+    runs = Runs.load(json.dumps(kept), TERMS)
+    assert (runs.until, runs.newest, runs.had(_segment(5, 0, 0).name)) == (5, {A: 7}, True)
+    assert _numbers(runs.arrived([_segment(3, 1, 1), _segment(4, 1, 1)])) == [3, 4, 5]
 
 
 @given(order=st.permutations(range(1, 9)), data=st.data())

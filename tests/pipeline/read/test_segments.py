@@ -11,9 +11,16 @@ from bench import journals
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import Context
 from stomprelay.pipeline.read import segments
+from stomprelay.pipeline.read.columns import FRAME_COLUMNS, FrameColumns
 from tests.pipeline import journal_files as made
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r-%d\n\n"
+
+
+@pytest.fixture(autouse=True, params={FrameColumns, FRAME_COLUMNS})
+def _make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each test over both makes."""
+    monkeypatch.setattr(segments, "FRAME_COLUMNS", request.param)
 
 
 def read(path: Path) -> list[dict[str, Any]]:

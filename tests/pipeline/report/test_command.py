@@ -15,6 +15,7 @@ from stomprelay.pipeline.report.findings import Findings
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN, sample
@@ -173,9 +174,10 @@ def test_the_page_is_made(
 
 
 @pytest.mark.spark
-def test_a_format_that_spark_has_not(ours: "SparkSession", tmp_path: Path) -> None:
-    """Is told in a sentence, and no page is made."""
-    given = parsed("--output", f"{tmp_path}/report.html", "--format", "no-such-format", tables=str(tmp_path))
-    with pytest.raises(StoreError, match="no-such-format"):
+def test_tables_of_another_format(ours: "SparkSession", tmp_path: Path) -> None:
+    """Are told in a sentence, and no page is made."""
+    (tmp_path / layout.NAME).write_text(layout.text("delta"))
+    given = parsed("--output", f"{tmp_path}/report.html", "--format", "parquet", tables=str(tmp_path))
+    with pytest.raises(StoreError, match="are of format delta, not parquet"):
         main(given)
-    assert list(tmp_path.iterdir()) == []
+    assert [each.name for each in tmp_path.iterdir()] == [layout.NAME]

@@ -327,10 +327,14 @@ def test_troubles(spark: "SparkSession", tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_damages(spark: "SparkSession", tmp_path: Path) -> None:
-    """Each once, the first by file and place."""
-    store = build(spark, tmp_path, quarantine=[{"offset": 9}, {"offset": 5}, {"offset": 5}, {"segment": "y"}])
+    """Each once, the first by file and place; what is missing is counted by itself."""
+    found: list[dict[str, Any]] = [{"offset": 9}, {"offset": 5}, {"offset": 5}, {"segment": "y"}]
+    found.append({"segment": "z", "length": 0})
+    found += [{"segment": "zz", "length": 0, "reason": "it is missing"}]
+    store = build(spark, tmp_path, quarantine=found)
     assert read_damages(store, 2) == (
         [Damage("x.journal", 5, 1, "checksum"), Damage("x.journal", 9, 1, "checksum")],
-        3,
+        5,
+        1,
     )
-    assert read_damages(build(spark, tmp_path / "nothing"), 2) == ([], 0)
+    assert read_damages(build(spark, tmp_path / "nothing"), 2) == ([], 0, 0)

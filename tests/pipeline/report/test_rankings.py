@@ -77,3 +77,17 @@ def test_the_quarantine() -> None:
     (row,) = cells(outline(figure.sheet.__html__()))
     assert row[0].endswith(".journal")
     assert plain(row)[1:] == ["65,536", "812 B", "checksum"]
+
+
+def test_what_is_missing() -> None:
+    """Is told apart from what cannot be read, with what may be incomplete by it."""
+    figure = quarantine(replace(NOTHING, damages=damaged(1), total_damages=3, total_missing=2))
+    assert figure is not None
+    note = str(figure.note)
+    assert note.startswith(
+        "1 stretch of the journal could not be read. 2 stretches of the journal are missing, or "
+    )
+    assert "incomplete" in note
+    figure = quarantine(replace(NOTHING, damages=damaged(1), total_damages=1, total_missing=1))
+    assert figure is not None
+    assert str(figure.note).startswith("1 stretch of the journal is missing")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.pipeline.stomp import options
-from stomprelay.pipeline.stomp.options import SPOOL, Connection, Sink, Source
+from stomprelay.pipeline.stomp.options import BOTH, FOREIGN, READING, SPOOL, WRITING, Connection, Sink, Source
 from stomprelay.pipeline.stomp.values import GivenOptions, OptionError
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.profile import RABBITMQ
@@ -59,9 +59,13 @@ def test_all_that_a_reader_can_be_told(tmp_path: Path) -> None:
     }
 
 
-def test_kafkas_name_for_the_limit_is_known(tmp_path: Path) -> None:
-    """A sequence is an offset."""
+def test_kafkas_names_are_known(tmp_path: Path) -> None:
+    """A sequence is an offset, and a destination is what is subscribed to."""
     assert source(tmp_path, maxOffsetsPerTrigger=8).most == 8
+    said = {"uri": URI, "spool": str(tmp_path)}
+    assert Source.read(said | {"subscribe": "/queue/a,/queue/b"}).destinations == ("/queue/a", "/queue/b")
+    with pytest.raises(OptionError, match="option destination: is another name for subscribe"):
+        source(tmp_path, subscribe="/queue/a")
 
 
 def test_the_spool_has_to_be_known() -> None:
@@ -98,8 +102,67 @@ def test_a_wrong_option_of_a_reader_is_named(tmp_path: Path, said: dict[str, obj
 
 def test_a_destination_must_be_given(tmp_path: Path) -> None:
     """There is no default for it."""
-    with pytest.raises(OptionError, match="option destination: is missing"):
+    with pytest.raises(OptionError, match="option subscribe: is missing"):
         Source.read({"uri": URI, "spool": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ({"url": URI, "destination": "/queue/a"}, "option url: unknown option; did you mean"),
+        (
+            {"uri": URI, "destinaton": "/queue/a"},
+            'option destinaton: unknown option; did you mean "destination"',
+        ),
+        ({"uri": URI, "password": "x", "logn": "me"}, 'option logn: unknown option; did you mean "login"'),
+    ],
+)
+def test_a_mistyped_option_is_named_before_what_is_missing_by_it(said: dict[str, str], text: str) -> None:
+    """Whoever reads that there is no destination has written one, and does not see the letter."""
+    with pytest.raises(OptionError, match=re.escape(text)):
+        Source.read(said)
+    with pytest.raises(OptionError, match=re.escape(text)):
+        Sink.read(said)
+
+
+@pytest.mark.parametrize("name", sorted(FOREIGN))
+def test_kafkas_other_options_are_told_what_is_there_instead(name: str) -> None:
+    """Nobody has to guess what to write in its place; whatever begins with `kafka.` is among them."""
+    given = name + "acks" if name.endswith(".") else name
+    for read in (Source.read, Sink.read):
+        with pytest.raises(OptionError, match=re.escape(f"option {given.lower()}: {FOREIGN[name]}")):
+            read({"uri": URI, given: "1"})
+
+
+def test_the_table_of_kafkas_options_is_what_holds() -> None:
+    """What it calls the same is taken under that name; all else is refused, and what is refused is in it."""
+    page = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    table = page.partition("### What is as with Kafka")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:3] == "| `"
+    ]
+    named = {name: row[1] for row in rows for name in re.findall(r"`([\w.]+?)\*?`", row[0])}
+    here = {*BOTH, *READING, *WRITING}
+    assert {name for name, said in named.items() if said == "same"} <= here
+    assert {name for name, said in named.items() if said == "no"} == FOREIGN.keys() - {
+        "kafka.bootstrap.servers"
+    }
+    others = {name: said.strip("`") for name, said in named.items() if said not in ("same", "no")}
+    assert others == {"kafka.bootstrap.servers": "uri", "topic": "destination"}
+    assert set(others.values()) <= here
+    assert not here & FOREIGN.keys()
+
+
+def test_readers_and_writers_know_each_others_names(tmp_path: Path) -> None:
+    """Where rows go has another name than where they come from, as with Kafka."""
+    with pytest.raises(OptionError, match="option topic: is of Kafka's writers"):
+        source(tmp_path, topic="a")
+    with pytest.raises(OptionError, match="option topic: say destination"):
+        sink(topic="a")
+    with pytest.raises(OptionError, match="option subscribe: is for reading"):
+        sink(subscribe="a")
+    with pytest.raises(OptionError, match="option includeheaders: is for reading"):
+        sink(includeHeaders="true")
 
 
 def test_what_a_writer_can_be_told(tmp_path: Path) -> None:
@@ -133,16 +196,21 @@ def test_a_wrong_option_of_a_writer_is_named(said: dict[str, object]) -> None:
         Sink.read({"uri": URI} | {name: str(value) for name, value in said.items()})
 
 
-def test_each_option_is_documented() -> None:
-    """What is asked for in the source is explained in the docstring, and the other way round."""
-    for module in (options,):
-        assert module.__doc__ is not None
-        assert module.__file__ is not None
-        source_code = Path(module.__file__).read_text(encoding="utf-8")
-        asked = set(re.findall(r'given\.get\(\s*"([\w.]+)"', source_code))
-        assert asked
-        for name in asked:
-            assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", module.__doc__), name
+def test_each_option_is_known_asked_for_and_documented() -> None:
+    """What may be given is what the source asks for, and is explained in the docstring."""
+    assert options.__doc__ is not None
+    assert options.__file__ is not None
+    source_code = Path(options.__file__).read_text(encoding="utf-8")
+    asked = set(re.findall(r'given\.(?:get|either)\(\s*"([\w.]+)"', source_code))
+    asked |= set(re.findall(r'given\.either\(\s*"\w+", "(\w+)"', source_code))
+    asked |= set(re.findall(r'given\.get\("\w+", text\), given\.get\("(\w+)"', source_code))
+    told = {*BOTH, *READING, *WRITING}
+    elsewhere = {"headers", "login", "host", "profile", "policy", "password", "passcode"}
+    elsewhere |= {name for name in told if name.startswith("tls.")}
+    assert asked - told == set()
+    assert told - asked - elsewhere == set()
+    for name in told:
+        assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", options.__doc__), name
 
 
 def connection(**options: str) -> Connection:

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS
-from stomprelay.pipeline.stomp.datasource import BatchReader, StreamReader
+from stomprelay.pipeline.stomp.datasource import BatchReader, StompDataSource, StreamReader
+from stomprelay.pipeline.stomp.options import Source
 from stomprelay.pipeline.stomp.receivers import SourceError
+from stomprelay.pipeline.stomp.scans import FOLDER, Identity, Range, Scans
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
+from stomprelay.pipeline.stomp.values import OptionError
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import accept, batch, message, schema, source, until
 
@@ -34,6 +38,11 @@ def filled(folder: Path, *sizes: int) -> None:
     for size in sizes:
         spool.append(batch(spool.end, spool.end + size))
     spool.close()
+
+
+def batch_reader(given: Source, identity: Identity | None = None) -> BatchReader:
+    """Make the reader of a DataFrame, or another one of the same."""
+    return BatchReader(given, schema(DDL), identity or Identity.new())
 
 
 def gone(port: int) -> str:
@@ -64,7 +73,7 @@ def test_a_copy_for_executors_has_options_alone(tmp_path: Path) -> None:
     reader.initialOffset()
     copy = pickle.loads(pickle.dumps(reader))
     assert copy.reportLatestOffset() is None
-    assert reader.reportLatestOffset() == {"r0": 0}
+    assert reader.reportLatestOffset() == {"r0": 0, "lag": 0, "unacknowledged": 0}
     reader.stop()
 
 
@@ -84,6 +93,28 @@ def test_offsets_follow_the_spool(tmp_path: Path) -> None:
         assert found.schema.equals(to_arrow_schema(schema(DDL), timezone="UTC"))
         assert found.column("sequence").to_pylist() == [0, 1]
         assert found.column("message_id").to_pylist() == ["m0", "m1"]
+        peer.close()
+        reader.stop()
+
+
+def test_progress_has_how_far_behind_it_is(tmp_path: Path) -> None:
+    """What is on disk and in no batch, and what the broker waits for, until the batch is committed."""
+    with ScriptedBroker() as broker:
+        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+        given = source(tmp_path, uri, ack="commit", groupMs=0, timeoutMs=500)
+        reader = StreamReader(given, schema(DDL))
+        reader.latestOffset({"r0": 0}, ALL)
+        peer = accept(broker)
+        peer.frame()
+        peer.write(message(0) + message(1) + message(2))
+        until(lambda: (reader.reportLatestOffset() or {})["r0"] == 3)
+        assert reader.reportLatestOffset() == {"r0": 3, "lag": 3, "unacknowledged": 3}
+        assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
+        assert reader.reportLatestOffset() == {"r0": 3, "lag": 1, "unacknowledged": 3}
+        assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
+        assert peer.frame() == b"ACK\nid:a1\n\n\0"
+        until(lambda: (reader.reportLatestOffset() or {})["unacknowledged"] == 1)
+        assert reader.reportLatestOffset() == {"r0": 3, "lag": 0, "unacknowledged": 1}
         peer.close()
         reader.stop()
 
@@ -121,7 +152,7 @@ def test_available_now_is_what_there_was_when_it_fell_silent(tmp_path: Path) -> 
         asking.join(30)
         assert found == [{"r0": 2}]
         peer.write(message(3))
-        until(lambda: reader.reportLatestOffset() == {"r0": 4})
+        until(lambda: (reader.reportLatestOffset() or {})["r0"] == 4)
         assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
         assert reader.latestOffset({"r0": 3}, ReadMaxRows(2)) == {"r0": 3}
         peer.close()
@@ -199,7 +230,7 @@ def test_a_batch_drains_what_is_there(tmp_path: Path) -> None:
 
         serving = threading.Thread(target=serve)
         serving.start()
-        reader = BatchReader(source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300), schema(DDL))
+        reader = batch_reader(source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300))
         parts = reader.partitions()
         serving.join(30)
     assert said[0] == b"ACK\nid:a8\n\n\0"
@@ -210,12 +241,151 @@ def test_a_batch_drains_what_is_there(tmp_path: Path) -> None:
 
 def test_a_batch_of_nothing_has_one_empty_task(tmp_path: Path) -> None:
     """Spark wants at least one."""
-    reader = BatchReader(source(tmp_path), schema(DDL))
+    reader = batch_reader(source(tmp_path))
     assert list(reader.read(InputPartition(None))) == []
 
 
 def test_a_batch_that_cannot_be_drained_fails(tmp_path: Path) -> None:
     """Before any task runs."""
-    reader = BatchReader(source(tmp_path, "tcp://127.0.0.1:1"), schema(DDL))
+    reader = batch_reader(source(tmp_path, "tcp://127.0.0.1:1"))
     with pytest.raises(SourceError, match="connection refused"):
         reader.partitions()
+
+
+def serve(broker: ScriptedBroker, *numbers: int) -> threading.Thread:
+    """Send messages to the next client, and confirm that it goes."""
+
+    def run() -> None:
+        peer = accept(broker)
+        peer.frame()
+        peer.write(b"".join(message(number) for number in numbers))
+        while not peer.frame().startswith(b"DISCONNECT\n"):
+            pass
+        peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        peer.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_every_scan_of_a_batch_has_its_rows(tmp_path: Path) -> None:
+    """The first one receives, and the others find what it has noted: nobody is there to be connected to any more.
+    Another DataFrame receives for itself.
+    """
+    identity = Identity.new()
+    with ScriptedBroker() as broker:
+        uri = f"tcp://127.0.0.1:{broker.port}"
+        given = source(tmp_path, uri, idleMs=200)
+        serving = serve(broker, 1, 2, 3)
+        first = batch_reader(given, identity).partitions()
+        serving.join(30)
+        serving = serve(broker, 4)
+        other = batch_reader(given).partitions()
+        serving.join(30)
+    assert [part.value for part in first] == [(0, 0, 3)]
+    assert [part.value for part in other] == [(0, 3, 4)]
+    for _ in range(2):
+        copy = pickle.loads(pickle.dumps(batch_reader(given, identity)))
+        assert [part.value for part in copy.partitions()] == [(0, 0, 3)]
+
+
+def test_all_that_load_under_one_name_have_the_same_rows(tmp_path: Path) -> None:
+    """A job that is run again, and Spark Connect, which loads for each action."""
+    with ScriptedBroker() as broker:
+        said = {"uri": f"tcp://127.0.0.1:{broker.port}", "subscribe": "/queue/a", "idleMs": "200"}
+        said |= {"spool": str(tmp_path), "readId": "of Monday/7"}
+        serving = serve(broker, 1, 2)
+        first = StompDataSource(said).reader(schema(DDL)).partitions()
+        serving.join(30)
+    assert [part.value for part in first] == [(0, 0, 2)]
+    again = StompDataSource(said).reader(schema(DDL)).partitions()
+    assert [part.value for part in again] == [(0, 0, 2)]
+    with pytest.raises(SourceError, match="connection refused"):
+        StompDataSource(said | {"readId": "other", "uri": "tcp://127.0.0.1:1"}).reader(
+            schema(DDL)
+        ).partitions()
+
+
+def test_a_scan_that_failed_goes_on_from_where_it_began(tmp_path: Path) -> None:
+    """What it had received is acknowledged, and in no other DataFrame."""
+    identity = Identity.new()
+    with ScriptedBroker() as broker:
+        given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=60_000, groupMs=0)
+
+        def cut() -> None:
+            peer = accept(broker)
+            peer.frame()
+            peer.write(message(1) + message(2))
+            assert peer.frame().startswith(b"ACK\n")
+            peer.close()
+
+        cutting = threading.Thread(target=cut)
+        cutting.start()
+        with pytest.raises(SourceError, match="receiver 0 has ended"):
+            batch_reader(given, identity).partitions()
+        cutting.join(30)
+        given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=200)
+        serving = serve(broker, 3)
+        parts = batch_reader(given, identity).partitions()
+        serving.join(30)
+    assert [part.value for part in parts] == [(0, 0, 3)]
+
+
+def test_scans_at_once_receive_once(tmp_path: Path) -> None:
+    """As those of a join with itself: the second waits for the first."""
+    identity = Identity.new()
+    found: list[list[object]] = []
+    with ScriptedBroker() as broker:
+        given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300)
+        serving = serve(broker, 1, 2)
+
+        def scan() -> None:
+            found.append([part.value for part in batch_reader(given, identity).partitions()])
+
+        scanning = [threading.Thread(target=scan) for _ in range(3)]
+        for each in scanning:
+            each.start()
+        for each in (*scanning, serving):
+            each.join(30)
+    assert found == [[(0, 0, 2)]] * 3
+
+
+def test_a_dataframe_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
+    """It must not receive again: that would be other rows. What is noted of it goes, too."""
+    old = Identity("old", time.time() - 100)
+    given = source(tmp_path, "tcp://127.0.0.1:1", retain=60)
+    with pytest.raises(SourceError, match="loaded more than 60 s ago, and its rows are no longer kept"):
+        batch_reader(given, old).partitions()
+    Scans(tmp_path, old, 60).note({"r0": 0}, {"r0": 5})
+    scans = Scans(tmp_path, Identity("new", time.time()), 60)
+    scans.note({"r0": 5}, {"r0": 6})
+    found = scans.found()
+    assert found is not None
+    assert (found.start, found.end) == ({"r0": 5}, {"r0": 6})
+    assert not (tmp_path / FOLDER / "old").exists()
+    for_ever = Scans(tmp_path, old, 0)
+    for_ever.note({"r0": 0}, {"r0": 5})
+    scans.note({"r0": 5}, {"r0": 6})
+    assert for_ever.found() == Range({"r0": 0}, {"r0": 5}, None)
+
+
+def test_what_cannot_be_noted_is_told(tmp_path: Path) -> None:
+    """The error names the file."""
+    scans = Scans(tmp_path, Identity("it", 0), 0)
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "it").write_text("{")
+    with pytest.raises(SpoolError, match="scans/it: Expecting"):
+        scans.found()
+    (tmp_path / "file").touch()
+    scans = Scans(tmp_path / "file", Identity("it", 0), 0)
+    with pytest.raises(SpoolError, match="scans: Not a directory"), scans.alone():
+        pass
+    with pytest.raises(SpoolError, match="scans/it: Not a directory"):
+        scans.note({"r0": 0}, None)
+
+
+def test_a_batch_cannot_acknowledge_late(tmp_path: Path) -> None:
+    """Spark commits nothing in batch: the broker would never let go of what was read."""
+    with pytest.raises(OptionError, match="option ack: must be spool in batch"):
+        batch_reader(source(tmp_path, ack="commit"))

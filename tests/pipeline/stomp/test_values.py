@@ -1,5 +1,7 @@
 """Options as Spark hands them over."""
 
+import re
+
 import pytest
 
 from stomprelay.pipeline.stomp.values import (
@@ -31,12 +33,26 @@ def test_a_wrong_value_is_told_by_its_option() -> None:
         GivenOptions({"groupsize": "0"}).get("groupSize", number(1))
 
 
-def test_what_nobody_asked_for_is_refused() -> None:
-    """A misspelt option gets a hint; Spark's own, and headers, pass."""
-    given = GivenOptions({"groupsise": "3", "path": "x", "header.a": "b"})
-    given.get("groupSize", number(1))
-    with pytest.raises(OptionError, match='option groupsise: unknown option; did you mean "groupSize"'):
-        given.rest(("path",))
+def test_what_nobody_knows_is_refused() -> None:
+    """A misspelt option gets a hint, one known from elsewhere its own words; headers pass."""
+    names, foreign = ("groupSize", "path"), {"assign": "has no meaning", "kafka.": "is Kafka's"}
+    GivenOptions({"groupsize": "3", "path": "x", "header.a": "b"}).only(names, foreign)
+    for name, said in (
+        ("groupsise", 'unknown option; did you mean "groupSize"'),
+        ("assign", "has no meaning"),
+        ("kafka.x.y", "is Kafka's"),
+    ):
+        with pytest.raises(OptionError, match=f"option {name}: {re.escape(said)}"):
+            GivenOptions({name: "3"}).only(names, foreign)
+
+
+def test_an_option_may_have_two_names() -> None:
+    """One of them at a time."""
+    assert GivenOptions({}).either("one", "other", text) is None
+    assert GivenOptions({"one": "1"}).either("one", "other", text) == "1"
+    assert GivenOptions({"other": "2"}).either("one", "other", text) == "2"
+    with pytest.raises(OptionError, match="option other: is another name for one"):
+        GivenOptions({"one": "1", "other": "1"}).either("one", "other", text)
 
 
 def test_headers_come_one_by_one_or_as_json() -> None:

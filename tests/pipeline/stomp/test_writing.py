@@ -8,11 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StreamWriter
+from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StompDataSource, StreamWriter
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
 from stomprelay.pipeline.stomp.sends import SchemaError
+from stomprelay.pipeline.stomp.values import OptionError
 from tests.e2e.raw import headers
-from tests.pipeline.stomp.rig import Confirming, schema, sink
+from tests.pipeline.stomp.rig import Confirming, schema, sink, until
 
 ROWS = "destination string, body string"
 
@@ -36,6 +37,17 @@ def test_what_cannot_be_sent_is_refused_on_the_driver() -> None:
         BatchWriter(sink(), schema("destination string"))
 
 
+def test_nothing_is_overwritten() -> None:
+    """What a broker has stays; a stream in complete mode sends each result as a whole, as to Kafka."""
+    source = StompDataSource({"uri": "tcp://a"})
+    with pytest.raises(
+        OptionError, match=r'mode\("overwrite"\) cannot be: what a broker has is not replaced'
+    ):
+        source.writer(schema(ROWS), overwrite=True)
+    source.writer(schema(ROWS), overwrite=False)
+    source.streamWriter(schema(ROWS), overwrite=True)
+
+
 def test_a_task_has_the_keys_of_its_job(broker: Confirming) -> None:
     """Another attempt of it, by another copy of the writer, says the same; another job has others."""
     uri = f"tcp://127.0.0.1:{broker.port}"
@@ -48,6 +60,32 @@ def test_a_task_has_the_keys_of_its_job(broker: Confirming) -> None:
     assert keys[:2] == keys[2:4]
     assert len(set(keys)) == 3
     assert keys[0].endswith(b"/0/0/0")
+
+
+def numbered(first: int, end: int) -> pa.RecordBatch:
+    """Make rows whose bodies are numbers."""
+    bodies = [str(number) for number in range(first, end)]
+    return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * len(bodies), "body": bodies})
+
+
+def test_a_task_that_fails_and_is_repeated_says_its_first_rows_twice(broker: Confirming) -> None:
+    """Those that were sent come again, under the same keys and with the same bodies; all others come once."""
+    writer = BatchWriter(sink(f"tcp://127.0.0.1:{broker.port}", window=2), schema(ROWS))
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield numbered(0, 4)
+        until(lambda: broker.asked >= 3)  # of what is confirmed, too
+        raise RuntimeError("the rows cannot be read")
+
+    with pytest.raises(RuntimeError, match="cannot be read"):
+        writer.write(failing())
+    said = len(broker.sends)
+    assert 3 <= said <= 4
+    assert writer.write(iter([numbered(0, 4), numbered(4, 9)])) == Sent(9, 0)
+    sends = [(headers(frame)[b"relay-key"], frame.partition(b"\n\n")[2]) for frame in broker.sends]
+    assert sends[:said] == sends[said : 2 * said]
+    assert len(sends) == 9 + said
+    assert len({key for key, _ in sends}) == len({body for _, body in sends}) == 9
 
 
 def test_a_job_may_have_a_name(broker: Confirming, tmp_path: Path) -> None:

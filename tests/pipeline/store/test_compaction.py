@@ -15,9 +15,9 @@ import pytest
 
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.store import compaction
-from stomprelay.pipeline.store.compaction import Compacted, CompactionError, compact, exchange, recover, swap
-from stomprelay.pipeline.store.store import Store
-from stomprelay.pipeline.store.volume import literal
+from stomprelay.pipeline.store.compaction import CompactionError, compact, exchange, recover, swap
+from stomprelay.pipeline.store.merging import merge
+from stomprelay.pipeline.store.store import Compacted, Store
 from stomprelay.pipeline.tables.traffic import ROLLUP
 from tests.pipeline.rows import FRAME, MESSAGE, START, rows, told
 from tests.pipeline.rows import write as put
@@ -161,9 +161,9 @@ def test_later_batches_join_later(store: Store) -> None:
     write(store, range(5, 8))
     assert compact(store, "2026-11-21-09", below=8) == []
     write(store, [8, 9])
-    (Path(store.root) / "frames" / HOUR / "batch=open").mkdir()
+    (Path(store.root) / "frames" / HOUR / "batch=open-1").mkdir()
     assert compact(store, "2026-11-21-09", below=9) == []
-    (Path(store.root) / "frames" / HOUR / "batch=open").rmdir()
+    (Path(store.root) / "frames" / HOUR / "batch=open-1").rmdir()
     assert compact(store, "2026-11-21-09", below=9) == [Compacted(f"frames/{HOUR}", 6, 2)]
     assert files(store) == {f"{HOUR}/batch=000000000-000000008": 1, f"{HOUR}/batch=000000009": 1}
     assert store.read("frames").count() == 60
@@ -247,11 +247,7 @@ def test_what_is_not_the_same_is_not_put_in_place(store: Store, monkeypatch: pyt
     write(store, range(6))
     before = files(store)
 
-    other = Path(store.root) / "frames" / HOUR / "batch=000000000"
-    monkeypatch.setattr(
-        "stomprelay.pipeline.store.compaction.literal",
-        lambda path: literal(str(other) if "_compact" in path else path),
-    )
+    monkeypatch.setattr(compaction, "merge", lambda files, *where: merge(files[:1], *where))
     with pytest.raises(CompactionError, match="has 6 rows in place of 36"):
         compact(store, "2026-11-21-09")
     assert files(store) == before
@@ -270,6 +266,11 @@ def test_a_reader_that_listed_before_is_told(store: Store) -> None:
 
 @pytest.mark.spark
 def test_only_mere_files_of_this_machine(spark: "SparkSession", tmp_path: Path) -> None:
-    """Other formats and places have their own means."""
-    assert compact(Store(spark, str(tmp_path), "delta"), "2026-11-21-09") == []
+    """And Parquet: other formats and places have means of their own, or none."""
+    for number in range(6):
+        file = tmp_path / "frames" / HOUR / f"batch={number:09d}" / "part-0.parquet"
+        file.parent.mkdir(parents=True)
+        file.touch()
+    for form in ("delta", "orc"):
+        assert compact(Store(spark, str(tmp_path), form), "2026-11-21-09") == []
     assert compact(Store(spark, "s3a://bucket/tables"), "2026-11-21-09") == []

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.store.store import Lock, StoreError
+from stomprelay.pipeline.store.lock import Lock
+from stomprelay.pipeline.store.store import StoreError
 
 
 def test_the_second_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
+from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
 from tests.pipeline import rows as made
 
@@ -35,6 +37,13 @@ def messages(
         for hour, destination in some
     ]
     return made.rows(spark, MESSAGES, made.MESSAGE, many, "hour string")
+
+
+def sliced(rows: "DataFrame", name: str) -> "DataFrame":
+    """With the open ones in this slice."""
+    from pyspark.sql import functions as f
+
+    return rows.withColumn("slice", f.when(~f.col("final"), f.lit(name)))
 
 
 def said(frame: "DataFrame", *columns: str) -> list[Any]:
@@ -73,17 +82,19 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", t
 def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", tmp_path: Path) -> None:
     """Whatever their hour; final rows stay."""
     store = Store(spark, str(tmp_path))
-    store.replace_open(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]))
+    store.replace_open(0, sliced(messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), "0"), ["0"])
     assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
     for _ in range(2):
-        store.replace_open(1, messages(spark, [(HOUR, "a")], [(NEXT, "c")]))
+        rows = sliced(messages(spark, [(HOUR, "a")], [(NEXT, "c")]), "1")
+        store.replace_open(1, rows, ["1"], {"0": [HOUR, NEXT]})
         assert said(store.read("messages"), "destination", "batch") == [
             ("a", batch_name(1)),
-            ("c", "open"),
+            ("c", "open-1"),
             ("final", batch_name(0)),
         ]
         assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", NEXT)]
-    store.replace_open(2, messages(spark, []))
+    assert said(store.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
+    store.replace_open(2, sliced(messages(spark, []), "2"), [], {"1": [NEXT]})
     assert said(store.read("messages"), "destination") == [("a",), ("final",)]
     assert store.hours_of("messages", OPEN) == store.hours_of("messages", 2) == set()
 
@@ -160,30 +171,122 @@ def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path
         store.saved("open", 0, "n int")
 
 
+def test_slices_are_kept_until_they_are_not_named(spark: "SparkSession", tmp_path: Path) -> None:
+    """A slice without rows is none."""
+    store = Store(spark, str(tmp_path))
+    for rows in ([(1, "a"), (2, "b")], [(3, "b"), (4, "c")]):
+        store.save_slices("kept", spark.createDataFrame(rows, "n int, slice string"))
+    assert said(store.slices("kept", "n int", ["a", "b", "z"]), "n", "slice") == [(1, "a"), (3, "b")]
+    store.keep_slices("kept", ["c"])
+    assert [store.has_slice("kept", name) for name in "abc"] == [False, False, True]
+
+
+def test_sums_become_the_table(spark: "SparkSession", tmp_path: Path) -> None:
+    """As files: those of before go."""
+    store = Store(spark, str(tmp_path))
+    for batch, frames in ((0, 5), (1, 7)):
+        row = {"minute": made.START, "direction": "to_broker", "frames": frames, "hour": HOUR}
+        row |= dict.fromkeys(("messages", "octets", "body_octets", "errors"), 0)
+        rows = made.rows(spark, TRAFFIC, {}, [row], "hour string")
+        store.save_sums("traffic", rows.selectExpr("*", f"'{batch_name(batch)}' AS batch"))
+        store.publish("traffic", [HOUR], batch)
+        assert said(store.read("traffic"), "frames", "hour") == [(frames, HOUR)]
+    assert store.summed("traffic", HOUR) == {batch_name(0), batch_name(1)}
+    store.drop_sums("traffic", HOUR, [batch_name(0)])
+    assert said(store.sums("traffic", "frames bigint", [f"hour={HOUR}/batch={batch_name(1)}"]), "frames") == [
+        (7,)
+    ]
+
+
+def test_files_that_tasks_wrote_are_adopted(spark: "SparkSession", tmp_path: Path) -> None:
+    """Only those of tasks that count, and in place of what the same batch wrote before; other batches stay."""
+    store = Store(spark, f"file:{tmp_path}/the tables")
+    for batch, names in ((0, "a"), (1, "b"), (1, "cd")):
+        folder = store.stage("frames", batch)
+        assert folder is not None
+        assert folder.parent == tmp_path / "the tables" / "frames"
+        files = [folder / f"hour={HOUR}" / f"part-{name}.parquet" for name in names]
+        for file in [
+            *files,
+            folder / f"hour={HOUR}" / "part-again.parquet",
+            folder / "hour=x" / "part-again.parquet",
+        ]:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        store.adopt("frames", batch, files)
+    found = (tmp_path / "the tables").rglob("*.parquet")
+    assert sorted(str(path.relative_to(tmp_path / "the tables" / "frames")) for path in found) == [
+        f"hour={HOUR}/batch={batch_name(number)}/part-{name}.parquet"
+        for number, name in ((0, "a"), (1, "c"), (1, "d"))
+    ]
+    assert store.stage("frames", 2) == store.stage("frames", 2)
+
+
+def test_other_formats_and_places_are_written_by_spark(spark: "SparkSession", tmp_path: Path) -> None:
+    """No task can put files there."""
+    assert Store(spark, str(tmp_path), "orc").stage("frames", 0) is None
+    assert Store(spark, "s3a://bucket/tables").stage("frames", 0) is None
+
+
 def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -> None:
     """Spark's half-written files; what readers see stays."""
     store = Store(spark, str(tmp_path))
     store.append("quarantine", 0, quarantine(spark, "a"))
-    for left in ("quarantine/.spark-staging-1", "quarantine/_temporary", "_deltas/flow/.spark-staging-2"):
+    for left in (
+        "quarantine/.spark-staging-1",
+        "quarantine/_temporary",
+        "_deltas/flow/.spark-staging-2",
+        "frames/.staging-3",
+    ):
         (tmp_path / left / "0").mkdir(parents=True)
     store.remove_leftovers()
-    assert not list(tmp_path.rglob(".spark-staging*"))
+    assert not list(tmp_path.rglob(".*staging*"))
     assert not list(tmp_path.rglob("_temporary"))
     assert said(store.read("quarantine"), "reason") == [("a",)]
 
 
-def test_a_format_that_spark_has_not_is_told(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_session_without_delta_is_told(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before anything is written, with what helps."""
-    Store(spark, str(tmp_path), "orc").check()
-    with pytest.raises(StoreError, match=r"no format 'delta'.*spark\.jars\.packages"):
-        Store(spark, str(tmp_path), "delta").check()
+    monkeypatch.setattr(spark.conf, "get", lambda *_: "")
+    with pytest.raises(StoreError, match=r"no Delta Lake.*--jars"):
+        opened(spark, str(tmp_path), "delta")
+
+
+def test_tables_of_an_older_release_can_be_read_but_not_gone_on_with(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """They do not say how they lie on disk; those of a newer one are not touched at all."""
+    made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "offset": 1, "length": 2}])
+    store = Store(spark, str(tmp_path))
+    store.check()
+    assert store.read("quarantine").count() == 1
+    with pytest.raises(StoreError, match=r"older stomprelay.*journal has it all"):
+        store.prepare(-1)
+    for said in ('{"version": 99, "format": "parquet"}', "what?"):
+        (tmp_path / layout.NAME).write_text(said)
+        with pytest.raises(StoreError, match="newer stomprelay"):
+            store.check()
+
+
+def test_tables_and_checkpoint_belong_together(spark: "SparkSession", tmp_path: Path) -> None:
+    """A checkpoint that was removed, or is older, would bring batches twice."""
+    store = Store(spark, str(tmp_path))
+    store.prepare(-1)
+    assert layout.told((tmp_path / layout.NAME).read_text()) == (layout.VERSION, "parquet")
+    store.save_text("watch", 4, "state")
+    for finished in (3, 4):
+        store.prepare(finished)
+    with pytest.raises(StoreError, match="do not belong together"):
+        store.prepare(-1)
 
 
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
     """ORC comes with Spark."""
     store = Store(spark, str(tmp_path), "orc")
-    store.replace_open(0, messages(spark, [(HOUR, "a")], [(HOUR, "b")]))
+    store.replace_open(0, sliced(messages(spark, [(HOUR, "a")], [(HOUR, "b")]), "x"), ["x"])
     assert said(store.read("messages", [HOUR]), "destination", "batch") == [
         ("a", batch_name(0)),
-        ("b", "open"),
+        ("b", "open-x"),
     ]

@@ -138,12 +138,3 @@ def test_a_folder_half_removed_is_not_read(spark: "SparkSession", tmp_path: Path
     assert store.hours("frames") == ["2026-11-20-08"]
     store.remove_leftovers()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["frames"]
-
-
-@pytest.mark.spark
-def test_a_format_with_a_log_of_its_own_is_left_alone(spark: "SparkSession", tmp_path: Path) -> None:
-    """Its folders are not ours to remove; the deltas are."""
-    _file(tmp_path, "frames/hour=2026-11-20-07", "_deltas/traffic/hour=2026-11-20-07/batch=000000000")
-    assert expire(Store(spark, str(tmp_path), "delta"), NOW, DAY) == {}
-    assert [path.name for path in tmp_path.rglob("hour=*")] == ["hour=2026-11-20-07"]
-    assert (tmp_path / "frames/hour=2026-11-20-07").exists()

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.aggregates import measure
-from stomprelay.pipeline.schema import FRAMES, MESSAGES
-from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.store import Batch, Store
+from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.tables import flow, latency, traffic
 from stomprelay.pipeline.tables.rollup import hour_of
-from tests.pipeline.rows import FRAME, MESSAGE, START, delivery, rows
+from tests.pipeline.rows import FRAME, START, delivery, rows
+from tests.pipeline.tables.test_rollup import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
     """Traffic, latency and flow of a few frames and messages with all that is odd in them; and the tables agree."""
     pytest.importorskip("duckdb")
-    store = Store(spark, str(tmp_path / "it's"))
+    tables = Tables(spark, tmp_path / "it's")
+    store = tables.store
     frames = rows(
         spark,
         FRAMES,
@@ -39,10 +39,8 @@ def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
         + [{"kind": "event", "event": "error", "direction": None, "command": None, "side": None}],
     )
     store.append("frames", 0, frames.withColumn("hour", hour_of(frames["at"])))
-    messages = rows(
-        spark,
-        MESSAGES,
-        MESSAGE,
+    batch = tables.messages(
+        0,
         [
             {
                 "at": (sent := START + timedelta(seconds=n)),
@@ -59,8 +57,6 @@ def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
             for n in range(90)
         ],
     )
-    store.replace_open(0, messages.withColumn("hour", hour_of(messages["at"])))
-    batch = Batch(spark, store, 0, Settings(journal="/nowhere", tables=store.root))
     for module in (traffic, latency, flow):
         module.advance(batch)
     answers = measure(spark, store.root, 1)

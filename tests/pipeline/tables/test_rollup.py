@@ -44,19 +44,28 @@ class Tables:
         self.root = root
         self.settings = Settings(journal="/nowhere", tables=str(root))
         self.store = Store(spark, str(root))
+        self.slices: dict[str, list[str]] = {}
 
     def batch(self, number: int) -> Batch:
         return Batch(self.spark, self.store, number, self.settings)
 
     def messages(self, number: int, settled: Rows, passing: Rows = ()) -> Batch:
         """As `messages` leaves them."""
-        for folder in [*self.root.glob(f"messages/hour=*/batch={OPEN}")]:
+        for folder in [*self.root.glob(f"messages/hour=*/batch={OPEN}-*")]:
             shutil.rmtree(folder)
         write(self.root, MESSAGES, MESSAGE, settled, number, "at")
-        write(self.root, MESSAGES, MESSAGE, [{**each, "final": False} for each in passing], OPEN, "at")
-        self.store.save_text(
-            "watch", number, json.dumps({"hours": sorted(self.store.hours_of("messages", OPEN))})
-        )
+        still = [{**each, "final": False} for each in passing]
+        write(self.root, MESSAGES, MESSAGE, still, f"{OPEN}-{number}", "at")
+        gone, self.slices = self.slices, {}
+        if passing:
+            self.slices[str(number)] = sorted(self.store.hours_of("messages", OPEN))
+        watched = {
+            "slices": {name: [1, 0, hours] for name, hours in self.slices.items()},
+            "made": self.slices,
+            "gone": gone,
+            "final": sorted(self.store.hours_of("messages", number)),
+        }
+        self.store.save_text("watch", number, json.dumps(watched))
         return self.batch(number)
 
     def frames(self, number: int, many: Rows) -> Batch:
@@ -127,6 +136,7 @@ def test_a_batch_that_is_done_again_changes_nothing(
     place.messages(1, [message(0, 7)], [message(1, 9)])
     with monkeypatch.context() as patch:
         patch.setattr(Store, "replace", killed)
+        patch.setattr(Store, "publish", killed)
         for module in (traffic, latency):
             with pytest.raises(KeyboardInterrupt):
                 module.advance(place.batch(1))

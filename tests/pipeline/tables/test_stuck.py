@@ -64,17 +64,18 @@ class Batches:
 
     def batch(self, number: int, many: Sequence[Wait]) -> Batch:
         """Done, by `stuck`."""
-        folder = self.root / "_state" / "said" / f"batch={number:09d}" / f"what={int(SessionRow.WAIT)}"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = self.root / "_state" / "kept" / f"slice={number:09d}-said{int(SessionRow.WAIT)}"
         known = [{**USUAL, **one} for one in many]
         said = pa.table(
             {
-                "key": pa.array([one["session"] for one in known], pa.string()),
-                "number": pa.array([0] * len(known), pa.int64()),
+                "match": pa.array([one["session"] for one in known], pa.string()),
+                "turn": pa.array([0] * len(known), pa.int32()),
                 "text": pa.array([json.dumps(one) for one in known], pa.string()),
             }
         )
-        pq.write_table(said, folder / "part-0.parquet")
+        if known:
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(said, folder / "part-0.parquet")
         batch = Batch(self.spark, self.store, number, self.settings)
         stuck.advance(batch)
         return batch

@@ -1,12 +1,12 @@
-"""Journals as a busy relay writes them, made up: as many records as are asked for, quickly, the same each time."""
+"""One run of one relay: producers and consumers, and nothing that goes wrong."""
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
 
+from bench.journals.truth import Truth
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import Context, EventRecord, JournalSide
 from stomprelay.journal.writer import Writer
@@ -44,19 +44,6 @@ class Load:
     start: int = START
 
 
-@dataclass
-class Truth:
-    """What is in a journal that was made up."""
-
-    records: int = 0
-    commands: Counter[str] = field(default_factory=Counter)
-    destinations: Counter[str] = field(default_factory=Counter)
-    """SENDs to each."""
-    unanswered: int = 0
-    end: int = 0
-    """The time of the last record."""
-
-
 def write(folder: Path, load: Load) -> Truth:
     """Write the segments of one run of one relay, closed; answers what is in them."""
     truth = Truth()
@@ -90,8 +77,7 @@ def blocks(load: Load, truth: Truth) -> Iterator[tuple[int, list[bytes]]]:
     gap = int(SECOND * load.burst / load.rate)
     now = load.start
     for side in (*producers, *consumers):
-        truth.records += 1
-        truth.commands["event"] += 1
+        truth.took("event", 1)
         yield now, side.connected(now)
     serial = 0
     while truth.records < load.records:
@@ -120,11 +106,15 @@ def blocks(load: Load, truth: Truth) -> Iterator[tuple[int, list[bytes]]]:
         if acks:
             yield now + third, consumer.said(now + third, acks)
         for command in ("SEND", "RECEIPT", "MESSAGE"):
-            truth.commands[command] += load.burst
-        truth.commands["ACK"] += len(answered)
-        truth.unanswered += load.burst - len(answered)
-        truth.destinations[queue.decode()] += load.burst
-        truth.records += 3 * load.burst + len(answered)
+            truth.took(command, load.burst)
+        truth.took("ACK", len(answered))
+        destination = queue.decode()
+        truth.destinations[destination] += load.burst
+        truth.deliveries[destination] += load.burst
+        truth.became(destination, "acked", len(answered))
+        truth.became(destination, "delivered", load.burst - len(answered))
+        truth.receipts += load.burst
+        truth.octets += load.burst * size
         now += gap
 
 

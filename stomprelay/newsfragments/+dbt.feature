@@ -1,0 +1,1 @@
+`stomprelay-pipeline tables --yaml` describes tables and columns as sources of dbt.

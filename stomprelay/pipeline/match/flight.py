@@ -1,0 +1,234 @@
+"""What a `SendOrder` knows of messages: one by one where it must, as runs of numbers where they only wait."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from stomprelay.pipeline.match.transfer import (
+    BROKER,
+    CLIENT,
+    COPY,
+    KNOWN_NS,
+    MESSAGE_ID,
+    OUTCOME,
+    RELAY,
+    SESSION,
+    SUBSCRIPTION,
+)
+from stomprelay.pipeline.schema import NACKED, RETURNED
+from stomprelay.pipeline.settings import TimeLimits
+
+COPIED: Final = "\0"
+"""In place of a broker in `Flight.names`: the name is a `relay-copy`."""
+_SLICES: Final = 256
+"""What waits is counted by slices of `give_up`, and given up slice by slice."""
+
+Place = tuple[str, int, int]
+Subscriber = tuple[str | None, str | None]
+
+
+class Flight:
+    """A message that is known one by one: it was delivered, or a RECEIPT or the end of its transaction may come in a
+    later batch.
+
+    `name` stands for it in the key of its transfers; `number` is its turn in the order, None if no broker can deliver
+    it yet or its SEND was not seen. `first`, `last`: the times in ns of its first and last sign. `ends`: by recipient,
+    as in `Message`, the turn of its last delivery and whether that was returned. `waiting`: the deliveries without an
+    outcome. `turn` counts deliveries; `session` and `back` are of the last one: whose it was, and whether a broker has
+    it again. `adopted`: the place of its SEND, where that is not its name.
+    """
+
+    __slots__ = (
+        "aborted",
+        "adopted",
+        "back",
+        "ends",
+        "first",
+        "last",
+        "name",
+        "names",
+        "number",
+        "relay",
+        "sent",
+        "session",
+        "topic",
+        "turn",
+        "unconfirmed",
+        "waiting",
+    )
+
+    def __init__(self, name: str, first: int, *, topic: bool, sent: bool) -> None:
+        self.name = name
+        self.number: int | None = None
+        self.first = self.last = first
+        self.sent = sent
+        self.topic = topic
+        self.unconfirmed = self.aborted = self.back = False
+        self.turn = 0
+        self.session: str | None = None
+        self.relay: str | None = None
+        self.adopted: Place | None = None
+        self.ends: dict[Subscriber | None, tuple[int, bool]] = {}
+        self.waiting: dict[Place, tuple[Subscriber | None, int]] = {}
+        self.names: list[tuple[str | None, str]] = []
+
+    def until(self, limits: TimeLimits) -> int:
+        """Return the time in ns up to which a further sign still counts as one of this message: what
+        `Message.until` says.
+        """
+        unconfirmed = self.unconfirmed and not self.aborted
+        missing = any(back for _, back in self.ends.values()) if self.turn else not self.aborted
+        if unconfirmed or self.waiting or missing:
+            return self.last + limits.give_up
+        if self.sent:
+            return self.last + limits.linger
+        return max(self.last + limits.linger, self.first + limits.patience)
+
+    def was_sent(self, ns: int, *, unconfirmed: bool) -> None:
+        """Record its SEND, at `ns`."""
+        self.sent, self.unconfirmed, self.last = True, unconfirmed, max(self.last, ns)
+
+    def became_available(self, number: int, ns: int) -> None:
+        """Record that a broker can deliver it from `ns` on."""
+        self.number, self.last = number, max(self.last, ns)
+
+    def was_confirmed(self, ns: int) -> None:
+        """Record the RECEIPT, at `ns`."""
+        self.unconfirmed, self.last = False, max(self.last, ns)
+
+    def was_aborted(self, ns: int) -> None:
+        """Record that its transaction was aborted, at `ns`."""
+        self.aborted, self.last = True, max(self.last, ns)
+
+    def was_delivered(self, row: Sequence[Any], ns: int, place: Place) -> None:
+        """Record a MESSAGE, at `ns`."""
+        to = (row[CLIENT], row[SUBSCRIPTION]) if self.topic else None
+        self.turn += 1
+        self.last = max(self.last, ns)
+        self.session = row[SESSION]
+        if not self.sent:
+            self.relay = self.relay or row[RELAY]
+        settled = row[KNOWN_NS] == ns
+        self.back = settled and row[OUTCOME] in (NACKED, RETURNED)
+        self.ends[to] = self.turn, settled and row[OUTCOME] == RETURNED
+        if not settled:
+            self.waiting[place] = to, self.turn
+        if row[MESSAGE_ID] is not None:
+            self.names.append((row[BROKER], row[MESSAGE_ID]))
+        if row[COPY] is not None:
+            self.names.append((COPIED, row[COPY]))
+
+    def was_settled(self, ns: int, place: Place, outcome: str | None) -> None:
+        """Record what became of the delivery at this place, at `ns`."""
+        self.last = max(self.last, ns)
+        to, turn = self.waiting.pop(place)
+        if self.ends[to][0] == turn:
+            self.ends[to] = turn, outcome == RETURNED
+        self.back = self.back or (turn == self.turn and outcome in (NACKED, RETURNED))
+
+    def dump(self) -> list[Any]:
+        """Return its state as a list that JSON can hold; `load` reads it."""
+        flags = self.sent | self.topic << 1 | self.unconfirmed << 2 | self.aborted << 3 | self.back << 4
+        waiting = [[*place, to, turn] for place, (to, turn) in self.waiting.items()]
+        return [
+            *(flags, self.name, self.number, self.first, self.last, self.turn, self.session, self.relay),
+            *(self.adopted, [*self.ends.items()], waiting, self.names),
+        ]
+
+    @classmethod
+    def load(cls, values: list[Any]) -> "Flight":
+        """Return what `dump` described."""
+        flags, name, number, first, last, turn, session, relay, adopted, ends, waiting, names = values
+        self = cls(name, first, topic=bool(flags & 2), sent=bool(flags & 1))
+        self.unconfirmed, self.aborted, self.back = bool(flags & 4), bool(flags & 8), bool(flags & 16)
+        self.number, self.last, self.turn, self.session, self.relay = number, last, turn, session, relay
+        self.adopted = None if adopted is None else (adopted[0], adopted[1], adopted[2])
+        self.ends = {_subscriber(who): (at, back) for who, (at, back) in ends}
+        self.waiting = {(each[0], each[1], each[2]): (_subscriber(each[3]), each[4]) for each in waiting}
+        self.names = [(broker, text) for broker, text in names]
+        return self
+
+
+def _subscriber(values: list[str | None] | None) -> Subscriber | None:
+    return None if values is None else (values[0], values[1])
+
+
+class Waiting:
+    """Messages that nobody was delivered yet, in order, as runs `[since, number, count, ahead]`: `since` is the slice
+    of time in which they became available; numbers ascend, and `ahead` is what the names are ahead of the numbers.
+    """
+
+    __slots__ = ("_give_up", "_grain", "runs")
+
+    def __init__(self, give_up: int, runs: Iterable[list[int]] = ()) -> None:
+        self._give_up = give_up
+        self._grain = max(give_up // _SLICES, 1)
+        self.runs = deque(runs)
+
+    def add(self, number: int, name: int, ns: int) -> None:
+        """Add a message that is available from `ns` on."""
+        since, ahead = ns - ns % self._grain, name - number
+        if self.runs:
+            last = self.runs[-1]
+            if last[0] == since and last[1] + last[2] == number and last[3] == ahead:
+                last[2] += 1
+                return
+        self.runs.append([since, number, 1, ahead])
+
+    def take(self, ns: int) -> tuple[int, int] | None:
+        """Remove the first that is not given up at `ns`. Return its number and name; None if there is none."""
+        self.expire(ns)
+        if not self.runs:
+            return None
+        run = self.runs[0]
+        number = run[1]
+        run[1] += 1
+        run[2] -= 1
+        if not run[2]:
+            self.runs.popleft()
+        return number, number + run[3]
+
+    def pick(self, number: int) -> tuple[int, int] | None:
+        """Do the same with the one of this number, given up or not."""
+        for at in range(len(self.runs) - 1, -1, -1):
+            since, first, count, ahead = self.runs[at]
+            if first <= number:
+                if number >= first + count:
+                    return None
+                behind = [since, number + 1, first + count - number - 1, ahead]
+                if behind[2]:
+                    self.runs.insert(at + 1, behind)
+                self.runs[at][2] = number - first
+                if number == first:
+                    del self.runs[at]
+                return number, number + ahead
+        return None
+
+    def from_number(self, number: int, ns: int) -> int | None:
+        """Return the first that is not below `number` and not given up at `ns`."""
+        self.expire(ns)
+        found = None
+        for _, first, count, _ in reversed(self.runs):
+            if first + count <= number:
+                break
+            found = max(first, number)
+        return found
+
+    def from_time(self, ns: int) -> int | None:
+        """Return the first that became available in the slice of `ns`, or later."""
+        return next((run[1] for run in self.runs if run[0] + self._grain > ns), None)
+
+    def expire(self, ns: int) -> None:
+        """Remove those that are given up at `ns`."""
+        while self.runs and ns > self.runs[0][0] + self._give_up:
+            self.runs.popleft()
+
+    @property
+    def ahead(self) -> int:
+        """Return what the last name is ahead of its number."""
+        return self.runs[-1][3] if self.runs else 0
+
+    @property
+    def until(self) -> int:
+        """Return the time in ns up to which the last of them counts; 0 without any."""
+        return self.runs[-1][0] + self._give_up if self.runs else 0

@@ -1,0 +1,180 @@
+"""Which message each transfer is of, where its key does not say: one key after another, each in the order of time.
+
+What `Orders` yields has keys of single messages, so that a queue that all use is spread over all tasks afterwards. It
+runs in Spark's Python processes and takes each row once.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.conversation import SessionRow
+from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.spark import arrow
+
+_SCHEMA: Final = arrow.schema(s.FIELDS)
+_TIMES: Final = (s.RECEIPT_NS, s.ENDED_NS, s.KNOWN_NS)
+_KEY: Final = s.KEY
+_NS: Final = s.NS
+_KIND: Final = s.KIND
+_AHEAD: Final = "a"
+"""Begins a text that holds a row; any other is the state of the order, with the time up to which it counts before."""
+
+
+class _Current:
+    """The key that is being read. `texts`: the state for the next batch; `out`: rows that are not passed on as they
+    came.
+    """
+
+    __slots__ = ("_ahead", "_limits", "_order", "_text", "_until", "_waiting", "key", "out")
+
+    def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
+        self.key = key
+        self.out: list[s.Transfer] = []
+        self._until = until
+        self._limits = limits
+        self._text: str | None = None
+        self._order: SendOrder | None = None
+        self._ahead: list[s.Transfer] = []
+        self._waiting: list[s.Transfer] = []
+
+    def restore(self, text: str) -> None:
+        """Take one row of the state that the last batch left."""
+        if text[0] != _AHEAD:
+            self._text = text
+            return
+        self._waiting.append([self.key, *json.loads(text[1:])])
+        self._waiting.sort(key=_phase, reverse=True)
+
+    def _known(self) -> SendOrder:
+        order = self._order
+        if order is None:
+            order = self._order = SendOrder(self._limits, by_id=self.key[0] == s.BY_ID)
+            if self._text is not None:
+                order.load(self._text.partition(" ")[2])
+        return order
+
+    def take(self, row: tuple[Any, ...]) -> str | None:
+        """Return the key of a row; None if it must not be passed on, because other rows take its place."""
+        while self._waiting and _phase(self._waiting[-1]) <= _phase(row):
+            self._again(self._waiting.pop())
+        until = self._until
+        if row[_NS] > until or any((row[time] or 0) > until for time in _TIMES):
+            self._split([*row])
+            return None
+        return f"{self.key}#{self._known().take(row)}"
+
+    def _again(self, row: s.Transfer) -> None:
+        key = self.take(tuple(row))
+        if key is not None:
+            self.out.append([key, *row[1:]])
+
+    def _split(self, row: s.Transfer) -> None:
+        """Leave what comes after `until` for the next batch, and take what came before."""
+        if row[_NS] > self._until:
+            self._ahead.append(row)
+            return
+        later: s.Transfer = [None] * len(row)
+        later[: _KIND + 1] = row[: _KIND + 1]
+        later[_KIND] |= 1
+        for time, fields in s.PARTS:
+            if (row[time] or 0) > self._until:
+                for field in fields:
+                    later[field], row[field] = row[field], None
+        self._ahead.append(later)
+        if row[_KIND] != later[_KIND] or any(row[time] is not None for time in _TIMES):
+            row[_KEY] = f"{self.key}#{self._known().take(row)}"
+            self.out.append(row)
+
+    def end(self) -> Iterator[s.Transfer]:
+        """Yield the rows that were left for the end: what is ahead, as a foretaste, and the state."""
+        while self._waiting:
+            self._again(self._waiting.pop())
+        until = self._until
+        if self._order is None and self._text is not None and until <= int(self._text.partition(" ")[0]):
+            yield self._state(self._text)
+            yield from self._foretaste()
+            return
+        order = self._known()
+        order.advance(until, s.LATER)
+        kept = order.dump(until)
+        if kept is not None:
+            yield self._state(f"{kept[1]} {kept[0]}")
+        yield from self._foretaste()
+
+    def _foretaste(self) -> Iterator[s.Transfer]:
+        for row in self._ahead:
+            yield self._state(_AHEAD + json.dumps(row[1:], ensure_ascii=False, separators=(",", ":")))
+        yield from self.out
+        self._ahead.sort(key=_phase)
+        for row in self._ahead:
+            yield [f"{self.key}#{self._known().take(row)}", *row[1:]]
+
+    def _state(self, text: str) -> s.Transfer:
+        row: s.Transfer = [None] * len(s.FIELDS)
+        row[s.KEY], row[s.KIND], row[s.TEXT] = self.key, int(SessionRow.ORDER), text
+        return row
+
+
+def _phase(row: Any) -> tuple[Any, ...]:
+    return (row[_NS], row[_KIND] >> 1, *row[s.SEGMENT : _KIND], row[_KIND])
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, among them those that the last batch kept of
+    orders (`Kind.KEPT`). It yields rows of the same fields: all others as they were, those of an order with the key of
+    their message, and what the next batch needs (`SessionRow.ORDER`). `until`: the time
+    in ns up to which all relays have been read; what comes after it is done again in the next batch.
+    """
+
+    limits: TimeLimits
+    until: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take batches of `transfer.DDL` and yield batches of it, as `mapInArrow` wants it."""
+        with arrow.uncollected():
+            current: _Current | None = None
+            for batch in batches:
+                keys = batch.column(_KEY).to_pylist()
+                kinds = batch.column(_KIND).to_pylist()
+                if not any(
+                    key is not None and key[0] != s.BY_TRACE and kind < SessionRow.STATE
+                    for key, kind in zip(keys, kinds, strict=True)
+                ):
+                    yield batch
+                    continue
+                stay: list[bool] = []
+                rows: list[s.Transfer] = []
+                for at, row in enumerate(zip(*(column.to_pylist() for column in batch.columns), strict=True)):
+                    key = row[_KEY]
+                    if row[_KIND] >= SessionRow.STATE or key[0] == s.BY_TRACE:
+                        stay.append(True)
+                        continue
+                    if current is None or current.key != key:
+                        if current is not None:
+                            rows += current.end()
+                        current = _Current(key, self.limits, self.until)
+                    if row[_KIND] == s.Kind.KEPT:
+                        current.restore(row[s.TEXT])
+                        stay.append(False)
+                        continue
+                    name = current.take(row)
+                    stay.append(name is not None)
+                    if name is not None:
+                        keys[at] = name
+                named = batch.set_column(_KEY, _SCHEMA.field(_KEY), pa.array(keys, pa.string()))
+                yield named if all(stay) else named.filter(pa.array(stay, pa.bool_()))
+                yield from _batches(rows)
+            if current is not None:
+                yield from _batches(list(current.end()))
+
+
+def _batches(rows: list[s.Transfer]) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), arrow.ROWS):
+        yield arrow.batch(rows[at : at + arrow.ROWS], _SCHEMA)

@@ -1,0 +1,158 @@
+"""Segments that are missing: rows of `quarantine`, and sentences for whoever looks on.
+
+A segment is missing when a later one of its run is there. Its row is there from then on. If it comes while what follows
+is kept for it, the row goes; if it comes later, its frames are used all the same, and the row says that it came late.
+
+The rows of a run stand together, `batch=gaps-SINCE-RUN`, and are written anew whenever one of them changes. So a batch
+that is done again writes the same.
+"""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.journal.segment import CLOSED
+from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.runs import Gap, Runs, Segment, number_of, run_of
+from stomprelay.pipeline.schema import QUARANTINE
+from stomprelay.pipeline.settings import SECOND
+from stomprelay.pipeline.store.store import Batch, batch_name
+from stomprelay.pipeline.store.volume import absolute, local
+
+MISSING: Final = "missing"
+"""Which is in the reasons of all rows about what is not there any more, or not yet."""
+LATE: Final = "came late"
+_LONGEST: Final = 1e9
+"""No relay promises to speak again within more seconds."""
+_INCOMPLETE: Final = "messages, sessions and figures of that time may be incomplete"
+
+
+class MissingRow(NamedTuple):
+    """A row of `quarantine`. `segment` is the path of the first of the segments, with a `*` for the time in its name,
+    which nobody knows.
+    """
+
+    segment: str
+    offset: int
+    length: int
+    reason: str
+
+
+def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[SegmentFile], list[SegmentFile]]:
+    """Return the files that are to be read, and those of which another one of the same run and number was read before
+    (as `runs` knows) or is among them; of these the largest is read.
+    """
+    best: dict[tuple[str, int], SegmentFile] = {}
+    again = []
+    for arrival in arrivals:
+        name = posixpath.basename(arrival.path).removesuffix(CLOSED)
+        of = run_of(name), number_of(name)
+        known = best.get(of)
+        if runs.had(name) or (known is not None and known.size >= arrival.size):
+            again.append(arrival)
+            continue
+        if known is not None:
+            again.append(known)
+        best[of] = arrival
+    return list(best.values()), again
+
+
+def said_of_runs() -> list[Column]:
+    """Return what has to be summed up of a segment's rows of `frames` for `segment_of`, after their first and last
+    `ns`: whether the run ended, when its relay was found to be gone, and within what time it speaks again.
+    """
+    event, facts = F.col("event"), F.col("facts")
+    ended = event == JournalEvent.ENDED.value
+    speaks = event.isin(JournalEvent.BEGUN.value, JournalEvent.ALIVE.value)
+    return [
+        F.max(F.coalesce(ended, F.lit(False))),
+        F.max(F.when(ended, facts["found"].try_cast("bigint"))),
+        F.max(F.when(speaks, facts["within"].try_cast("double"))),
+    ]
+
+
+def segment_of(
+    batch: int,
+    name: str,
+    first_ns: int | None,
+    newest_ns: int | None,
+    ended: bool,
+    found_ns: int | None,
+    within: float | None,
+) -> Segment:
+    """Return what these sums say of a segment; what no relay writes counts as nothing."""
+    promised = within if within is not None and 0 < within <= _LONGEST else 0
+    return Segment(name, batch, first_ns, newest_ns, ended, max(found_ns or 0, 0), round(promised * SECOND))
+
+
+def advance(batch: Batch, runs: Runs) -> list[str]:
+    """Write the rows of the runs in which something else is missing than before the batch. Return a sentence for each
+    row that is new.
+    """
+    told: list[str] = []
+    patience = round(batch.settings.patience)
+    for run, gaps in sorted(runs.gaps.items()):
+        part = f"gaps-{batch_name(runs.since(run))}-{run}"
+        rows = list(missing_rows(batch.settings.journal, run, gaps, patience))
+        before = list(missing_rows(batch.settings.journal, run, runs.before(run), patience))
+        told += [row.reason for row in rows if row not in before]
+        if rows:
+            frame = batch.spark.createDataFrame(rows, QUARANTINE.ddl)
+            batch.store.append(QUARANTINE.name, part, frame.coalesce(1))
+        else:
+            batch.store.remove(QUARANTINE.name, part)
+    return told
+
+
+def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> Iterator[MissingRow]:
+    """Yield the rows about these gaps of a run. `patience` is in seconds."""
+    folder = local(absolute(journal)) or absolute(journal).rstrip("/")
+    relay, _, digits = run.rpartition("-")
+    for gap in gaps:
+        for first, last in _lacking(gap):
+            several = _several(first, last)
+            words = f"{several} of run {digits} of {relay} {'is' if first == last else 'are'} {MISSING}"
+            yield MissingRow(
+                f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, f"{words}: {_why(gap, last, patience)}"
+            )
+        for first, last in _ranges(gap.came):
+            words = (
+                f"{_several(first, last)} of run {digits} of {relay} {LATE}, after what follows had been read"
+            )
+            why = f"{words}: what is in there is used, but what was final before may lack it"
+            yield MissingRow(f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, why)
+
+
+def _why(gap: Gap, last: int, patience: int) -> str:
+    if gap.waits:
+        return f"what follows is kept until it comes, for {patience} s of the journal's time at most"
+    if gap.first == 1 and not gap.came:
+        return f"what was read of the run begins at segment {last + 1}, the rest may have been removed for its age"
+    return _INCOMPLETE
+
+
+def _several(first: int, last: int) -> str:
+    return f"segment {first}" if first == last else f"segments {first} to {last}"
+
+
+def _lacking(gap: Gap) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of numbers of a gap that did not come."""
+    for before, after in pairwise((gap.first - 1, *gap.came, gap.last + 1)):
+        if after > before + 1:
+            yield before + 1, after - 1
+
+
+def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield sorted numbers as ranges."""
+    first: int | None = None
+    for number, after in pairwise((*numbers, None)):
+        assert number is not None
+        first = number if first is None else first
+        if after != number + 1:
+            yield first, number
+            first = None

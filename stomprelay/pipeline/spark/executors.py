@@ -1,0 +1,246 @@
+"""The executors of a cluster: what our code needs of them, and our code itself where they have it not.
+
+They need a Python of the driver's version with PyArrow, and every folder by the name that the driver has for it. What
+is asked of them is asked once, before the first row is read: the answer is a sentence, not a traceback of Spark's.
+"""
+
+import atexit
+import re
+import shutil
+import socket
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from stomprelay.pipeline.spark.errors import MissingSpark, reason, said
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_BY_DEFAULT: Final = "200"
+_FITTED: Final = "spark.stomprelay.partitions"
+"""Where it is kept how many partitions `fit` found right the last time."""
+_PATIENCE: Final = "spark.network.timeout", "120s"
+"""Spark's setting that says how long executors are waited for, and its default."""
+_KNOCK: Final = 10.0
+"""Seconds in which a master must take a connection."""
+_EACH: Final = 2
+"""Partitions of a shuffle for each core: sessions and destinations are not of one size."""
+_PART: Final = 4 << 20
+"""Bytes of a journal that are worth a partition: they take a second or two."""
+_OTHER_PYTHON: Final = re.compile(r"different version: (\S+) than that in driver: ([^\s,]+)")
+_NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
+_NO_MODULE: Final = re.compile(r"No module named '([^']+)'")
+
+
+class _Found(NamedTuple):
+    """What one executor has. `code`: the digest of its stomprelay; None where something is missing."""
+
+    host: str
+    pyarrow: str | None
+    code: str | None
+    unseen: list[str]
+
+
+def knock(master: str) -> None:
+    """Raise `MissingSpark` where `master` is a standalone cluster's and nobody answers there."""
+    if not master.startswith("spark://"):
+        return
+    why = ""
+    for place in master.removeprefix("spark://").split(","):
+        parts = urlsplit(f"//{place}")
+        try:
+            with socket.create_connection((parts.hostname, parts.port or 7077), _KNOCK):
+                return
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+    raise MissingSpark(f"no Spark master answers at {master}: {why}")
+
+
+def equip(spark: "SparkSession") -> None:
+    """Have all executors run our code, for as long as the session lives: their own, where it is the same to the letter,
+    else the driver's, sent to them. Partitions of shuffles then fit the cores that there are, see `fit`.
+
+    Raises `MissingSpark` where they cannot run it, or where none is there in time.
+    """
+    probe = _probe()
+    found = _asked(spark, probe, [])
+    without = sorted({each.host for each in found if each.pyarrow is None})
+    if without:
+        raise MissingSpark(
+            f"Python on {', '.join(without)} has no pyarrow: install it on all machines of the cluster, or name "
+            "another Python by --conf spark.pyspark.python=PATH"
+        )
+    (ours,) = probe([])([0])
+    if any(each.code != ours[2] for each in found):
+        _ship(spark, ours[2])
+    fit(spark)
+
+
+def fit(spark: "SparkSession", octets: int | None = None) -> None:
+    """Cut shuffles into as many parts as the executors that are there now have cores for, unless the user chose; fewer
+    where no more than `octets` of a journal are worked on. Each part is a task, and a file of a table.
+    """
+    context = spark.sparkContext
+    chosen = context.getConf().contains(PARTITIONS)
+    if not chosen and spark.conf.get(PARTITIONS) in {_BY_DEFAULT, spark.conf.get(_FITTED, "")}:
+        most = _EACH * context.defaultParallelism
+        fitting = str(most if octets is None else min(max(-(-octets // _PART), 1), most))
+        spark.conf.set(PARTITIONS, fitting)
+        spark.conf.set(_FITTED, fitting)
+
+
+def see(spark: "SparkSession", read: Iterable[Path], written: Iterable[Path]) -> None:
+    """Raise `MissingSpark` where an executor does not see what is in these folders of the driver's machine. A
+    file is put into those that are `written`, and removed again. Raises `OSError` where that cannot be done.
+    """
+    with _marked(written) as marks:
+        wanted = [str(path) for path in (*(_something_in(each) for each in read), *marks)]
+        if not wanted:
+            return
+        for each in _asked(spark, _probe(), wanted):
+            if each.unseen:
+                raise MissingSpark(
+                    f"{each.host}, where tasks run, does not see {Path(each.unseen[0]).parent} as it is here: journal, "
+                    "tables and checkpoint must be in folders that all machines share, or on hdfs://, s3a:// or the "
+                    "like"
+                )
+
+
+@contextmanager
+def _marked(folders: Iterable[Path]) -> Iterator[list[Path]]:
+    marks = []
+    try:
+        for folder in sorted(set(folders)):
+            folder.mkdir(parents=True, exist_ok=True)
+            mark = folder / f"_seen-{uuid4().hex}"
+            mark.touch()
+            marks.append(mark)
+        yield marks
+    finally:
+        for mark in marks:
+            with suppress(OSError):
+                mark.unlink()
+
+
+def _something_in(folder: Path) -> Path:
+    return next(folder.iterdir(), folder / ".")
+
+
+Probe = Callable[[Sequence[str]], Callable[[Iterable[int]], Iterator[tuple[Any, ...]]]]
+
+
+def _probe() -> Probe:
+    """Return the function that is asked on executors; it goes there as its code, for none of ours may be there yet."""
+
+    def asked(paths):  # type: ignore[no-untyped-def]  # its types would be looked for there
+        def found(numbers):  # type: ignore[no-untyped-def]
+            import hashlib
+            import os
+            import re
+            import socket
+            import sys
+
+            try:
+                import pyarrow
+
+                arrow = pyarrow.__version__
+            except ImportError:
+                arrow = None
+            code = None
+            for place in sys.path:
+                sent = re.fullmatch("stomprelay-([0-9a-f]{64}).zip", os.path.basename(place))
+                if sent:
+                    code = sent[1]
+                    break
+                home = os.path.join(place, "stomprelay")
+                if os.path.isfile(os.path.join(home, "__init__.py")):
+                    digest = hashlib.sha256()
+                    for folder, inner, names in os.walk(home):
+                        inner.sort()
+                        for name in sorted(names):
+                            if name.endswith(".py"):
+                                path = os.path.join(folder, name)
+                                digest.update(os.path.relpath(path, home).encode())
+                                with open(path, "rb") as source:
+                                    digest.update(source.read())
+                    code = digest.hexdigest()
+                    break
+            for _ in numbers:
+                unseen = [path for path in paths if not os.path.exists(path)]
+                yield socket.gethostname(), arrow, code, unseen
+
+        return found
+
+    return asked
+
+
+def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_Found]:
+    """Return what the executors answered, as many as have come. Raises `MissingSpark` where none does in time."""
+    context = spark.sparkContext
+    tag = f"stomprelay-{uuid4().hex}"
+    patience = int(context._jsc.sc().conf().getTimeAsSeconds(*_PATIENCE))
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        context.cancelJobsWithTag(tag)
+
+    timer = threading.Timer(patience, give_up)
+    timer.daemon = True
+    context.addJobTag(tag)
+    timer.start()
+    try:
+        for _ in range(2):  # the first time perhaps by the first executor alone, while others start
+            tasks = _EACH * context.defaultParallelism
+            rows = context.parallelize(range(tasks), tasks).mapPartitions(probe(paths)).collect()
+    except Exception as error:
+        if late.is_set():
+            raise MissingSpark(
+                f"no executor of {context.master} took work within {patience} s: is there a worker that has the "
+                "memory and the cores which spark.executor.memory and spark.executor.cores ask for?"
+            ) from None
+        raise MissingSpark(_why("\n".join(said(error))) or reason(error)) from None
+    finally:
+        timer.cancel()
+        with suppress(Exception):  # the session may be over
+            context.removeJobTag(tag)
+    return [_Found(*row) for row in rows]
+
+
+def _why(told: str) -> str | None:
+    """Return a sentence for what a task failed by before any of our code ran; None where there is none."""
+    if other := _OTHER_PYTHON.search(told):
+        return (
+            f"Python on the executors is {other[1]} and {other[2]} here: both must be of one version. Name another by "
+            "--conf spark.pyspark.python=PATH"
+        )
+    if program := _NO_PROGRAM.search(told):
+        return f"there is no {program[1]} on the executors: name their Python by --conf spark.pyspark.python=PATH"
+    if module := _NO_MODULE.search(told):
+        return f"Python on the executors has no {module[1]}"
+    return None
+
+
+def _ship(spark: "SparkSession", digest: str) -> None:
+    """Send our code: pure Python, as an extension module cannot be imported out of an archive. The archive must
+    stay, for executors fetch it when they come; `digest`, of our code, is in its name.
+    """
+    import stomprelay
+
+    package = Path(stomprelay.__file__).parent
+    place = Path(tempfile.mkdtemp(prefix="stomprelay-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    packed = place / f"stomprelay-{digest}.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and path.suffix not in {".pyc", ".so", ".pyd", ".c", ".pyx"}:
+                archive.write(path, path.relative_to(package.parent))
+    spark.sparkContext.addPyFile(str(packed))

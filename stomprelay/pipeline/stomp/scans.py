@@ -1,0 +1,130 @@
+"""What a batch read has received, kept beside its spool, so that every scan of one DataFrame has the same rows.
+
+Spark plans a DataFrame anew for each action, and twice for a join with itself; each time it asks for partitions, in a
+process that lives no longer than that. The first scan receives, and notes which rows these are. Every later one finds
+that and connects to nothing. In the folder `scans` of the spool are
+
+    lock          held by the scan that looks, receives or notes
+    <identity>    of a DataFrame: a `Range`
+
+A scan that failed notes no end. The next one goes on from where it began: what it had received is in the spool, and
+acknowledged.
+"""
+
+import fcntl
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stomprelay.pipeline.stomp.progress import replace
+from stomprelay.pipeline.stomp.receivers import Offset, SourceError
+from stomprelay.pipeline.stomp.spool import SpoolError
+
+FOLDER: Final = "scans"
+LOCK: Final = "lock"
+
+
+class Identity(NamedTuple):
+    """Which DataFrame it is, and when it was made, in seconds since 1970. It is pickled with the data source."""
+
+    name: str
+    made: float
+
+    @classmethod
+    def new(cls) -> "Identity":
+        """Return one that no other DataFrame has."""
+        return cls(uuid.uuid4().hex, time.time())
+
+    @classmethod
+    def named(cls, name: str) -> "Identity":
+        """Return the one of all DataFrames for which somebody chose this name."""
+        return cls(f"named-{sha256(name.encode()).hexdigest()}", time.time())
+
+
+class Range(NamedTuple):
+    """The rows of a DataFrame; `end` is None until all of them are received. `until`: how long they are kept, in
+    seconds since 1970, None for good.
+    """
+
+    start: Offset
+    end: Offset | None
+    until: float | None
+
+
+class Scans:
+    """The scans of one DataFrame. `spool`: the folder of the spool; `retain`: seconds that it keeps rows, 0 for good.
+
+    All in `alone`: call `found`, and where that returns no range with an end, `note` where the rows begin, receive
+    them, and `note` where they end. Every method raises `SpoolError` for what cannot be read or written.
+    """
+
+    def __init__(self, spool: Path, identity: Identity, retain: float) -> None:
+        self._folder = spool / FOLDER
+        self._path = self._folder / identity.name
+        self._retain = retain
+        self._until = identity.made + retain if retain else None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other scan of this spool looks or receives, and keep others waiting."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _unusable(self._folder, error) from None
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                raise _unusable(self._folder, error) from None
+            yield
+        finally:
+            os.close(file)
+
+    def found(self) -> Range | None:
+        """Return what an earlier scan has noted, None for the first. Raises `SourceError` once the rows are no longer
+        kept: to receive again would give others.
+        """
+        found = _read(self._path)
+        until = self._until if found is None else found.until
+        if until is not None and time.time() > until:
+            raise SourceError(
+                f"this DataFrame was loaded more than {self._retain:g} s ago, and its rows are no longer kept: load it"
+                " anew, or let the option retain be longer"
+            )
+        return found
+
+    def note(self, start: Offset, end: Offset | None) -> Range:
+        """Store the range of the rows, on disk on return, and return it; `end` is None before they are received. Also
+        removes what is stored of DataFrames whose rows are no longer kept.
+        """
+        noted = Range(start, end, self._until)
+        try:
+            replace(self._path, json.dumps(noted._asdict()))
+            for path in self._folder.iterdir():
+                if path.name != LOCK and not path.name.startswith("."):
+                    other = _read(path)
+                    if other is not None and other.until is not None and time.time() > other.until:
+                        path.unlink()
+        except OSError as error:
+            raise _unusable(self._path, error) from None
+        return noted
+
+
+def _read(path: Path) -> Range | None:
+    try:
+        return Range(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: Path, error: Exception) -> SpoolError:
+    return SpoolError(f"spool {path}: {getattr(error, 'strerror', None) or error}")

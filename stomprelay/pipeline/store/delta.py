@@ -1,0 +1,414 @@
+"""The tables in Delta Lake: each change of a table is one transaction in its log.
+
+Who reads has a table as it was after one transaction, whatever is written meanwhile. A run that is killed has made a
+change or not. A batch that comes for the first time is noted in the transaction (`txnAppId`, `txnVersion`): of two runs
+at once one is refused. One that comes again replaces the rows that it had written.
+
+Tables are in folders by hour, and rows that may still change apart from those that stay, so that hours and open rows
+are replaced and dropped without rewriting others. What a batch is for is a column, not a folder: OPTIMIZE joins files
+of many batches. The deltas and the state beside the tables are files, as in `Store`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from stomprelay.pipeline.schema import TABLES, Column, Table
+from stomprelay.pipeline.spark.delta import EXTENSIONS, SETTINGS
+from stomprelay.pipeline.store.layout import LOG, NAME
+from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LARGE: Final = 128 << 20
+"""Bytes that a joined file has at most, about."""
+SMALL: Final = 32 << 20
+"""A file with fewer bytes than this is joined with others."""
+FEW: Final = 4
+"""An hour with at most so many small files is left as it is."""
+FEW_FILES: Final = 32
+"""The same for a table without hours."""
+
+_APP: Final = "stomprelay"
+_BATCH: Final = "batch "
+"""Begins what a transaction says of itself, the number of its batch after it; `DESCRIBE HISTORY` has it."""
+_APART: Final = "final"
+_SWEPT: Final = "_swept"
+_ORDER: Final = ("destination", "at")
+_PROPERTIES: Final = {
+    # So that every reader of Delta tables can read them.
+    "delta.enableDeletionVectors": "false",
+}
+_SESSION: Final = {
+    # What takes the place of rows that are open need not be open.
+    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+    "spark.databricks.delta.optimize.maxFileSize": str(LARGE),
+}
+_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+
+class DeltaStore(Store):
+    """The tables under one root, as Delta tables. `as_of`: read them as they were at this time or, where it is a
+    number, after this batch; then nothing may be written. Raises `StoreError` if this session has no Delta Lake.
+    """
+
+    def __init__(self, spark: "SparkSession", root: str, as_of: datetime | int | None = None) -> None:
+        super().__init__(spark, root, "delta")
+        self._as_of = as_of
+        self._batch = -1
+        self._known: set[str] = set()
+        if not self._is_in_session():
+            raise StoreError(
+                "this Spark session has no Delta Lake: it was started without its jars, as spark-submit --jars adds "
+                f"them, or without {EXTENSIONS}={SETTINGS[EXTENSIONS]}"
+            )
+        for name, value in _SESSION.items():
+            spark.conf.set(name, value)
+
+    # ------------------------------------------------------------------ tables
+
+    def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
+        """As in `Store`."""
+        named, own = self._named(TABLES[table], rows, batch_name(batch)), _of([batch_name(batch)])
+        if isinstance(batch, str):
+            self._save_delta(table, named, "overwrite", replaceWhere=own, **options)
+        else:
+            self._commit(table, batch, named, own, **options)
+
+    def remove(self, table: str, name: str) -> None:
+        """As in `Store`: nothing takes their place, as a DELETE would not say of which batch it is."""
+        self.append(table, name, self._nothing(TABLES[table].ddl))
+
+    def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
+        """As in `Store`."""
+        wanted = sorted(set(hours))
+        named = self._named(TABLES[table], rows, None)
+        how = {"replaceWhere": _among(wanted)} if wanted else {"partitionOverwriteMode": "dynamic"}
+        self._save_delta(table, named, mode="overwrite", **how)
+
+    def replace_open(
+        self,
+        batch: int,
+        rows: "DataFrame",
+        slices: Iterable[str] = (),
+        gone: Mapping[str, Iterable[str]] | None = None,
+        table: str = "messages",
+    ) -> None:
+        """As in `Store`, in one transaction."""
+        old = gone or {}
+        hours = sorted({hour for each in old.values() for hour in each})
+        also = f"({_open(old)} AND {_among(hours)})" if hours else ""
+        own = f"{_of([batch_name(batch)])} OR ({_open(slices)})"
+        self._commit(table, batch, self._sliced(TABLES[table], batch, rows), own, also)
+
+    def read(
+        self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
+    ) -> "DataFrame":
+        """As in `Store`. Columns that the table has not yet are null."""
+        from pyspark.sql import functions as f
+
+        known = TABLES[table]
+        kinds = {
+            **{each.name: each.kind for each in known.columns},
+            **dict.fromkeys(self._partitions(known), "string"),
+        }
+        version = self._version(table) if self._there(table) else None
+        if version is None:
+            return self._nothing(", ".join(f"`{name}` {kind}" for name, kind in kinds.items()))
+        reader = self.spark.read.format("delta")
+        if self._as_of is not None:
+            reader = reader.option("versionAsOf", version)
+        rows = reader.load(self._path(table))
+        if hours is not None:
+            rows = rows.where(_among(sorted(set(hours))))
+        if batch is not None:
+            rows = rows.where(f"{_APART} = false" if batch == OPEN else _of([batch_name(batch)]))
+        lacking = {name: f.lit(None).cast(kind) for name, kind in kinds.items() if name not in rows.columns}
+        return rows.withColumns(lacking).select(*(f"`{name}`" for name in kinds))
+
+    def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
+        """As in `Store`."""
+        hours = {hour for each in slices.values() for hour in each}
+        return self.read(table, hours).where(_open(slices))
+
+    def drop(self, table: str, hours: Iterable[str]) -> None:
+        """As in `Store`, all of them in one step. The files stay for who reads older versions, until `sweep`."""
+        wanted = sorted(set(hours))
+        if wanted and self._there(table):
+            with self._alone():
+                self.spark.sql(f"DELETE FROM {self._sql(table)} WHERE {_among(wanted)}")
+
+    def hours(self, table: str) -> list[str]:
+        """As in `Store`."""
+        return sorted(self._counts(table))
+
+    def hours_of(self, table: str, batch: int | str) -> set[str]:
+        """As in `Store`."""
+        return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
+
+    def wrote(self, table: str, batch: int) -> bool:
+        """As in `Store`: whether it, or a later one, did."""
+        return self._noted(table) >= batch
+
+    # ------------------------------------------------------------------ before a run
+
+    def check(self) -> None:
+        """As in `Store`."""
+        super().check()
+        if self.volume.text(f"{self.root}/{NAME}") is None and any(
+            self.volume.exists(self._path(name)) for name in TABLES
+        ):
+            raise StoreError(f"the tables in {self.root} are no Delta tables of ours: leave --format out")
+
+    def prepare(self, finished: int) -> None:
+        """As in `Store`. Tables are made where they are not there, and get the columns that they have not yet."""
+        super().prepare(finished)
+        with self._alone():
+            for table in TABLES.values():
+                if self._there(table.name):
+                    self._grow(table)
+                else:
+                    self._make(table)
+        if finished > self.newest():
+            raise StoreError(
+                f"the tables in {self.root} end with batch {self.newest()} and their checkpoint with {finished}: they "
+                "do not belong together. Remove both to begin again"
+            )
+
+    def newest(self) -> int:
+        """As in `Store`."""
+        return self._noted("frames")
+
+    # ------------------------------------------------------------------ while batches go on
+
+    def tidy(self, before: str) -> Iterator[Compacted]:
+        """As in `Store`, with rows near to each other by destination and time; nothing, after a run in which no batch
+        came.
+        """
+        if self._batch < 0:
+            return
+        for table in TABLES.values():
+            if not table.incremental:
+                continue
+            is_hourly = "hour" in table.partitions
+            few = FEW if is_hourly else FEW_FILES
+            small = self._counts(table.name, below=SMALL)
+            many = sorted(hour for hour, count in small.items() if hour < before and count > few)
+            if not many:
+                continue
+            which = f" WHERE {_among(many)}" if is_hourly else ""
+            if _APART in table.names:
+                which += f" AND {_APART} = true"
+            order = [name for name in _ORDER if name in table.names]
+            near = f" ZORDER BY ({', '.join(order)})" if order else ""
+            earlier = self._counts(table.name)
+            with self._alone():
+                self.spark.sql(f"OPTIMIZE {self._sql(table.name)}{which}{near}")
+            now = self._counts(table.name)
+            for hour in many:
+                place = f"{table.name}/hour={hour}" if is_hourly else table.name
+                yield Compacted(place, earlier[hour], now.get(hour, 0))
+
+    def sweep(self, now: datetime) -> None:
+        """As in `Store`. Too old are those that no version of the last seven days has; that is Delta's default, and the
+        table property `delta.deletedFileRetentionDuration` says otherwise.
+        """
+        today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
+        if last == today:
+            return
+        self.volume.remove(f"{self.root}/{_SWEPT}")
+        self.volume.put(f"{self.root}/{_SWEPT}", today)
+        if last is None:
+            return  # they are made today
+        # Delta prints on the terminal what it removes; and by default it lists a folder in ten thousand tasks.
+        jvm: Any = self.spark._jvm
+        nowhere = jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream())
+        getattr(getattr(jvm.scala, "Console$"), "MODULE$").setOutDirect(nowhere)
+        before = str(self.spark.conf.get(_LISTING))
+        self.spark.conf.set(_LISTING, str(self.spark.sparkContext.defaultParallelism))
+        try:
+            for name in TABLES:
+                if self._there(name):
+                    self.spark.sql(f"VACUUM {self._sql(name)}")
+        finally:
+            self.spark.conf.set(_LISTING, before)
+
+    # ------------------------------------------------------------------ how
+
+    def _is_in_session(self) -> bool:
+        """Return whether the session has both Delta's classes and the setting that makes it use them."""
+        from py4j.protocol import Py4JError
+
+        jvm: Any = self.spark._jvm
+        sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
+        try:
+            sources.lookupDataSource("delta", self.spark._jsparkSession.sessionState().conf())
+        except Py4JError:
+            return False
+        return SETTINGS[EXTENSIONS] in (self.spark.conf.get(EXTENSIONS, "") or "")
+
+    def _path(self, table: str) -> str:
+        return f"{self.root}/{table}"
+
+    def _sql(self, table: str) -> str:
+        return f"delta.`{self._path(table).replace('`', '``')}`"
+
+    def _there(self, table: str) -> bool:
+        # A run that was killed may have left a log without anything in it.
+        if table not in self._known and self.volume.find(f"{self._path(table)}/{LOG}", "[0-9]*"):
+            self._known.add(table)
+        return table in self._known
+
+    def _commit(
+        self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "", **options: str
+    ) -> None:
+        """Write the rows of a batch in one transaction that removes the rows to which `also` applies and, if the batch
+        was here before, those to which `own` does.
+
+        The second time is not left to Delta, which would skip the query: who observes its rows waits for ever.
+        """
+        again = self._noted(table) >= batch
+        where = " OR ".join(each for each in (also, own if again else "") if each)
+        if not again:
+            options |= {"txnAppId": _APP, "txnVersion": str(batch)}
+        if where:
+            options["replaceWhere"] = where
+        self._batch = batch
+        self._save_delta(table, rows, "overwrite" if where else "append", **options)
+
+    def _save_delta(self, table: str, rows: "DataFrame", mode: str, **options: str) -> None:
+        with self._alone():
+            options["userMetadata"] = f"{_BATCH}{self._batch}"
+            rows.write.format("delta").mode(mode).options(**options).save(self._path(table))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Say it in words where another writer was quicker. Nothing of ours is written then."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except (Py4JJavaError, PySparkException) as error:
+            if "io.delta.exceptions." in str(error):  # all of them are of that kind
+                raise StoreError(f"another run is at work on the tables in {self.root}") from None
+            raise
+
+    def _snapshot(self, table: str) -> Any:
+        """Return Delta's own view of a table: of the newest version that this process knows of."""
+        jvm: Any = self.spark._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self._path(table))
+        return log.unsafeVolatileSnapshot()
+
+    def _noted(self, table: str) -> int:
+        """Return the number of the newest batch that a table has; -1 before the first."""
+        if not self._there(table):
+            return -1
+        found = self._snapshot(table).transactions().get(_APP)
+        return int(found.get()) if found.isDefined() else -1
+
+    def _counts(self, table: str, below: int | None = None) -> dict[str, int]:
+        """Return the number of files by hour, from the log; of a table without hours under an empty name. `below`: only
+        files of fewer bytes, of rows that stay.
+        """
+        from pyspark.sql import DataFrame
+        from pyspark.sql import functions as f
+
+        if not self._there(table):
+            return {}
+        files = DataFrame(self._snapshot(table).allFiles().toDF(), self.spark)
+        folders = f.col("partitionValues")
+        if below is not None:
+            files = files.where((f.col("size") < below) & f.coalesce(folders[_APART] == "true", f.lit(True)))
+        hour = f.coalesce(folders["hour"], f.lit("")).alias("hour")
+        return {row.hour: row["count"] for row in files.groupBy(hour).count().collect()}
+
+    def _version(self, table: str) -> int | None:
+        """Return the version that is asked for, -1 for the newest; None where there was no table then. Raises
+        `StoreError` where the log does not reach back so far.
+        """
+        if self._as_of is None:
+            return -1
+        history = self.spark.sql(f"DESCRIBE HISTORY {self._sql(table)}")
+        rows = history.selectExpr("version", "unix_micros(timestamp) AS at", "userMetadata AS said").collect()
+        found = max((int(row.version) for row in rows if self._is_then(row.at, row.said)), default=None)
+        oldest = min(int(row.version) for row in rows)
+        if found is None and oldest > 0:
+            raise StoreError(
+                f"the log of {table} does not reach back so far: it begins with version {oldest}"
+            )
+        return found
+
+    def _is_then(self, at: int, said: str | None) -> bool:
+        """Return whether a version was there at the time, or made by that batch or one before it."""
+        if isinstance(self._as_of, datetime):
+            return datetime.fromtimestamp(at / 1e6, UTC) <= self._as_of
+        batch = (said or "").removeprefix(_BATCH)
+        return self._as_of is not None and batch.isdigit() and int(batch) <= self._as_of
+
+    # ------------------------------------------------------------------ tables made and grown
+
+    def _make(self, table: Table) -> None:
+        columns = [
+            *(_defined(column) for column in table.columns),
+            *(f"`{name}` string NOT NULL" for name in self._partitions(table)),
+        ]
+        folders = [*table.partitions, *([_APART] if _APART in table.names else [])]
+        # Of long texts and maps there is no smallest that would help to skip a file.
+        known = ["at", "minute", "ns", "destination", "session", "since", *self._partitions(table)]
+        stats = [name for name in known if name in table.names or name == "batch"]
+        # Left by a run that was killed before the table was there.
+        self.volume.remove(f"{self._path(table.name)}/{LOG}")
+        properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(stats)}
+        self.spark.sql(
+            f"CREATE TABLE {self._sql(table.name)} ({', '.join(columns)}) USING delta "
+            + (f"PARTITIONED BY ({', '.join(folders)}) " if folders else "")
+            + f"COMMENT {_quoted(table.about)} TBLPROPERTIES ("
+            + ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
+            + ")"
+        )
+
+    def _grow(self, table: Table) -> None:
+        there = dict(self.spark.read.format("delta").load(self._path(table.name)).dtypes)
+        new = [column for column in table.columns if column.name not in there]
+        wanted = {
+            each.name: each.dataType.simpleString()
+            for each in self._nothing(table.ddl).schema.fields
+            if each.name in there
+        }
+        other = sorted(name for name, kind in wanted.items() if there[name] != kind)
+        if other:
+            raise StoreError(
+                f"column {other[0]} of table {table.name} in {self.root} is {there[other[0]]}, not {wanted[other[0]]}: "
+                "these tables were made by another release. Remove them with their checkpoint, or name another folder"
+            )
+        if new:
+            # There are rows already, which have nothing there.
+            added = ", ".join(_defined(column, nullable=True) for column in new)
+            self.spark.sql(f"ALTER TABLE {self._sql(table.name)} ADD COLUMNS ({added})")
+
+
+def _defined(column: Column, *, nullable: bool | None = None) -> str:
+    needed = "" if column.nullable or nullable else " NOT NULL"
+    about = f"{column.about}; {column.unit}" if column.unit else column.about
+    return f"`{column.name}` {column.kind}{needed} COMMENT {_quoted(about)}"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _among(hours: Iterable[str], column: str = "hour") -> str:
+    names = ", ".join(_quoted(hour) for hour in hours)
+    return f"{column} IN ({names})" if names else "false"
+
+
+def _of(batches: Iterable[str]) -> str:
+    return _among(batches, "batch")
+
+
+def _open(slices: Iterable[str]) -> str:
+    return f"{_APART} = false AND {_of(f'{OPEN}-{name}' for name in slices)}"

@@ -1,0 +1,351 @@
+"""Tables in Delta Lake: the same as files to who writes, and whole at any moment to who reads."""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TABLES, TRAFFIC, Column
+from stomprelay.pipeline.store import delta as module
+from stomprelay.pipeline.store.delta import DeltaStore
+from stomprelay.pipeline.store.formats import found, opened
+from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
+from tests.pipeline import rows as made
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOUR, NEXT, LATER = "2026-11-21-08", "2026-11-21-09", "2026-11-21-10"
+
+
+@pytest.fixture
+def store(with_delta: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaStore:
+    """In a folder with letters that mean something to Hadoop and SQL. To make a table takes a second, so there are
+    three.
+    """
+    for name in TABLES.keys() - {"messages", "traffic", "quarantine"}:
+        monkeypatch.delitem(TABLES, name)
+    monkeypatch.setattr(DeltaStore, "newest", lambda self: self._noted("messages"))
+    fresh = DeltaStore(with_delta, str(tmp_path / "it's a `folder` [1]"))
+    fresh.prepare(-1)
+    return fresh
+
+
+def messages(
+    store: Store, rows: Iterable[tuple[str, str]], still: Iterable[tuple[str, str]] = (), name: str = "0"
+) -> "DataFrame":
+    """Of hour and destination; `still`: those that are open, in the slice `name`."""
+    many = [
+        {"hour": hour, "destination": destination, "final": final, "slice": None if final else name}
+        for final, some in ((True, rows), (False, still))
+        for hour, destination in some
+    ]
+    return made.rows(store.spark, MESSAGES, made.MESSAGE, many, "hour string, slice string")
+
+
+def traffic(store: Store, *rows: tuple[str, str]) -> "DataFrame":
+    """Of hour and destination."""
+    usual = {"minute": made.START, "direction": "to_broker"}
+    usual |= dict.fromkeys(("frames", "messages", "octets", "body_octets", "errors"), 0)
+    return made.rows(
+        store.spark, TRAFFIC, usual, [{"hour": hour, "destination": d} for hour, d in rows], "hour string"
+    )
+
+
+def said(frame: "DataFrame", *columns: str) -> list[Any]:
+    """These columns of all rows, sorted."""
+    return sorted(tuple(row) for row in frame.select(*columns).collect())
+
+
+# ---------------------------------------------------------------- as with files
+
+
+def test_a_batch_that_is_done_again_takes_its_own_place(store: DeltaStore) -> None:
+    """And that of no other batch. Its rows are asked for again: who observes them does not wait for ever."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    store.append("messages", 0, messages(store, [(HOUR, "a"), (NEXT, "b")]))
+    store.append("messages", 1, messages(store, [(HOUR, "c")]))
+    seen = Observation()
+    store.append("messages", 1, messages(store, [(HOUR, "d")]).observe(seen, f.count("*").alias("n")))
+    assert seen.get == {"n": 1}
+    assert said(store.read("messages"), "destination", "hour", "batch") == [
+        ("a", HOUR, batch_name(0)),
+        ("b", NEXT, batch_name(0)),
+        ("d", HOUR, batch_name(1)),
+    ]
+    assert said(store.read("messages", [NEXT]), "destination") == [("b",)]
+    assert said(store.read("messages", []), "destination") == []
+    assert said(store.read("messages", batch=0), "destination") == [("a",), ("b",)]
+    assert said(store.read("messages", [HOUR, "none"], 1), "destination") == [("d",)]
+    assert (store.hours("messages"), store.hours_of("messages", 1)) == ([HOUR, NEXT], {HOUR})
+    store.append("quarantine", 3, store.spark.createDataFrame([("s", 0, 1, "torn")], QUARANTINE.ddl))
+    assert said(store.read("quarantine", batch=3), "reason", "batch") == [("torn", batch_name(3))]
+
+
+def test_rows_that_may_change_are_replaced_as_a_whole(store: DeltaStore) -> None:
+    """Slice by slice, whatever their hour, and without writing rows that stay once more."""
+    store.replace_open(0, messages(store, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), ["0"])
+    assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
+    files = {path.name for path in Path(store.root).glob("messages/hour=*/final=true/*.parquet")}
+    for _ in range(2):
+        now = messages(store, [(HOUR, "a")], [(NEXT, "c")], "1")
+        more = messages(store, [], [(HOUR, "d")], "2")
+        store.replace_open(1, now.unionByName(more), ["1", "2"], {"0": [HOUR, NEXT]})
+        assert said(store.read("messages"), "destination", "batch") == [
+            ("a", batch_name(1)),
+            ("c", "open-1"),
+            ("d", "open-2"),
+            ("final", batch_name(0)),
+        ]
+        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", NEXT), ("d", HOUR)]
+    assert said(store.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
+    assert said(store.open_rows("messages", {}), "destination") == []
+    there = store.read("messages").where("destination = 'final'").inputFiles()
+    assert files & {path.rpartition("/")[2] for path in there} == files
+    store.replace_open(2, messages(store, []), [], {"1": [NEXT]})
+    assert said(store.read("messages"), "destination") == [("a",), ("d",), ("final",)]
+    assert (store.hours_of("messages", OPEN), store.hours_of("messages", 2)) == ({HOUR}, set())
+
+
+def test_rows_under_a_name(store: DeltaStore) -> None:
+    """Are written anew, and removed, whatever batches do beside them; `--as-of` knows of which batch that was."""
+
+    def damage(reason: str) -> "DataFrame":
+        return store.spark.createDataFrame([("s", 0, 1, reason)], QUARANTINE.ddl)
+
+    store.append("quarantine", 0, damage("torn"))
+    for reason in ("waits", "missing"):
+        store.append("quarantine", "gaps-1", damage(reason))
+    store.append("quarantine", 1, damage("cut"))
+    store.remove("quarantine", "gaps-1")
+    store.remove("quarantine", "gaps-2")
+    assert said(store.read("quarantine"), "reason") == [("cut",), ("torn",)]
+    was = opened(store.spark, store.root, "delta", 0)
+    assert said(was.read("quarantine"), "reason", "batch") == [("missing", "gaps-1"), ("torn", batch_name(0))]
+    assert said(opened(store.spark, store.root, "delta", 1).read("quarantine"), "reason") == [
+        ("cut",),
+        ("torn",),
+    ]
+
+
+def test_hours_are_written_anew_one_by_one(store: DeltaStore) -> None:
+    """Those that there are rows for, those that have none any more, and no other."""
+    store.replace("traffic", traffic(store, (HOUR, "a"), (NEXT, "b")))
+    store.replace("traffic", traffic(store, (HOUR, "c")), [HOUR, LATER])
+    assert said(store.read("traffic"), "destination", "hour") == [("b", NEXT), ("c", HOUR)]
+    store.replace("traffic", traffic(store, (LATER, "d"), (HOUR, "c")), [HOUR, NEXT, LATER])
+    assert said(store.read("traffic"), "destination", "hour") == [("c", HOUR), ("d", LATER)]
+    assert store.expire("traffic", NEXT) == [HOUR]
+    assert said(store.read("traffic"), "destination") == [("d",)]
+
+
+def test_what_is_not_there_yet_is_empty(with_delta: "SparkSession", tmp_path: Path) -> None:
+    """With all columns."""
+    store = DeltaStore(with_delta, str(tmp_path))
+    store.check()
+    assert store.read("messages").columns == [*MESSAGES.names, "hour", "batch"]
+    assert store.read("messages").count() == 0
+    assert (store.hours("frames"), store.newest()) == ([], -1)
+    store.drop("frames", [HOUR])
+
+
+# ---------------------------------------------------------------- what only a log gives
+
+
+def test_of_two_writers_one_is_refused(store: DeltaStore) -> None:
+    """Where no lock keeps them apart: the batch is there once, and the other is told."""
+    told: list[str] = []
+    both = threading.Barrier(2)
+
+    def write() -> None:
+        other = DeltaStore(store.spark, store.root)
+        rows = messages(store, [(HOUR, "a")])
+        both.wait()
+        try:
+            other.replace_open(0, rows)
+        except StoreError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said(store.read("messages"), "destination") == [("a",)]
+    assert told in ([], [f"another run is at work on the tables in {store.root}"])
+
+
+def test_tables_as_they_were(store: DeltaStore) -> None:
+    """After a batch, or at a time; before there was any, they are empty. What is joined since does not change it."""
+    store.replace_open(0, messages(store, [(HOUR, "a")], [(HOUR, "b")]), ["0"])
+    between = datetime.now(UTC)
+    store.replace_open(1, messages(store, [(HOUR, "b")], [(HOUR, "c")], "1"), ["1"], {"0": [HOUR]})
+    store.drop("messages", [HOUR])
+
+    def then(when: datetime | int) -> list[Any]:
+        return said(opened(store.spark, store.root, "delta", when).read("messages"), "destination", "final")
+
+    assert then(0) == then(between) == [("a", True), ("b", False)]
+    assert then(1) == [("a", True), ("b", True), ("c", False)]
+    assert then(between - timedelta(days=1)) == []
+    assert then(datetime.now(UTC) + timedelta(days=1)) == []
+    with pytest.raises(StoreError, match="for --format delta"):
+        opened(store.spark, store.root, "parquet", 1)
+
+
+def test_files_of_an_hour_become_few(store: DeltaStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of rows that stay; once is enough. Files that no version needs go a week later, a look a day."""
+    for number in range(module.FEW + 1):
+        name = str(number)
+        rows = messages(store, [(HOUR, f"/q/{number}"), (LATER, "x")], [(HOUR, "open")], name)
+        store.replace_open(number, rows, [name], {str(number - 1): [HOUR]})
+    before = said(store.read("messages"), "destination", "batch")
+    many = module.FEW + 2
+    assert list(store.tidy(NEXT)) == [Compacted(f"messages/hour={HOUR}", many, 2)]
+    assert list(store.tidy(NEXT)) == []
+    assert said(store.read("messages"), "destination", "batch") == before
+    assert [row.operation for row in history(store, "messages").limit(1).collect()] == ["OPTIMIZE"]
+    files = len(list(Path(store.root).rglob("messages/**/*.parquet")))
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    for hours in (0, 1, 30, 31):
+        store.sweep(now + timedelta(hours=hours))
+    assert [row.operation for row in history(store, "messages").limit(3).collect()] == [
+        "VACUUM END",
+        "VACUUM START",
+        "OPTIMIZE",
+    ]
+    assert len(list(Path(store.root).rglob("messages/**/*.parquet"))) == files
+
+
+def history(store: DeltaStore, table: str) -> "DataFrame":
+    """What was done to a table, the newest first."""
+    return store.spark.sql(f"DESCRIBE HISTORY {store._sql(table)}")
+
+
+def test_what_columns_mean_is_in_the_table(store: DeltaStore) -> None:
+    """As comments, with units; each transaction names its batch."""
+    from pyspark.sql.types import StructType
+
+    schema: StructType = store.spark.read.format("delta").load(f"{store.root}/traffic").schema
+    assert schema["octets"].metadata == {"comment": "on the wire; octets"}
+    (detail,) = store.spark.sql(f"DESCRIBE DETAIL {store._sql('traffic')}").collect()
+    assert (detail.description, detail.partitionColumns) == (TRAFFIC.about, ["hour"])
+    store.replace_open(7, messages(store, [(HOUR, "a")]))
+    store.replace("traffic", traffic(store, (HOUR, "a")))
+    for name in ("messages", "traffic"):
+        assert [row.userMetadata for row in history(store, name).limit(1).collect()] == ["batch 7"]
+
+
+def test_a_table_of_an_older_release_gains_columns(
+    store: DeltaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Null in rows that are there; until a run has added them, in all. One of another type is told."""
+    store.append("messages", 0, messages(store, [(HOUR, "a")]))
+    grown = replace(
+        MESSAGES, columns=(*MESSAGES.columns, Column("weight", "bigint", "what it weighs", nullable=False))
+    )
+    monkeypatch.setitem(TABLES, "messages", grown)
+    assert said(store.read("messages"), "destination", "weight") == [("a", None)]
+    store.prepare(0)
+    store.append("messages", 1, messages(store, [(HOUR, "b")]).selectExpr("*", "5L AS weight"))
+    assert said(store.read("messages"), "destination", "weight") == [("a", None), ("b", 5)]
+    other = replace(MESSAGES, columns=(*MESSAGES.columns, Column("weight", "string", "in words")))
+    monkeypatch.setitem(TABLES, "messages", other)
+    with pytest.raises(StoreError, match=r"column weight of table messages .* is bigint, not string"):
+        store.prepare(1)
+
+
+def test_tables_and_checkpoint_belong_together(store: DeltaStore) -> None:
+    """If one was removed, or is older, batches would be missed or come twice."""
+    store.append("messages", 4, messages(store, [(HOUR, "a")]))
+    for finished in (3, 4):
+        store.prepare(finished)
+    for finished in (-1, 2, 5):
+        with pytest.raises(StoreError, match="do not belong together"):
+            store.prepare(finished)
+
+
+def test_a_table_that_was_being_made_when_its_run_was_killed(
+    with_delta: "SparkSession", tmp_path: Path
+) -> None:
+    """Its folder is there, and nothing in its log: it is made again."""
+    first = DeltaStore(with_delta, str(tmp_path))
+    Store.prepare(first, -1)
+    (tmp_path / "quarantine" / "_delta_log").mkdir(parents=True)
+    second = DeltaStore(with_delta, str(tmp_path))
+    second.check()
+    assert second.read("quarantine").count() == 0
+    second._make(QUARANTINE)
+    assert second.read("quarantine").columns == [*QUARANTINE.names, "batch"]
+    assert second._there("quarantine")
+
+
+def test_another_format_is_told(store: DeltaStore, tmp_path: Path) -> None:
+    """Whichever way; a command that is not told the format finds it."""
+    assert (found(store.root), found(f"file:{store.root}"), found(str(tmp_path))) == (
+        "delta",
+        "delta",
+        "parquet",
+    )
+    with pytest.raises(StoreError, match="are of format delta, not parquet: say that one, or none"):
+        opened(store.spark, store.root, "parquet").check()
+    made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "offset": 1, "length": 2}])
+    with pytest.raises(StoreError, match="no Delta tables"):
+        opened(store.spark, str(tmp_path), "delta").check()
+
+
+# ---------------------------------------------------------------- other readers
+
+
+def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
+    """Without Spark, while batches go on: each look is of one transaction, old rows and new ones never mixed."""
+    deltalake = pytest.importorskip("deltalake")
+    duckdb = pytest.importorskip("duckdb")
+    store.replace_open(0, messages(store, [], [(HOUR, "0"), (NEXT, "0")]), ["0"])
+    looks: list[set[str]] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            table = deltalake.DeltaTable(f"{store.root}/messages")
+            looks.append(set(table.to_pandas(columns=["destination"])["destination"]))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for number in range(1, 4):
+            name = str(number)
+            rows = messages(store, [], [(HOUR, name), (NEXT, name)], name)
+            store.replace_open(number, rows, [name], {str(number - 1): [HOUR, NEXT]})
+    finally:
+        done.set()
+        thread.join()
+    assert looks
+    assert all(len(each) == 1 for each in looks)
+    dataset = deltalake.DeltaTable(f"{store.root}/messages").to_pyarrow_dataset()
+    with duckdb.connect() as asked:
+        asked.register("messages", dataset)
+        found = asked.execute('SELECT hour, destination, "at" FROM messages ORDER BY hour').fetchall()
+    assert [(hour, destination) for hour, destination, _ in found] == [(HOUR, "3"), (NEXT, "3")]
+    assert found[0][2].astimezone(UTC) == made.START
+
+
+def test_duckdb_reads_by_its_own_extension(store: DeltaStore) -> None:
+    """`delta_scan`, where the extension is installed; it comes from a server of DuckDB's."""
+    duckdb = pytest.importorskip("duckdb")
+    store.append("messages", 0, messages(store, [(HOUR, "a")]))
+    with duckdb.connect() as asked:
+        try:
+            asked.load_extension("delta")
+        except duckdb.Error:
+            pytest.skip("DuckDB has no extension delta here: INSTALL delta, where its server can be reached")
+        rows = asked.execute("SELECT destination FROM delta_scan(?)", [f"{store.root}/messages"]).fetchall()
+    assert rows == [("a",)]

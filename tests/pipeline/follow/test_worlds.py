@@ -1,0 +1,59 @@
+"""A whole world's journal, made up, through `once`: all tables say what is true."""
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench.journals import World, make
+from stomprelay.journal.folder import Folder
+from stomprelay.pipeline.follow import stream
+from stomprelay.pipeline.follow.progress import ProgressLine
+from stomprelay.pipeline.follow.stream import Stream
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+WORLD = World(5000, relays=2, deaths=1, segment=40_000, nacked=0.02, unanswered=0.02, backlog=200)
+
+
+def test_all_tables_say_what_is_true_of_a_world(spark: "SparkSession", tmp_path: Path) -> None:
+    """Relays with clocks of their own, one of them killed, a hot queue, brokers that were lost; two batches."""
+    made, journal = tmp_path / "made", tmp_path / "j"
+    made.mkdir()
+    journal.mkdir()
+    truth = make(made, WORLD)
+    settings = Settings(journal=str(journal), tables=str(tmp_path / "t"))
+    segments = Folder(made).segments()
+    for part in (segments[: len(segments) // 2], segments[len(segments) // 2 :]):
+        for each in part:
+            each.path.rename(journal / each.path.name)
+        Stream(spark, settings, ProgressLine(io.StringIO()), stream.STEPS).once()
+    store = Store(spark, settings.tables)
+
+    def sums(table: str, by: str, what: str) -> dict[Any, int]:
+        """What a table's rows sum up to."""
+        keys = by.split()
+        rows = store.read(table).selectExpr(*keys, f"{what} AS n").groupBy(*keys).sum("n").collect()
+        return {row[0] if len(keys) == 1 else tuple(row[:-1]): row[-1] for row in rows}
+
+    commands = {name: count for name, count in truth.commands.items() if name != "event"}
+    assert {name: count for name, count in sums("frames", "command", "1").items() if name} == commands
+    assert sums("messages", "destination outcome", "1") == truth.outcomes
+    assert +Counter(sums("messages", "destination", "size(deliveries)")) == truth.deliveries
+    assert +Counter(sums("messages", "destination", "redelivered")) == truth.redelivered
+    sent = sum(truth.destinations.values())
+    delivered = sum(truth.deliveries.values())
+    assert sums("traffic", "direction", "messages") == {"to_broker": sent, "to_client": delivered}
+    assert sum(sums("latency", "destination", "receipt_count").values()) == truth.receipts
+    assert sum(sums("flow", "destination", "deliveries").values()) == delivered
+    assert sums("failovers", "broker planned sessions recovered resent", "stale_acks") == {
+        (each.broker, each.planned, each.sessions, each.sessions, each.resent): each.stale_acks
+        for each in truth.outages
+    }

@@ -1,0 +1,130 @@
+"""Segments that are missing: rows and words, and that they follow what is there."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.pipeline.read import gaps
+from stomprelay.pipeline.read.gaps import missing_rows, segment_of
+from stomprelay.pipeline.read.runs import Gap, Runs, Segment
+from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
+from stomprelay.pipeline.store.store import Batch, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUN = "my-relay-0000000a"
+
+
+def words(*found: Gap) -> list[str]:
+    """What is told of these gaps."""
+    return [row.reason for row in missing_rows("/j", RUN, found, 600)]
+
+
+def test_a_row() -> None:
+    """Its path is that of the first segment, but for the time; nothing of it can be read."""
+    (row,) = missing_rows("file:/a%20b/j/", RUN, [Gap(3, 5)], 600)
+    assert row[1:3] == (0, 0)
+    assert row.segment.endswith(f"/j/*-{RUN}-000003.journal")
+    (row,) = missing_rows("s3a://bucket/j/", RUN, [Gap(3, 3)], 600)
+    assert row.segment == f"s3a://bucket/j/*-{RUN}-000003.journal"
+
+
+def test_what_is_told() -> None:
+    """What is missing, and what it means."""
+    what = "of run 0000000a of my-relay"
+    why = "messages, sessions and figures of that time may be incomplete"
+    assert words(Gap(3, 3), Gap(5, 6)) == [
+        f"segment 3 {what} is missing: {why}",
+        f"segments 5 to 6 {what} are missing: {why}",
+    ]
+    assert words(Gap(2, 2, waits=True)) == [
+        f"segment 2 {what} is missing: what follows is kept until it comes, for 600 s of the journal's time at most"
+    ]
+    assert words(Gap(1, 6)) == [
+        f"segments 1 to 6 {what} are missing: what was read of the run begins at segment 7, "
+        "the rest may have been removed for its age"
+    ]
+    late = (
+        "came late, after what follows had been read: what is in there is used, "
+        "but what was final before may lack it"
+    )
+    assert words(Gap(3, 8, (3, 5, 6))) == [
+        f"segment 4 {what} is missing: {why}",
+        f"segments 7 to 8 {what} are missing: {why}",
+        f"segment 3 {what} {late}",
+        f"segments 5 to 6 {what} {late}",
+    ]
+
+
+@given(first=st.integers(1, 5), length=st.integers(1, 12), data=st.data())
+def test_each_segment_is_told_of_once(first: int, length: int, data: st.DataObject) -> None:
+    """As missing, or as having come."""
+    numbers = range(first, first + length)
+    came = tuple(sorted(data.draw(st.sets(st.sampled_from(numbers)))))
+    told: dict[str, list[int]] = {gaps.MISSING: [], gaps.LATE: []}
+    for reason in words(Gap(numbers[0], numbers[-1], came)):
+        said = reason.partition(" of run")[0].split()[1::2]
+        which = gaps.LATE if gaps.LATE in reason else gaps.MISSING
+        told[which] += range(int(said[0]), int(said[-1]) + 1)
+    assert told == {gaps.MISSING: [each for each in numbers if each not in came], gaps.LATE: [*came]}
+
+
+@pytest.mark.parametrize(
+    ("found", "within", "known"),
+    [
+        (None, None, (0, 0)),
+        (7, 1.5, (7, 1_500_000_000)),
+        (-7, -1.0, (0, 0)),
+        (0, float("nan"), (0, 0)),
+        (0, float("inf"), (0, 0)),
+    ],
+)
+def test_what_a_segment_says_of_its_run(
+    found: int | None, within: float | None, known: tuple[int, int]
+) -> None:
+    """What no relay writes counts as nothing."""
+    assert segment_of(3, "x", 1, 2, True, found, within) == Segment("x", 3, 1, 2, True, *known)
+
+
+@pytest.mark.spark
+def test_rows_follow_what_is_there(spark: "SparkSession", tmp_path: Path) -> None:
+    """They come with the batch that finds a gap, change with it, and go when it is filled in time; a batch that is done
+    again writes the same.
+    """
+    settings = Settings(journal="/j", tables=str(tmp_path))
+    store = Store(spark, settings.tables)
+    runs = Runs(TimeLimits())
+    ends: dict[str, Any] = {"ended": True}
+
+    def batch(number: int, *numbers: int, **changes: Any) -> tuple[list[str], list[str]]:
+        """What is told, and what stands in the table afterwards."""
+        nonlocal runs
+        before = runs.dump()
+        found = [
+            Segment(f"20261121T080000-{RUN}-{each:06d}", number, each * SECOND, each * SECOND, ended=False)
+            for each in numbers
+        ]
+        found[-1] = found[-1]._replace(**changes)
+        told = []
+        for _ in range(2):
+            runs = Runs.load(before, TimeLimits())
+            runs.arrived(found)
+            told.append(gaps.advance(Batch(spark, store, number, settings), runs))
+        assert told[0] == told[1]
+        rows = store.read("quarantine").collect()
+        return told[0], sorted(row.reason for row in rows)
+
+    assert batch(0, 1) == ([], [])
+    waits = words(Gap(2, 3, waits=True))
+    assert batch(1, 4) == (waits, waits)
+    assert batch(2, 2) == (words(Gap(3, 3, waits=True)),) * 2
+    assert batch(3, 3) == ([], [])
+    skipped = words(Gap(5, 6), Gap(8, 8))
+    assert batch(4, 7, 9, **ends) == (skipped, sorted(skipped))
+    assert batch(5, 8) == (words(Gap(8, 8, (8,))), sorted(words(Gap(5, 6), Gap(8, 8, (8,)))))
+    assert json.loads(runs.dump())[0] == 9 * SECOND

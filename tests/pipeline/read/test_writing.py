@@ -1,0 +1,134 @@
+"""Rows to the table's files, without Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from bench import journals
+from stomprelay.pipeline.read import segments, writing
+from stomprelay.pipeline.read.writing import written
+from stomprelay.pipeline.schema import FRAMES
+from tests.pipeline import journal_files as made
+
+HOUR = 3600 * 10**9
+SEND = b"SEND\ndestination:/queue/a\nreceipt:r-%d\n\n"
+
+
+def told(batches: Iterator[pa.RecordBatch], folder: Path) -> list[dict[str, Any]]:
+    """What a task tells of damages and files, without what is null in it; files as paths below the folder."""
+    rows = [row for batch in written(batches, folder) for row in batch.to_pylist()]
+    for row in rows:
+        if row["file"] is not None:
+            row["file"] = Path(row["file"]).relative_to(folder)
+    of = [row for row in rows if row["file"] is not None or row["reason"] is not None]
+    return [{k: v for k, v in row.items() if v is not None} for row in of]
+
+
+def content(folder: Path) -> list[dict[str, Any]]:
+    """The rows in all files, in their order."""
+    files = sorted(folder.rglob("*.parquet"))
+    return [row for file in files for row in parquet.ParquetFile(file).read().to_pylist()]
+
+
+def test_what_a_task_reads_it_writes(tmp_path: Path) -> None:
+    """All rows, with the table's columns, in a file; its row tells how many and the time of the newest."""
+    (tmp_path / "j").mkdir()
+    truth = journals.write(tmp_path / "j", journals.Load(500, body=True))
+    (segment,) = (tmp_path / "j").iterdir()
+    (row,) = told(segments.rows(str(segment)), tmp_path / "t")
+    assert row["file"].parent == Path("hour=2026-11-21-08")
+    assert (row["frames"], row["newest"]) == (truth.records, truth.end)
+    rows = [row for batch in segments.rows(str(segment)) for row in batch.to_pylist()]
+    found = content(tmp_path / "t")
+    assert found == [{name: row[name] for name in FRAMES.names} for row in rows]
+
+
+def test_damages_are_told_and_not_written(tmp_path: Path) -> None:
+    """Those of a torn segment, and of one of which nothing can be read."""
+    torn = made.put(tmp_path, made.name(1), made.header(), made.frames([SEND % 1]), b"torn")
+    gone = tmp_path / made.name(2)
+    both = (batch for path in (torn, gone) for batch in segments.rows(str(path)))
+    first, second, file = told(both, tmp_path / "t")
+    assert (first["segment"], first["length"]) == (str(torn), 4)
+    assert second["segment"] == str(gone)
+    assert file["frames"] == 1
+    assert len(content(tmp_path / "t")) == 1
+
+
+def test_each_segment_is_told_of(tmp_path: Path) -> None:
+    """Its rows, their times, and what its relay says of its run; what no relay writes counts as nothing."""
+    said = [
+        made.event("journal begun", facts={"within": 30}),
+        made.frames([SEND % 1, SEND % 2], made.START + HOUR),
+        made.event("journal alive", facts={"within": "soon"}, at=made.START + 2),
+        made.event("journal ended", facts={"found": 17}, at=made.START + 3),
+    ]
+    paths = [made.put(tmp_path, made.name(1), made.header(), *said)]
+    paths.append(made.put(tmp_path, made.name(2), made.header(), made.frames([SEND % 3], made.START)))
+    both = (batch for path in paths for batch in segments.rows(str(path)))
+    rows = [row for batch in written(both, tmp_path / "t") for row in batch.to_pylist()]
+    first, second = ([row[name] for name in writing.SUMS] for row in rows if row["segment"] is not None)
+    start = made.START
+    assert first == [paths[0].stem, start, start + HOUR, True, 17, 30.0, 5]
+    assert second == [paths[1].stem, start, start, False, None, None, 1]
+
+
+def test_nothing_is_told_of_nothing(tmp_path: Path) -> None:
+    """And no folder made."""
+    assert told(iter([]), tmp_path / "t") == []
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_each_hour_has_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Few are open at a time, so an hour may get several; no row is lost."""
+    monkeypatch.setattr(writing, "OPEN", most)
+    hours = [0, 0, 1, 2, 0, 2, 1]
+    blocks = [made.frames([SEND % n], made.START + hour * HOUR, number=n) for n, hour in enumerate(hours)]
+    path = made.put(tmp_path, made.name(), made.header(), *blocks)
+    monkeypatch.setattr(segments, "ROWS", 2)
+    rows = told(segments.rows(str(path)), tmp_path / "t")
+    assert sum(row["frames"] for row in rows) == len(hours)
+    for hour in range(3):
+        folder = tmp_path / "t" / f"hour=2026-11-21-{8 + hour:02d}"
+        assert sorted(row["number"] for row in content(folder)) == [
+            n for n, each in enumerate(hours) if each == hour
+        ]
+    assert len(rows) == 3 if most == 100 else len(rows) > 3
+
+
+@pytest.mark.parametrize(("rows", "octets"), [(100, 1 << 40), (1 << 40, 20_000)])
+def test_row_groups_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, octets: int
+) -> None:
+    """By rows, or by bytes: what is in memory follows from it."""
+    for name, value in (("ROWS", rows), ("OCTETS", octets)):
+        monkeypatch.setattr(writing, name, value)
+    monkeypatch.setattr(segments, "ROWS", 40)
+    (tmp_path / "j").mkdir()
+    journals.write(tmp_path / "j", journals.Load(1000, body=True))
+    (segment,) = (tmp_path / "j").iterdir()
+    told(segments.rows(str(segment)), tmp_path / "t")
+    (file,) = (tmp_path / "t").rglob("*.parquet")
+    facts = parquet.read_metadata(file)
+    assert facts.num_row_groups > 5
+    assert all(facts.row_group(number).num_rows < 200 for number in range(facts.num_row_groups))
+
+
+def test_only_columns_that_repeat_have_dictionaries(tmp_path: Path) -> None:
+    """Of the others they would make larger files; each name is one of a column."""
+    path = made.put(
+        tmp_path, made.name(), made.header(), made.frames([SEND % n for n in range(99)]), made.event("lost")
+    )
+    told(segments.rows(str(path)), tmp_path / "t")
+    (file,) = (tmp_path / "t").rglob("*.parquet")
+    group = parquet.read_metadata(file).row_group(0)
+    columns = {
+        group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)
+    }
+    assert columns.keys() > writing.UNLIKE
+    assert {name for name, column in columns.items() if not column.has_dictionary_page} == set(writing.UNLIKE)

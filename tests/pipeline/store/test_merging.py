@@ -1,0 +1,115 @@
+"""Parquet files made fewer, without Spark."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from stomprelay.pipeline.spark.arrow import MICROSECONDS
+from stomprelay.pipeline.store import merging
+from stomprelay.pipeline.store.merging import merge
+
+HUGE = 1 << 40
+
+
+def put(folder: Path, *files: Sequence[int | None], **further: Any) -> list[Path]:
+    """Files of rows with these times, and with a number that tells where each came from."""
+    paths = []
+    for number, times in enumerate(files):
+        rows = {"ns": pa.array(times, pa.int64()), "from": [f"{number}/{row}" for row in range(len(times))]}
+        paths.append(folder / f"{number}.parquet")
+        parquet.write_table(pa.table(rows), paths[-1], **further)
+    return paths
+
+
+def rows(folder: Path) -> list[tuple[Any, ...]]:
+    """All of them, in the order of the files and in theirs."""
+    tables = [parquet.ParquetFile(path).read() for path in sorted(folder.iterdir())]
+    return [tuple(row.values()) for table in tables for row in table.to_pylist()]
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.integers(-9, 99)), max_size=9), min_size=1, max_size=6))
+def test_no_row_is_lost(tmp_path_factory: pytest.TempPathFactory, files: list[list[int | None]]) -> None:
+    """Of whatever files, in whatever order their rows are, and though they are read in pieces of two rows."""
+    place = tmp_path_factory.mktemp("files")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "PIECE", 2)
+        patch.setattr(merging, "ROW_GROUP_ROWS", 3)
+        merge(put(place, *files), place / "new", HUGE)
+    wanted = {(time, f"{n}/{row}") for n, times in enumerate(files) for row, time in enumerate(times)}
+    found = rows(place / "new")
+    assert set(found) == wanted
+    assert len(found) == len(wanted)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1000])
+def test_rows_are_sorted_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    """If those of each file are, however the files overlap; row groups have what their bounds allow."""
+    random = Random(piece)
+    files = [
+        sorted(random.randrange(start, start + 300) for _ in range(100)) for start in (500, 0, 100, 150, 900)
+    ]
+    monkeypatch.setattr(merging, "PIECE", piece)
+    monkeypatch.setattr(merging, "ROW_GROUP_ROWS", 120)
+    assert merge(put(tmp_path, *files), tmp_path / "new", HUGE) == 1
+    assert [row[0] for row in rows(tmp_path / "new")] == sorted(time for times in files for time in times)
+    (made,) = (tmp_path / "new").iterdir()
+    facts = parquet.read_metadata(made)
+    assert [facts.row_group(number).num_rows for number in range(facts.num_row_groups)] == [120] * 4 + [20]
+
+
+def test_row_groups_and_files_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what rows weigh."""
+    monkeypatch.setattr(merging, "ROW_GROUP", 2000)
+    assert merge(put(tmp_path, range(1000), use_dictionary=False), tmp_path / "new", 1500) > 2
+    for path in (tmp_path / "new").iterdir():
+        facts = parquet.read_metadata(path)
+        assert all(facts.row_group(number).total_byte_size < 4000 for number in range(facts.num_row_groups))
+    assert [row[0] for row in rows(tmp_path / "new")] == list(range(1000))
+
+
+def test_files_of_older_releases_are_brought_up_to_date(tmp_path: Path) -> None:
+    """Times without a zone become such as new files have, in structures too; columns that came later are null."""
+    inner = [("at", pa.timestamp("us"))]
+    old = pa.table(
+        {
+            "at": pa.array([2, 1], pa.timestamp("us")),
+            "many": pa.array([[{"at": 1}], []], pa.list_(pa.struct(inner))),
+        }
+    )
+    inner = [("at", MICROSECONDS), ("name", pa.string())]
+    new = pa.table(
+        {
+            "at": pa.array([3, 0], MICROSECONDS),
+            "many": pa.array([[{"at": 4, "name": "x"}], None], pa.list_(pa.struct(inner))),
+            "key": ["k", None],
+        }
+    )
+    parquet.write_table(old, tmp_path / "old.parquet", use_deprecated_int96_timestamps=True)
+    parquet.write_table(new, tmp_path / "new.parquet")
+    merge([tmp_path / "old.parquet", tmp_path / "new.parquet"], tmp_path / "made", HUGE)
+    (made,) = (tmp_path / "made").iterdir()
+    table = parquet.ParquetFile(made).read()
+    assert table.schema.field("at").type == MICROSECONDS
+    assert table.column("at").cast(pa.int64()).to_pylist() == [0, 1, 2, 3]
+    assert table.column("key").to_pylist() == [None, None, None, "k"]
+    assert [many and [each["name"] for each in many] for many in table.column("many").to_pylist()] == [
+        None,
+        [],
+        [None],
+        ["x"],
+    ]
+
+
+def test_what_does_not_go_together_is_told(tmp_path: Path) -> None:
+    """A column of numbers is none of texts."""
+    parquet.write_table(pa.table({"ns": [1]}), tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"ns": [{"x": 1}]}), tmp_path / "b.parquet")
+    with pytest.raises(pa.ArrowException):
+        merge([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "made", HUGE)
