@@ -33,11 +33,8 @@ SMALL: Final = 32 << 20
 """A batch's folder with fewer bytes than this is joined with others."""
 FEW: Final = 4
 """An hour with at most so many small files is left as it is."""
-FEW_DELTAS: Final = 32
-"""The same for an hour of deltas, which only the pipeline reads: more files make each batch slower."""
 
 PLACE: Final = "_compact"
-_DELTAS: Final = "_deltas"
 _NAME: Final = re.compile(r"batch=(\d+)(?:-(\d+))?")
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
@@ -62,26 +59,23 @@ class _Folder:
 
 
 def compact(store: Store, before: str, below: int | None = None) -> list[Compacted]:
-    """Join the small files of the hours before `before` (a name as `hour_name` returns it), and of hours of
-    deltas that have many. Return the hours that were changed.
+    """Join the small files of the hours before `before` (a name as `hour_name` returns it). Return the hours that were
+    changed.
 
     Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None:
     all of them. Only folders on this machine, and only Parquet, are compacted: for others the result is
-    empty, but for the deltas, which are Parquet beside any tables. Raises `CompactionError` and `OSError`;
+    empty. Raises `CompactionError` and `OSError`;
     the hours that are not done then are as they were. The caller must hold the `Lock`: no other process may
     write to these tables meanwhile.
     """
     root = local(store.root)
-    if root is None:
+    if root is None or store.format != "parquet":
         return []
     recover(root)
     done = []
     for hour in _hours(root):
-        is_delta = hour.parent.parent.name == _DELTAS
-        name = hour.name.partition("=")[2]
-        few = FEW if name < before else FEW_DELTAS
-        if is_delta or (name < before and store.format == "parquet"):
-            told = _join(root, hour, few, below)
+        if hour.name.partition("=")[2] < before:
+            told = _join(root, hour, FEW, below)
             if told is not None:
                 done.append(told)
     shutil.rmtree(root / PLACE, ignore_errors=True)
@@ -101,11 +95,10 @@ def recover(root: Path) -> None:
 
 
 def _hours(root: Path) -> Iterator[Path]:
-    """Yield the hour folders of all tables to which batches add rows, and of the deltas."""
+    """Yield the hour folders of all tables to which batches add rows."""
     for table in TABLES.values():
         if table.incremental and "hour" in table.partitions:
             yield from sorted((root / table.name).glob("hour=*"))
-    yield from sorted((root / _DELTAS).glob("*/hour=*"))
 
 
 def _join(root: Path, hour: Path, few: int, below: int | None) -> Compacted | None:

@@ -3,7 +3,6 @@
     <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
     <root>/<table>/hour=H/batch=open-S/   a slice of the rows that may still change
     <root>/<table>/hour=H/             tables that are written anew, hour by hour
-    <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
     <root>/_sums/<name>/hour=H/batch=N/   what a table of sums is folded from; see `rollup`
     <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
     <root>/_state/<name>/slice=S/      a part of what is kept from batch to batch, written once
@@ -199,9 +198,9 @@ class Store:
         self.drop(table, old)
         return old
 
-    def expire_deltas(self, before: str) -> None:
-        """Remove the deltas of the hours before this one."""
-        for path in (*self._find("_deltas/*/hour=*"), *self._find("_sums/*/hour=*")):
+    def expire_sums(self, before: str) -> None:
+        """Remove what the hours before this one are folded from."""
+        for path in self._find("_sums/*/hour=*"):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
 
@@ -214,39 +213,10 @@ class Store:
     def sweep(self, now: datetime) -> None:
         """Remove, once a day, the files that a format keeps for who reads older versions, when they are too old."""
 
-    # ------------------------------------------------------------------ deltas and state
-
-    def delta(self, name: str, batch: int, rows: "DataFrame") -> None:
-        """Write what a batch adds to the hours of a folded table. The rows have `hour`."""
-        from pyspark.sql import functions
-
-        named = rows.withColumn("batch", functions.lit(batch_name(batch)))
-        self._save(named, _STATE, f"{self.root}/_deltas/{name}", ("hour", "batch"))
-
-    def deltas(self, name: str, schema: str, hours: Iterable[str] | None = None) -> "DataFrame":
-        """All that batches added to these hours; `schema` is that of the rows without `hour`. The answer has `hour`
-        and `batch`, too.
-        """
-        return self._read(_STATE, f"{self.root}/_deltas/{name}", schema, ("hour", "batch"), hours, batch=None)
-
-    def save(self, name: str, batch: int, rows: "DataFrame", *partitions: str) -> None:
-        """Leave rows for the next batch, or for other tables in this one; in folders by the `partitions`."""
-        rows.write.format(_STATE).mode("overwrite").partitionBy(*partitions).save(self._state(name, batch))
-
-    def saved(self, name: str, batch: int, schema: str, partition: str = "") -> "DataFrame":
-        """What a batch left, all of it or one partition, such as `what=3`; nothing before the first. Raises
-        `StoreError` where it is gone.
-        """
-        path = self._state(name, batch)
-        if not self._is_there(name, batch, path):
-            return self._nothing(schema)
-        place = f"{path}/{partition}" if partition else path
-        if partition and not self.volume.exists(place):
-            return self._nothing(schema)
-        return self.spark.read.schema(schema).format(_STATE).load(literal(place))
+    # ------------------------------------------------------------------ sums and state
 
     def save_text(self, name: str, batch: int, text: str) -> None:
-        """Leave a text, as `save` leaves rows."""
+        """Leave a text for the next batch, or for other tables in this one."""
         path = self._state(name, batch)
         self.volume.remove(path)
         self.volume.put(path, text)
@@ -358,7 +328,7 @@ class Store:
     def remove_leftovers(self) -> None:
         """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
         self.volume.remove(f"{self.root}/{_DROPPED}")
-        for place in ("*", "_deltas/*", "_sums/*", "_state/*"):
+        for place in ("*", "_sums/*", "_state/*"):
             for path in [*self._find(f"{place}/.spark-staging-*"), *self._find(f"{place}/{_STAGING}*")]:
                 self.volume.remove(path)
             for path in self._find(f"{place}/_temporary"):

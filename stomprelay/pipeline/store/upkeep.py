@@ -32,7 +32,7 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
     for table in TABLES.values():
         if "hour" in table.partitions:
             gone[table.name] = store.expire(table.name, before)
-    store.expire_deltas(before)
+    store.expire_sums(before)
     return {name: hours for name, hours in gone.items() if hours}
 
 

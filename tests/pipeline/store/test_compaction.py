@@ -18,8 +18,7 @@ from stomprelay.pipeline.store import compaction
 from stomprelay.pipeline.store.compaction import CompactionError, compact, exchange, recover, swap
 from stomprelay.pipeline.store.merging import merge
 from stomprelay.pipeline.store.store import Compacted, Store
-from stomprelay.pipeline.tables.traffic import ROLLUP
-from tests.pipeline.rows import FRAME, MESSAGE, START, rows, told
+from tests.pipeline.rows import FRAME, MESSAGE, START, told
 from tests.pipeline.rows import write as put
 
 if TYPE_CHECKING:
@@ -183,19 +182,6 @@ def test_large_files_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     assert compact(store, "2026-11-21-09") == [Compacted(f"frames/{HOUR}", 7, 2)]
     assert large.stat().st_ino == size.st_ino
     assert files(store) == {f"{HOUR}/batch=000000000": 1, f"{HOUR}/batch=000000001-000000006": 1}
-
-
-@pytest.mark.spark
-def test_deltas_join_in_any_hour(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When they are many, and what is folded from them stays the same."""
-    monkeypatch.setattr(compaction, "FEW_DELTAS", 2)
-    for number in range(3):
-        counts = ROLLUP.summed(rows(store.spark, FRAMES, FRAME, [{"size": number}])).coalesce(1)
-        store.delta("traffic", number, counts)
-    before = told(ROLLUP.folded(store.deltas("traffic", ROLLUP.kept)))
-    assert compact(store, "2026-11-21-01", below=2) == []
-    assert compact(store, "2026-11-21-01", below=3) == [Compacted(f"_deltas/traffic/{HOUR}", 3, 1)]
-    assert told(ROLLUP.folded(store.deltas("traffic", ROLLUP.kept))) == before
 
 
 @pytest.mark.spark

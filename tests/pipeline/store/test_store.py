@@ -57,8 +57,6 @@ def test_what_is_not_there_yet_is_empty(spark: "SparkSession", tmp_path: Path) -
     assert store.read("messages").columns == [*MESSAGES.names, "hour", "batch"]
     assert store.read("traffic", ["x"]).columns == [*TRAFFIC.names, "hour"]
     assert store.read("quarantine", batch=3).columns == [*QUARANTINE.names, "batch"]
-    assert store.saved("open", 5, "a int").collect() == []
-    assert store.deltas("traffic", "a int").columns == ["a", "hour", "batch"]
     assert store.hours("frames") == []
 
 
@@ -136,39 +134,16 @@ def test_hours_are_written_anew_one_by_one(spark: "SparkSession", tmp_path: Path
     assert said(store.read("traffic"), "destination") == [("b",)]
 
 
-def test_deltas_add_up_by_hour(spark: "SparkSession", tmp_path: Path) -> None:
-    """One for each batch and hour, however often it is written."""
-    store = Store(spark, str(tmp_path))
-    for batch, rows in [(0, [(HOUR, 1), (NEXT, 2)]), (1, [(HOUR, 5)]), (1, [(HOUR, 4)])]:
-        store.delta("traffic", batch, spark.createDataFrame(rows, "hour string, n int"))
-    assert said(store.deltas("traffic", "n int"), "n", "hour") == [(1, HOUR), (2, NEXT), (4, HOUR)]
-    assert said(store.deltas("traffic", "n int", [HOUR]), "n") == [(1,), (4,)]
-    store.expire_deltas(NEXT)
-    assert said(store.deltas("traffic", "n int"), "n") == [(2,)]
-
-
 def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path) -> None:
     """Until it is forgotten; state that is missing is told, as it means tables that do not belong together."""
     store = Store(spark, str(tmp_path))
-    for batch in range(3):
-        store.save("open", batch, spark.createDataFrame([(batch,)], "n int"))
-    store.save("open", 2, spark.createDataFrame([(7,)], "n int"))
-    store.save("parts", 2, spark.createDataFrame([(1, 5), (2, 6)], "n int, of int"), "of")
     store.save_text("words", 0, "before")
     for text in ("not yet", "now"):
         store.save_text("words", 1, text)
     store.forget(1)
-    assert said(store.saved("parts", 2, "n int", "of=6"), "n") == [(2,)]
-    assert said(store.saved("parts", 2, "n int", "of=7"), "n") == []
     assert (store.saved_text("words", -1), store.saved_text("words", 1)) == (None, "now")
     with pytest.raises(StoreError, match="do not belong together"):
         store.saved_text("words", 0)
-    assert said(store.saved("open", -1, "n int"), "n") == []
-    assert said(store.saved("open", 1, "n int"), "n") == [(1,)]
-    assert said(store.saved("open", 2, "n int"), "n") == [(7,)]
-    assert said(store.saved("other", 4, "n int"), "n") == []
-    with pytest.raises(StoreError, match="do not belong together"):
-        store.saved("open", 0, "n int")
 
 
 def test_slices_are_kept_until_they_are_not_named(spark: "SparkSession", tmp_path: Path) -> None:
@@ -235,7 +210,7 @@ def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -
     for left in (
         "quarantine/.spark-staging-1",
         "quarantine/_temporary",
-        "_deltas/flow/.spark-staging-2",
+        "_sums/flow/.spark-staging-2",
         "frames/.staging-3",
     ):
         (tmp_path / left / "0").mkdir(parents=True)

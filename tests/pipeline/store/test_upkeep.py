@@ -97,11 +97,11 @@ def _file(root: Path, *folders: str) -> None:
 
 @pytest.mark.spark
 def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
-    """Of tables and deltas, when they ended for so long; state, quarantine and what is younger stay."""
+    """Of tables and sums, when they ended for so long; state, quarantine and what is younger stay."""
     keep = [
         "frames/hour=2026-11-20-08/batch=000000001",
         "traffic/hour=2026-11-21-08",
-        "_deltas/traffic/hour=2026-11-20-08/batch=000000001",
+        "_sums/traffic/hour=2026-11-20-08/batch=000000001",
         "_state/open/batch=000000001",
         "quarantine/batch=000000000",
     ]
@@ -112,8 +112,8 @@ def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
         "stuck/hour=2026-11-20-07",
         "traffic/hour=2026-11-20-07",
         "failovers/hour=2025-12-31-23",
-        "_deltas/traffic/hour=2026-11-20-07/batch=000000000",
-        "_deltas/failovers/hour=2026-11-20-06/batch=000000000",
+        "_sums/traffic/hour=2026-11-20-07/batch=000000000",
+        "_sums/failovers/hour=2026-11-20-06/batch=000000000",
     ]
     _file(tmp_path, *keep, *go)
     store = Store(spark, str(tmp_path))
