@@ -1,7 +1,7 @@
 """Tables in Delta Lake: the same as files to who writes, and whole at any moment to who reads."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,12 +25,23 @@ HOUR, NEXT, LATER = "2026-11-21-08", "2026-11-21-09", "2026-11-21-10"
 
 
 @pytest.fixture
-def store(with_delta: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaStore:
-    """In a folder with letters that mean something to Hadoop and SQL. To make a table takes a second, so there are
-    three.
+def few() -> Iterator[None]:
+    """Three tables, as to make one takes a second. What is taken out comes back in its order, which the
+    documentation has, too.
     """
-    for name in TABLES.keys() - {"messages", "traffic", "quarantine"}:
-        monkeypatch.delitem(TABLES, name)
+    whole = dict(TABLES)
+    for name in whole.keys() - {"messages", "traffic", "quarantine"}:
+        del TABLES[name]
+    yield
+    TABLES.clear()
+    TABLES.update(whole)
+
+
+@pytest.fixture
+def store(
+    with_delta: "SparkSession", tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+) -> DeltaStore:
+    """In a folder with letters that mean something to Hadoop and SQL."""
     monkeypatch.setattr(DeltaStore, "newest", lambda self: self._noted("messages"))
     fresh = DeltaStore(with_delta, str(tmp_path / "it's a `folder` [1]"))
     fresh.prepare(-1)
