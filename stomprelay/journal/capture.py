@@ -187,8 +187,9 @@ class LegRecorder:
     fed to the decoder, for a frame is only valid until then.
 
     `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, alone or in runs,
-    `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `context`
-    is the caller's to set: the encoded `Context` of the leg's frames, empty until it is known.
+    `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `bare`: of
+    a frame that is alone its head is recorded as it is, and nothing else. `place` is the caller's: where the leg leads;
+    and so is `context`: the encoded `Context` of the leg's frames, empty until it is known.
     """
 
     __slots__ = (
@@ -198,15 +199,20 @@ class LegRecorder:
         "_memo_head",
         "_traced",
         "_uniform",
+        "bare",
         "context",
         "frames",
         "keep",
         "leg",
         "number",
+        "place",
     )
 
-    def __init__(self, leg: Leg, capture: Capture, *, traced: bool = False) -> None:
+    def __init__(
+        self, leg: Leg, capture: Capture, place: tuple[str, str, str] = ("", "", ""), *, traced: bool = False
+    ) -> None:
         self.leg = leg
+        self.place = place
         self.frames: list[Frame | Run] = []
         self.number = 0
         self.context = b""
@@ -217,6 +223,7 @@ class LegRecorder:
         self._traced = traced
         self._uniform = capture.uniform and not traced
         self._heads_only = capture.heads_only and not traced
+        self.bare = False
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> BlockContent:
@@ -238,6 +245,7 @@ class LegRecorder:
                 else:
                     head = self._head(frame)
                 self.number = number + 1
+                self.bare = self._uniform
                 return number, pack_sizes(len(head), 0, frame.end - frame.body), head
         pieces: list[bytes] = []
         sizes = bytearray()
@@ -251,6 +259,7 @@ class LegRecorder:
                 self._add(frame, pieces, sizes)
                 self.number += 1
         frames.clear()
+        self.bare = self._uniform and self._heads_only
         return number, bytes(sizes), pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _add(self, frame: Frame, pieces: list[bytes], sizes: bytearray) -> None:

@@ -16,6 +16,7 @@ VERSION: Final = 2
 _LONGEST: Final = 0xFFFF // 2
 """The longest half of a block's context, in bytes."""
 _CUT: Final = 1000
+_EVENTS: Final = 64
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -26,9 +27,9 @@ class JournalSide(Enum):
     BROKER = "broker"
 
 
-def _texts(*texts: str) -> bytes:
-    data = ",".join(map(_quoted, texts)).encode("utf-8", "replace")
-    return data if len(data) <= _LONGEST else _texts(*[text[:_CUT] for text in texts])
+def _texts(one: str, two: str, three: str, four: str) -> bytes:
+    data = f"{_quoted(one)},{_quoted(two)},{_quoted(three)},{_quoted(four)}".encode("utf-8", "replace")
+    return data if len(data) <= _LONGEST else _texts(one[:_CUT], two[:_CUT], three[:_CUT], four[:_CUT])
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
@@ -85,13 +86,19 @@ class EventRecord(NamedTuple):
 
 def encode_event(event: str, text: str, facts: Mapping[str, Any]) -> bytes:
     """Return what an `EventRecord` is in a block."""
-    return _event(event, text, tuple(facts.items()))
-
-
-@lru_cache(64)
-def _event(event: str, text: str, facts: tuple[tuple[str, Any], ...]) -> bytes:
     # Most sessions begin and end with the same words. Numbers that are equal are the same fact.
-    return _json({"event": event, "text": text, "facts": dict(facts)}).encode("utf-8", "replace")
+    known = _events.get((event, text))
+    if known is not None and known[0] == facts:
+        return known[1]
+    data = _json({"event": event, "text": text, "facts": dict(facts)}).encode("utf-8", "replace")
+    if len(_events) >= _EVENTS:
+        _events.clear()
+    _events[event, text] = (dict(facts), data)
+    return data
+
+
+_events: Final[dict[tuple[str, str], tuple[dict[str, Any], bytes]]] = {}
+"""Events that were encoded last, `_EVENTS` at most: their facts, and what they are in a block."""
 
 
 class JournalEvent(Enum):

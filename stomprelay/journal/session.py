@@ -1,12 +1,14 @@
 """What is recorded of one session: the frames of its legs and its events, each with its context, in their order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.schema import JournalSide, context_end, context_start, encode_event
+from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
+from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
@@ -17,8 +19,6 @@ _BROKER: Final = JournalSide.BROKER.value
 _EVENT: Final = int(BlockKind.EVENT)
 _OF_EVENTS: Final = context_end()
 _CLIENT_ID: Final = b"client-id"
-_ID_LINE: Final = b"\n%b:" % _CLIENT_ID
-_LOGIN_LINE: Final = b"\n%b:" % LOGIN
 _LONGEST: Final = 1000
 
 
@@ -37,9 +37,16 @@ class Client(Protocol):
     def version(self) -> str:
         """The version of STOMP that was agreed with it; empty until one was."""
 
+    def hold(self) -> None:
+        """Read from no leg of the session whose peer may send much: the journal has no room."""
+
 
 class Records(Protocol):
     """The journal, as a session sees it: `record` and `record_leg` take blocks, see `JournalQueue`."""
+
+    @property
+    def full(self) -> bool:
+        """Whether it has no room, so that a session must hold its client."""
 
     @property
     def capture(self) -> Capture:
@@ -54,6 +61,18 @@ class Records(Protocol):
         """Take what the recorder of a leg has."""
 
 
+def _compiled() -> Callable[[Frame, bytes], bytes | None]:
+    if SCANNER is None:
+        return Frame.raw
+    from stomprelay.wire._scan import raw_of  # it is there, as the scanner is
+
+    return raw_of
+
+
+_raw: Final = _compiled()
+"""`Frame.raw`, which takes thrice the time when it is called from what is compiled."""
+
+
 def _headers(connect: Frame) -> dict[bytes, bytes]:
     try:
         return dict(reversed(connect.headers(V1_0)))
@@ -61,22 +80,10 @@ def _headers(connect: Frame) -> dict[bytes, bytes]:
         return {}
 
 
-def _plain_value(connect: Frame, needle: bytes) -> bytes:
-    """What `Frame.raw` returns, empty where there is nothing: not called from what is compiled, where it takes thrice
-    the time.
-    """
-    data = connect.data
-    at = data.find(needle, connect.head - 1, connect.body)
-    if at < 0:
-        return b""
-    at += len(needle)
-    return data[at : data.find(b"\n", at)]
-
-
 def _name(connect: Frame) -> str:
     """The name that a client gives itself in its CONNECT: its client-id, else its login; empty where it has neither."""
     if connect.plain:
-        name = _plain_value(connect, _ID_LINE) or _plain_value(connect, _LOGIN_LINE)
+        name = _raw(connect, _CLIENT_ID) or _raw(connect, LOGIN) or b""
     else:
         headers = _headers(connect)
         name = headers.get(_CLIENT_ID) or headers.get(LOGIN) or b""
@@ -86,12 +93,11 @@ def _name(connect: Frame) -> str:
 class SessionRecorder:
     """Records the session of this name on a listener; `leg` is its client's.
 
-    `recorders` has one for each leg that was `added` and is not `closed`: call `record` when what came on them was
-    acted upon. `traced`: the relay may give frames a trace.
+    `recorders` has one for each leg that is not closed: call `record` when the core has acted upon what came on them.
+    `traced`: the relay may give frames a trace.
     """
 
     __slots__ = (
-        "_brokers",
         "_leg",
         "_name",
         "_of_events",
@@ -102,65 +108,60 @@ class SessionRecorder:
     )
 
     def __init__(self, records: Records, leg: Leg, listener: str, session: str, *, traced: bool) -> None:
-        self.recorders: tuple[LegRecorder, ...] = ()
         self._records = records
         self._leg = leg
         self._name = (listener, session)
         self._traced = traced
-        self._brokers: dict[Leg, tuple[str, str]] = {}
         self._start = b""
         self._of_events = b""
+        self.recorders: tuple[LegRecorder, ...] = ()
+        self._add(leg, (_CLIENT, "", ""))
 
     def opening(self, leg: Leg, upstream: str, broker: str) -> None:
-        """Record of this leg, which will be added, that it leads to a broker of an upstream."""
-        self._brokers[leg] = (upstream, broker)
+        """Record what comes on this leg from now on; it leads to a broker of an upstream."""
+        self._add(leg, (_BROKER, upstream, broker))
 
-    def added(self, leg: Leg) -> None:
-        """Record what comes on a leg from now on."""
-        self.recorders = (*self.recorders, LegRecorder(leg, self._records.capture, traced=self._traced))
+    def _add(self, leg: Leg, place: tuple[str, str, str]) -> None:
+        recorder = LegRecorder(leg, self._records.capture, place, traced=self._traced)
+        self.recorders = (*self.recorders, recorder)
 
     def recorder(self, leg: Leg) -> LegRecorder:
-        """Return what records a leg that was added."""
+        """Return what records a leg that is not closed."""
         for recorder in self.recorders:
             if recorder.leg is leg:
                 return recorder
         raise LookupError("a leg that nobody records")
 
-    def record(self, client: Client) -> bool:
-        """Record the frames that came since the last call. Return whether there were any."""
-        some = False
-        for recorder in self.recorders:
-            if recorder.frames:
-                self._take(recorder, client)
-                some = True
-        return some
+    def record(self, client: Client, effects: Sequence[object] = ()) -> None:
+        """Record the frames that came since the last call, and what these effects that came of them have to note. A leg
+        that is closed is forgotten. Where the journal is full, the client is told to `hold`.
+        """
+        for effect in effects:
+            if type(effect) is Note:
+                # `value` is written in Python.
+                self.event(client, effect.event._value_, effect.text, effect.facts)
+        self._take(client)
+        if self._records.full:
+            client.hold()
 
-    def _take(self, recorder: LegRecorder, client: Client) -> None:
-        if not recorder.context:
-            self._identify(recorder, client)
-        self._records.record_leg(recorder)
-
-    def event(self, client: Client, event: str, text: str, facts: Mapping[str, Any]) -> bool:
-        """Record an event of this session, behind the frames that led to it. Return whether there were any."""
-        some = self.record(client)
+    def event(self, client: Client, event: str, text: str, facts: Mapping[str, Any]) -> None:
+        """Record an event of this session, behind the frames that led to it."""
+        self._take(client)
         if not self._of_events:
             self._of_events = self._begun(client) + _OF_EVENTS
         self._records.record(self._of_events, 0, b"", encode_event(event, text, facts), _EVENT)
-        return some
 
-    def closed(self, client: Client, leg: Leg) -> bool:
-        """Record the frames that came on a leg that is closed now, and no more. Return whether there were any."""
-        some = False
-        left: list[LegRecorder] = []
+    def _take(self, client: Client) -> None:
+        closed = False
         for recorder in self.recorders:
-            if recorder.leg is not leg:
-                left.append(recorder)
-            elif recorder.frames:
-                self._take(recorder, client)
-                some = True
-        self.recorders = tuple(left)
-        self._brokers.pop(leg, None)
-        return some
+            if recorder.frames:
+                if not recorder.context:
+                    self._identify(recorder, client)
+                self._records.record_leg(recorder)
+            if recorder.leg.closed:
+                closed = True
+        if closed:
+            self.recorders = tuple([recorder for recorder in self.recorders if not recorder.leg.closed])
 
     def _identify(self, recorder: LegRecorder, client: Client) -> None:
         """Set the context of a leg's frames, with the client's name and the version of STOMP: it has its first."""
@@ -169,12 +170,12 @@ class SessionRecorder:
             connect = recorder.frames[0]
             assert isinstance(connect, Frame)
             self._start = self._of_events = b""
-            start = self._begun(client, _name(connect) or client.host)
-            recorder.context = start + context_end(_CLIENT, "", "", client.version)
+            self._begun(client, _name(connect) or client.host)
+            version = client.version
         else:
-            upstream, broker = self._brokers[leg]
             version = leg.dialect.version.decode("ascii")
-            recorder.context = self._begun(client) + context_end(_BROKER, upstream, broker, version)
+        side, upstream, broker = recorder.place
+        recorder.context = self._begun(client) + context_end(side, upstream, broker, version)
 
     def _begun(self, client: Client, name: str = "") -> bytes:
         """Return what the contexts of this session begin with; the client's name counts where there is none yet."""

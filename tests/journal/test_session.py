@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.session import SessionRecorder
-from stomprelay.session.leg import Leg, Side
+from stomprelay.session.effects import Event, Note, Wake
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.frame import Frame
@@ -27,8 +28,13 @@ class Told:
     version = ""
 
     def __init__(self) -> None:
+        self.full = self.held = False
         self.capture = Capture()
         self.blocks: list[tuple[bytes, int]] = []
+
+    def hold(self) -> None:
+        """It is read from no more."""
+        self.held = True
 
     def record(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int) -> None:
         """A block."""
@@ -44,7 +50,6 @@ def begun(told: Told) -> tuple[SessionRecorder, Leg]:
     """A session whose client is there, and its leg."""
     leg = Leg(Side.DOWNSTREAM, Limits())
     session = SessionRecorder(told, leg, "public", "n-1", traced=False)
-    session.added(leg)
     return session, leg
 
 
@@ -61,7 +66,7 @@ def test_who_a_client_is(headers: list[tuple[bytes, bytes]], end: bytes) -> None
     told = Told()
     session, leg = begun(told)
     receive(leg, connect)
-    assert session.record(told)
+    session.record(told)
     decoder = Decoder(V1_0, OPENING, Limits())
     decoder.feed(connect)
     (frame,) = decoder.frames()
@@ -78,10 +83,9 @@ def test_events_before_and_behind_connect() -> None:
     """They tell who the client is as soon as that is known, and stand behind the frames that led to them."""
     told = Told()
     session, leg = begun(told)
-    assert not session.event(told, "one", "", {})
+    session.event(told, "one", "", {})
     receive(leg, b"CONNECT\nlogin:me\n\n\0")
-    assert session.event(told, "two", "", {})
-    assert not session.event(told, "three", "", {})
+    session.record(told, [Wake(1.0), Note(Event.CONNECTED, "two"), Note(Event.LOST, "three")])
     of = '["public","n-1","192.0.2.7:4711","%s",%s,"","",""]'
     assert [(context.decode(), kind) for context, kind in told.blocks] == [
         (of % ("", '""'), BlockKind.EVENT),
@@ -92,21 +96,30 @@ def test_events_before_and_behind_connect() -> None:
 
 
 def test_a_leg_that_is_closed() -> None:
-    """What came on it last is recorded, of the others nothing yet; then it is forgotten."""
+    """What came on it last is recorded; then it is forgotten, and the others are not."""
     told = Told()
     session, leg = begun(told)
     broker = Leg(Side.UPSTREAM, Limits())
     session.opening(broker, "main", "tcp://192.0.2.1:61613")
-    session.added(broker)
     receive(leg, b"CONNECT\nlogin:me\n\n\0")
     receive(broker, b"CONNECTED\n\n\0")
     assert session.recorder(broker).leg is broker
-    assert session.closed(told, broker)
-    assert [b'"broker","main","tcp://192.0.2.1:61613","1.0"' in context for context, _ in told.blocks] == [
-        True
-    ]
+    broker.enter(State.CLOSED)
+    session.record(told)
+    assert b'"broker","main","tcp://192.0.2.1:61613","1.0"' in told.blocks[1][0]
     with pytest.raises(LookupError):
         session.recorder(broker)
     assert [each.leg for each in session.recorders] == [leg]
-    assert session.record(told)
-    assert not session.record(told)
+    session.record(told)
+    assert len(told.blocks) == 2
+
+
+def test_a_journal_that_is_full() -> None:
+    """Each session hears it with the next thing that happens to it."""
+    told = Told()
+    session, _ = begun(told)
+    session.record(told)
+    assert not told.held
+    told.full = True
+    session.record(told)
+    assert told.held

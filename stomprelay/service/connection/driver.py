@@ -4,7 +4,7 @@ in order.
 A `Driver` stands for one client (its relay, or its connection to the embedded broker) or for one probe of a broker.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -28,33 +28,41 @@ _ONCE: Final = frozenset({Event.CONNECTED, Event.DISCONNECTED})
 class Driver(LegOwner):
     """Performs effects. Its own timer wakes its core. `legs` counts those that are not closed.
 
-    Subclasses know the core: they implement what `LegOwner` and this class leave open.
+    Subclasses know the core: they implement what `LegOwner` and this class leave open. Where they set `_record`, it is
+    called with this driver and all effects before they are performed.
     """
 
-    __slots__ = ("legs",)
+    __slots__ = ("_record", "legs")
 
     def __init__(self, runtime: Runtime, linger: float) -> None:
         super().__init__(runtime, linger)
         self.legs = 0
+        self._record: Callable[[Any, Sequence[Effect]], None] | None = None
 
-    def perform(self, effects: Iterable[Effect]) -> None:
+    def perform(self, effects: Sequence[Effect]) -> None:
         """Perform the effects that the core returned, in order. Where one raises, which is a bug, the others are
         performed all the same, then `failed` is called.
         """
+        if self._record is not None:
+            self._record(self, effects)
         protocols = self.runtime.protocols
+        fault: Exception | None = None
         pending = iter(effects)
-        try:
-            for effect in pending:
-                if type(effect) is Send:
-                    protocol = protocols.get(effect.leg)
-                    if protocol is not None:
-                        protocol.write(effect.data)
-                else:
-                    self.effects[type(effect)](self, effect)
-        except Exception as error:
-            _log.critical("an effect {fault}", fault=spell_fault(error))
-            self.perform(pending)
-            self.failed(error)
+        while True:
+            try:
+                for effect in pending:
+                    if type(effect) is Send:
+                        protocol = protocols.get(effect.leg)
+                        if protocol is not None:
+                            protocol.write(effect.data)
+                    else:
+                        self.effects[type(effect)](self, effect)
+                break
+            except Exception as error:
+                _log.critical("an effect {fault}", fault=spell_fault(error))
+                fault = fault or error
+        if fault is not None:
+            self.failed(fault)
 
     def failed(self, error: Exception) -> None:
         """An effect could not be performed; that was logged."""

@@ -1,11 +1,11 @@
 """Driving a relay whose journal is kept: the frames of its legs, and what happens to them, are recorded."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.session import SessionRecorder
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
@@ -14,7 +14,6 @@ from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.journal.journal import Journal
-from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.run import Passing
 
@@ -105,6 +104,7 @@ class RecordingDriver(RelayDriver):
     __slots__ = (
         "_journal",
         "_recorder",
+        "_spelled",
         "_stops",
         "_upstreams",
     )
@@ -121,13 +121,22 @@ class RecordingDriver(RelayDriver):
         RelayDriver.__init__(self, runtime, relay, endpoints, ended)
         self._journal = journal
         self._upstreams = upstreams
+        self._spelled = ""
         listener = relay.listener
         self._recorder = SessionRecorder(
             journal, relay.client, listener.name, relay.name.decode("ascii"), traced=listener.trace
         )
+        self._record = self._recorder.record
         self._stops: dict[Leg, ReadingStop] = {}
 
     # What is known of the client, for the records
+
+    @property
+    def peer(self) -> str:
+        """Return the client's address, which is spelled once: the records and the log have it."""
+        if not self._spelled:
+            self._spelled = super().peer
+        return self._spelled
 
     @property
     def host(self) -> str:
@@ -143,12 +152,6 @@ class RecordingDriver(RelayDriver):
 
     # What is recorded
 
-    def perform(self, effects: Iterable[Effect]) -> None:
-        """Perform the effects first; then record the frames that led to them."""
-        RelayDriver.perform(self, effects)
-        if self._recorder.record(self) and self._journal.full:
-            self.hold()
-
     def make_pipe(
         self, source: LegProtocol, target: LegProtocol, passing: Passing, trails: bool
     ) -> "Pipe | None":
@@ -161,32 +164,18 @@ class RecordingDriver(RelayDriver):
         recording = Recording(recorder, self._journal.record_leg)
         return make_pipe(source, target, passing, trails, self.failed, recording)
 
-    def _note(self, effect: Note) -> None:
-        RelayDriver._note(self, effect)
-        # `value` is written in Python.
-        if self._recorder.event(self, effect.event._value_, effect.text, effect.facts) and self._journal.full:
-            self.hold()
-
     # Legs come and go
-
-    def added(self, protocol: LegProtocol) -> None:
-        """A leg has a connection, or is about to have one."""
-        self._recorder.added(protocol.leg)
-        RelayDriver.added(self, protocol)
 
     def _open(self, effect: Open) -> None:
         broker = effect.broker
-        self._recorder.opening(effect.leg, self._upstreams[broker], str(broker))
+        self._recorder.opening(effect.leg, self._upstreams[broker], broker.uri)
         RelayDriver._open(self, effect)
 
     def closed(self, protocol: LegProtocol) -> None:
-        """Record the frames that were received on a leg that is closed now."""
-        leg = protocol.leg
-        stop = self._stops.get(leg)
+        """End the stop of a leg that is closed now."""
+        stop = self._stops.get(protocol.leg) if self._stops else None
         if stop is not None:
             stop.end()
-        if self._recorder.closed(self, leg) and self._journal.full:
-            self.hold()
         RelayDriver.closed(self, protocol)
 
     # Legs that are not read from
@@ -205,8 +194,7 @@ class RecordingDriver(RelayDriver):
 
     def _begin_stop(self, leg: Leg, reason: str) -> None:
         def record(event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
-            if self._recorder.event(self, event.value, text, facts) and self._journal.full:
-                self.hold()
+            self._recorder.event(self, event.value, text, facts)
 
         def ended() -> None:
             del self._stops[leg]
@@ -237,6 +225,5 @@ class RecordingDriver(RelayDriver):
 
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         **RelayDriver.effects,
-        Note: _note,
         Open: _open,
     }

@@ -1,6 +1,6 @@
 """Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -273,7 +273,7 @@ class RelayDriver(Driver):
         """Have the session try at once, if it waits for a broker: one is up again."""
         self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
 
-    def _perform_legless(self, effects: Iterable[Effect]) -> None:
+    def _perform_legless(self, effects: Sequence[Effect]) -> None:
         """Perform the effects of an input that may come while the session has no leg, then call `end` if it is
         over: there is no leg whose close would do so.
         """

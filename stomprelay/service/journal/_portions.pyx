@@ -17,6 +17,7 @@ from stomprelay.journal.alike import EXPANDED
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
 from stomprelay.wire._scan import place_of
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
 
 cdef extern from *:
@@ -357,6 +358,8 @@ cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
 cdef Py_ssize_t _DATA = place_of(Run, "data"), _START = place_of(Run, "start"), _AFTER = place_of(Run, "after")
 cdef Py_ssize_t _KEPT = place_of(Run, "kept"), _COUNT = place_of(Run, "count")
+cdef Py_ssize_t _MEMO = place_of(Frame, "memo"), _TEXT = place_of(Frame, "data"), _BEGIN = place_of(Frame, "start")
+cdef Py_ssize_t _BODY = place_of(Frame, "body"), _END = place_of(Frame, "end")
 cdef bytes _MAGIC = MAGIC
 cdef int _FRAMES = BlockKind.FRAMES, _ALIKE = BlockKind.ALIKE
 cdef Py_ssize_t _EXPANDED = EXPANDED
@@ -368,7 +371,7 @@ def checksum(bytes data not None):
 
 
 cdef inline object slot(run, Py_ssize_t place):
-    """What is in a slot of a run, without a call of Python; the scanner has filled it."""
+    """What is in a slot of a run or a frame, without a call of Python; whoever made it has filled it."""
     return <object>(<PyObject **>(<char *><PyObject *>run + place))[0]
 
 
@@ -473,11 +476,31 @@ cdef class Portions:
 
     def put(self, bytes context not None, uint64_t number, bytes sizes not None, bytes payload not None,
             int kind=_FRAMES):
+        self.block_of(context, number, sizes, payload, kind)
+
+    cdef block_of(self, bytes context, uint64_t number, bytes sizes, bytes payload, int kind):
         cdef Py_ssize_t sized = PyBytes_GET_SIZE(sizes)
         cdef uint8_t *block = self.room(context, number, sized, PyBytes_GET_SIZE(payload), kind)
         if block is not NULL:
             copied(copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes), payload)
             self.added(block, sized // FRAME)
+
+    cdef lone(self, bytes context, uint64_t number, frame):
+        """A block of a frame whose head is recorded as it is, see `LegRecorder.bare`."""
+        cdef Py_ssize_t body = slot(frame, _BODY), start = slot(frame, _BEGIN), size
+        cdef bytes head = slot(frame, _MEMO) or slot(frame, _TEXT)
+        cdef uint8_t *block
+        cdef uint8_t *at
+        if slot(frame, _MEMO):
+            start, size = 0, PyBytes_GET_SIZE(head)
+        else:
+            size = body - start
+        block = self.room(context, number, FRAME, size, _FRAMES)
+        if block is not NULL:
+            at = number_at(block + OVERHEAD + PyBytes_GET_SIZE(context), size, 4)
+            at = number_at(number_at(at, 0, 4), <Py_ssize_t>slot(frame, _END) - body, 4)
+            memcpy(at, PyBytes_AS_STRING(head) + start, size)
+            self.added(block, 1)
 
     def record(self, recorder):
         cdef list frames = recorder.frames
@@ -487,10 +510,17 @@ cdef class Portions:
         cdef uint8_t *at
         cdef const uint8_t *size
         for run in frames:
-            if type(run) is not Run:
+            if type(run) is Run:
+                continue
+            if len(frames) == 1 and type(run) is Frame and recorder.bare:
+                number = recorder.number
+                recorder.number = number + 1
+                frames.clear()
+                self.lone(context, number, run)
+            else:
                 number, sizes, payload = recorder.take()
-                self.put(context, number, sizes, payload)
-                return
+                self.block_of(context, number, sizes, payload, _FRAMES)
+            return
         if not frames:
             return
         # What `LegRecorder.take` does with runs; but heads are copied to where they stay.
