@@ -83,7 +83,7 @@ def test_the_tables_are_those_of_files(
     assert "messages" in capsys.readouterr().err
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_a_driver_that_is_killed_leaves_no_trace(with_delta: "SparkSession", tmp_path: Path) -> None:
     """At whatever point of a batch: after the next run all tables are as without the kill, row by row."""
     most = journal(tmp_path / "j")
