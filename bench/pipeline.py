@@ -17,6 +17,7 @@ from bench import journals
 from bench.aggregates import Answer
 from bench.machine import PATIENCE, ROOT, memory_kb
 from bench.report import figure, median, table
+from stomprelay.pipeline.store import layout
 
 NAME: Final = "pipeline"
 
@@ -215,7 +216,7 @@ def verify(tables: Path, wanted: dict[str, int]) -> None:
     from pyarrow import parquet
 
     for name, count in wanted.items():
-        files = (tables / name).glob("hour=*/batch=*/*.parquet")
+        files = (tables / name).glob(f"{layout.HOURS}/batch=*/*.parquet")
         found = sum(parquet.read_metadata(file).num_rows for file in files)
         if found != count:
             raise PipelineError(f"{name} has {found:,} rows, not {count:,}")

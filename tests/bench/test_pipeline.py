@@ -66,7 +66,7 @@ def test_rows_are_counted(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     for batch in range(2):
-        folder = tmp_path / "frames" / "hour=2026-11-21-08" / f"batch={batch:09d}"
+        folder = tmp_path / "frames" / "date=2026-11-21" / "hour=8" / f"batch={batch:09d}"
         folder.mkdir(parents=True)
         parquet.write_table(pyarrow.table({"n": [1, 2, 3]}), folder / "part-0.parquet")
     pipeline.verify(tmp_path, {"frames": 6})

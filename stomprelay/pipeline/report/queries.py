@@ -29,24 +29,30 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str, *, hours: bool = True) -> DataFrame:
-        """Return the rows whose `column` is in the range. `hours`: the partition `hour` is that of `column`,
-        so other hours need not be read.
+        """Return the rows whose `column` is in the range. `hours`: the folders are those of `column`, so other hours
+        need not be read.
         """
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since)
             if hours:
-                rows = rows.where(F.col("hour") >= hour(self.since))
+                rows = rows.where(hour_there() >= hour(self.since))
         if self.until is not None:
             rows = rows.where(at < self.until)
             if hours:
-                rows = rows.where(F.col("hour") <= hour(self.until))
+                rows = rows.where(hour_there() <= hour(self.until))
         return rows
 
 
-def hour(at: Micros) -> str:
-    """Return the name of the partition `hour` that an instant is in."""
-    return f"{moment(at):%Y-%m-%d-%H}"
+def hour_there() -> Column:
+    """Return `date` and `hour` of a row as one value, to compare with `hour`."""
+    return F.struct("date", "hour")
+
+
+def hour(at: Micros) -> Column:
+    """Return the same for an instant."""
+    when = moment(at)
+    return F.struct(F.lit(when.date()).alias("date"), F.lit(when.hour).alias("hour"))
 
 
 def whole_hours(span: Span) -> bool:

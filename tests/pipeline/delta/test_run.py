@@ -95,7 +95,7 @@ def test_a_driver_that_is_killed_leaves_no_trace(with_delta: "SparkSession", tmp
     def wrote(pattern: str) -> bool:
         return any(tables.glob(pattern))
 
-    kill_when(killed, lambda: wrote("frames/hour=*/*.parquet"))
+    kill_when(killed, lambda: wrote("frames/date=*/hour=*/*.parquet"))
     kill_when(killed, lambda: wrote("frames/_delta_log/*1.json"))
     kill_when(killed, lambda: wrote("messages/_delta_log/*1.json"))
     kill_when(killed, lambda: wrote("_sums/*/hour=*/batch=000000001"))
