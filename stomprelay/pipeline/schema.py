@@ -160,6 +160,11 @@ MESSAGES: Final = Table(
         Column("size", "bigint", "the body", "octets"),
         Column("receipt", "string", "the receipt that the client asked for"),
         Column("transaction", "string", "the transaction that it was sent in"),
+        Column(
+            "headers",
+            "map<string,string>",
+            "of its SEND those that `--keep-headers` names; secrets are blank; null where it has none of them",
+        ),
         Column("key", "string", "what carries through the broker: the trace, or the publisher's own id"),
         Column(
             "matched", "string", "how its deliveries were found: `trace`, `id`, `order`; null without any"
@@ -317,6 +322,12 @@ FLOW: Final = Table(
     ),
     incremental=False,
 )
+
+VIEW: Final = "messages_with_heads"
+WITH_HEADS: Final = """SELECT m.*, f.headers AS head
+FROM messages m LEFT JOIN frames f
+    ON f.segment = m.segment AND f.offset = m.offset AND f.number = m.number AND f.kind = 'frame'"""
+"""The view of that name, for any engine: messages with all headers of their SEND, else of their first MESSAGE."""
 
 TABLES: Final = {
     table.name: table for table in (FRAMES, MESSAGES, TRAFFIC, LATENCY, STUCK, FAILOVERS, FLOW, QUARANTINE)

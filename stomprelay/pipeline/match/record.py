@@ -30,13 +30,14 @@ FIELDS: Final = (
     ("own", "string"),
     ("copy", "string"),
     ("redelivered", "string"),
+    ("kept", "string"),
     ("event", "string"),
     ("text", "string"),
     ("facts", "string"),
 )
 """Name and type of each value: `turn` is the number of the segment; `digest` of what was kept of the body; `trace`,
 `copy` and `redelivered` are the headers `relay-trace`, `relay-copy` and `redelivered`, `own` is the publisher's id;
-`facts` as JSON. The rest is as in `frames`.
+`kept` as JSON the headers of a SEND that `messages` has, `facts` as JSON, too. The rest is as in `frames`.
 """
 
 SORTED: Final = ("session", "turn", "offset", "number")
@@ -73,6 +74,7 @@ sorts before all records of that session.
     OWN,
     COPY,
     REDELIVERED,
+    KEPT,
     EVENT,
     TEXT,
     FACTS,

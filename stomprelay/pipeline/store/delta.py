@@ -162,9 +162,9 @@ class DeltaStore(Store):
         ):
             raise StoreError(f"the tables in {self.root} are no Delta tables of ours: leave --format out")
 
-    def prepare(self, finished: int) -> None:
+    def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """As in `Store`. Tables are made where they are not there, and get the columns that they have not yet."""
-        super().prepare(finished)
+        kept = super().prepare(finished, headers)
         with self._alone():
             for table in TABLES.values():
                 if self._there(table.name):
@@ -176,6 +176,7 @@ class DeltaStore(Store):
                 f"the tables in {self.root} end with batch {self.newest()} and their checkpoint with {finished}: they "
                 "do not belong together. Remove both to begin again"
             )
+        return kept
 
     def newest(self) -> int:
         """As in `Store`."""

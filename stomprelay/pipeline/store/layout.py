@@ -39,11 +39,13 @@ class Layout(NamedTuple):
 
     version: int
     format: str
+    headers: tuple[str, ...] = ()
+    """Those of SENDs that `messages` keeps."""
 
 
-def text(form: str) -> str:
+def text(form: str, headers: tuple[str, ...] = ()) -> str:
     """Return the file's text for tables of this format, as this release makes them."""
-    return json.dumps(Layout(VERSION, form)._asdict()) + "\n"
+    return json.dumps(Layout(VERSION, form, headers)._asdict()) + "\n"
 
 
 def told(said: str | None) -> Layout | None:
@@ -54,7 +56,7 @@ def told(said: str | None) -> Layout | None:
         return None
     try:
         found = json.loads(said)
-        return Layout(int(found["version"]), str(found["format"]))
+        return Layout(int(found["version"]), str(found["format"]), tuple(map(str, found.get("headers", ()))))
     except (ValueError, KeyError, TypeError):
         return Layout(0, "")
 

@@ -329,21 +329,31 @@ class Store:
             raise StoreError(layout.older(self.root))
         self._layout(there)
 
-    def prepare(self, finished: int) -> None:
+    def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before
-        the first. The caller must hold the `Lock`. Raises `StoreError` if that batch cannot be the next, or
-        the tables were made by an older release.
+        the first. `headers` are those that `messages` shall keep; return those that it does. The caller must hold the
+        `Lock`. Raises `StoreError` if that batch cannot be the next, other headers were kept before, or the tables were
+        made by an older release.
         """
         path = f"{self.root}/{layout.NAME}"
-        if self.volume.text(path) is None:
+        there = layout.told(self.volume.text(path))
+        if there is None:
             if any(self.volume.exists(f"{self.root}/{name}") for name in TABLES):
                 raise StoreError(layout.older(self.root))
-            self.volume.put(path, layout.text(self.format))
+            there = layout.Layout(layout.VERSION, self.format, headers or ())
+            self.volume.put(path, layout.text(self.format, there.headers))
+        elif headers is not None and headers != there.headers:
+            kept = ", ".join(there.headers) or "none"
+            raise StoreError(
+                f"the tables in {self.root} were made to keep other headers: {kept}. Leave --keep-headers out, or make "
+                "tables from the journal in another folder"
+            )
         if self.newest() > finished + 1:
             raise StoreError(
                 f"the tables in {self.root} have batch {self.newest()} and their checkpoint has none after {finished}: "
                 "they do not belong together. Remove both to begin again"
             )
+        return there.headers
 
     def newest(self) -> int:
         """Return the number of the newest batch that left something in the tables, -1 if there is none."""

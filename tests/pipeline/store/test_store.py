@@ -60,6 +60,30 @@ def test_what_is_not_there_yet_is_empty(spark: "SparkSession", tmp_path: Path) -
     assert store.hours("frames") == []
 
 
+def test_folders_have_types_that_engines_find(spark: "SparkSession", tmp_path: Path) -> None:
+    """Spark and DuckDB take them for a date and a number, and read no others than a query names."""
+    duckdb = pytest.importorskip("duckdb")
+    store = Store(spark, str(tmp_path))
+    store.append("messages", 0, messages(spark, [(HOUR, "a"), (LATER, "b"), ("2026-11-22-08", "c")]))
+    assert dict(store.read("messages").dtypes).items() >= {"date": "date", "hour": "int"}.items()
+    found = spark.read.parquet(f"{store.root}/messages")
+    assert dict(found.dtypes).items() >= {"date": "date", "hour": "int"}.items()
+    for rows in (found, store.read("messages")):
+        one = rows.where("date = DATE'2026-11-21' AND hour >= 9")
+        assert said(one, "destination") == [("b",)]
+        assert len(one.inputFiles()) == 3  # Spark names all; what it reads is in the plan
+        plan = one._jdf.queryExecution().executedPlan().toString()
+        assert "PartitionFilters: [isnotnull(date" in plan
+    asked = f"FROM '{store.root}/messages/date=*/hour=*/batch=*/*.parquet' WHERE date = '2026-11-21' AND hour >= 9"
+    with duckdb.connect() as connection:
+        (row,) = connection.execute(
+            f"SELECT destination, typeof(date), typeof(hour), hour {asked}"
+        ).fetchall()
+        plan = connection.execute(f"EXPLAIN ANALYZE SELECT destination {asked}").fetchall()[0][1]
+    assert row == ("b", "DATE", "BIGINT", 10)
+    assert "1/3" in plan
+
+
 def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", tmp_path: Path) -> None:
     """And that of no other batch."""
     store = Store(spark, str(tmp_path))
@@ -253,12 +277,22 @@ def test_tables_and_checkpoint_belong_together(spark: "SparkSession", tmp_path: 
     """A checkpoint that was removed, or is older, would bring batches twice."""
     store = Store(spark, str(tmp_path))
     store.prepare(-1)
-    assert layout.told((tmp_path / layout.NAME).read_text()) == (layout.VERSION, "parquet")
+    assert layout.told((tmp_path / layout.NAME).read_text()) == (layout.VERSION, "parquet", ())
     store.save_text("watch", 4, "state")
     for finished in (3, 4):
         store.prepare(finished)
     with pytest.raises(StoreError, match="do not belong together"):
         store.prepare(-1)
+
+
+def test_headers_are_kept_from_the_first_batch_on(spark: "SparkSession", tmp_path: Path) -> None:
+    """Whoever does not name them keeps those that the tables have; others are refused."""
+    store = Store(spark, str(tmp_path))
+    assert store.prepare(-1, ("app", "kind")) == ("app", "kind")
+    assert store.prepare(-1) == store.prepare(-1, ("app", "kind")) == ("app", "kind")
+    for other in ((), ("kind",)):
+        with pytest.raises(StoreError, match="keep other headers: app, kind"):
+            store.prepare(-1, other)
 
 
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
