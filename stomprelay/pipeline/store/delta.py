@@ -358,8 +358,8 @@ class DeltaStore(Store):
         ]
         folders = [*(each.name for each in table.partitions), *([_APART] if _APART in table.names else [])]
         # Of long texts and maps there is no smallest that would help to skip a file.
-        known = ["at", "minute", "ns", "destination", "session", "since", "batch"]
-        stats = [name for name in known if name in table.names or name == "batch"]
+        known = ["at", "minute", "ns", "destination", "session", "since"]
+        stats = [name for name in known if name in table.names] + ["batch"] * table.incremental
         # Left by a run that was killed before the table was there.
         self.volume.remove(f"{self._path(table.name)}/{LOG}")
         properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(stats)}
