@@ -36,23 +36,24 @@ class Range:
         if self.since is not None:
             rows = rows.where(at >= self.since)
             if hours:
-                rows = rows.where(hour_there() >= hour(self.since))
+                rows = rows.where(hour_from(self.since))
         if self.until is not None:
             rows = rows.where(at < self.until)
             if hours:
-                rows = rows.where(hour_there() <= hour(self.until))
+                rows = rows.where(hour_up_to(self.until))
         return rows
 
 
-def hour_there() -> Column:
-    """Return `date` and `hour` of a row as one value, to compare with `hour`."""
-    return F.struct("date", "hour")
+def hour_from(at: Micros) -> Column:
+    """Return whether a row's `date` and `hour` are those of an instant, or later."""
+    when, date = moment(at), F.col("date")
+    return (date > when.date()) | ((date == when.date()) & (F.col("hour") >= when.hour))
 
 
-def hour(at: Micros) -> Column:
-    """Return the same for an instant."""
-    when = moment(at)
-    return F.struct(F.lit(when.date()).alias("date"), F.lit(when.hour).alias("hour"))
+def hour_up_to(at: Micros) -> Column:
+    """Return whether they are those of an instant, or earlier."""
+    when, date = moment(at), F.col("date")
+    return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
 
 def whole_hours(span: Span) -> bool:

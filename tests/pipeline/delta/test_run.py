@@ -76,7 +76,7 @@ def test_the_tables_are_those_of_files(
     assert cli.main(["query", "SELECT 1", "--tables", files.tables, "--as-of", "0"]) == 1
     assert "--as-of is for --format delta" in capsys.readouterr().err
     page = tmp_path / "report.html"
-    assert cli.main(["report", "--tables", delta.tables, "--output", str(page)]) == 0
+    assert cli.main(["report", "--tables", delta.tables, "--output", str(page)]) == 0, capsys.readouterr().err
     assert page.stat().st_size > 10_000
     replay = ["replay", "--tables", delta.tables, "--dry-run", "--skip-incomplete"]
     assert cli.main([*replay, "--where", "destination IS NOT NULL"]) in (0, 1)
