@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.store import Store, dated
 from stomprelay.pipeline.tables import flow, latency, traffic
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SOURCES: Final = {TRAFFIC.name: "frames", LATENCY.name: "messages", FLOW.name: "
 _ANSWERS: Final[dict[str, Callable[["DataFrame"], "DataFrame"]]] = {
     TRAFFIC.name: traffic.counted,
     LATENCY.name: lambda messages: latency.folded(latency.bucketed(messages)),
-    FLOW.name: lambda messages: flow.folded(flow.carried(messages)),
+    FLOW.name: lambda messages: dated(flow.folded(flow.carried(messages))),
 }
 _MEASURES: Final = ", ".join(
     f"""count({name}_us), quantile_disc({name}_us, 0.5), quantile_disc({name}_us, 0.95),

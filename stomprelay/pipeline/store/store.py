@@ -57,7 +57,7 @@ def _pattern(batch: int | str) -> str:
     return f"{OPEN}-*" if batch == OPEN else batch_name(batch)
 
 
-def _dated(rows: "DataFrame") -> "DataFrame":
+def dated(rows: "DataFrame") -> "DataFrame":
     """Return the rows with the columns `date` and `hour` for what their `hour` names."""
     from pyspark.sql import functions as f
 
@@ -394,7 +394,7 @@ class Store:
     def _named(self, table: Table, rows: "DataFrame", batch: "str | Column | None") -> "DataFrame":
         from pyspark.sql import functions
 
-        named = _dated(rows) if table.hourly else rows
+        named = dated(rows) if table.hourly else rows
         named = named.select(*table.names, *(each.name for each in table.partitions))
         if batch is None:
             return named
@@ -406,7 +406,7 @@ class Store:
 
         which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
         which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(which)
-        named = _dated(rows).withColumn("batch", which).select(*table.names, *self._partitions(table))
+        named = dated(rows).withColumn("batch", which).select(*table.names, *self._partitions(table))
         return named.sortWithinPartitions("at")
 
     def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
