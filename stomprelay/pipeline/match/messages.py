@@ -7,7 +7,7 @@ batches, the same final rows come of it.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,7 @@ from stomprelay.pipeline.read import gaps
 from stomprelay.pipeline.read.gaps import said_of_runs, segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import LONGEST_HEADER, TimeLimits
+from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.store.store import Batch, batch_name
 
 if TYPE_CHECKING:
@@ -304,15 +304,6 @@ def read(batch: Batch, ready: Iterable[Segment]) -> DataFrame:
     return reduce(DataFrame.unionByName, parts) if parts else batch.frames().limit(0)
 
 
-def _kept_headers(names: Sequence[str]) -> Column:
-    """Return a column with these headers of a SEND as JSON, null where it has none of them."""
-    if not names:
-        return F.lit(None)
-    kept = F.map_filter("headers", lambda name, _: name.isin(*names))
-    cut = F.transform_values(kept, lambda _, value: F.substring(value, 1, LONGEST_HEADER))
-    return F.when((F.col("command") == "SEND") & (F.size(kept) > 0), F.to_json(cut))
-
-
 def records(frames: DataFrame, settings: "Settings") -> DataFrame:
     """Return rows of `record.FIELDS`: the frames and events of sessions that matter to messages.
     `settings.id_headers` names the headers that hold a publisher's id, `keep_headers` those that are kept.
@@ -325,7 +316,7 @@ def records(frames: DataFrame, settings: "Settings") -> DataFrame:
         "own": F.coalesce(*(headers[name] for name in settings.id_headers), F.lit(None).cast("string")),
         "copy": headers[COPY],
         "redelivered": headers[REDELIVERED],
-        "kept": _kept_headers(settings.keep_headers or ()),
+        "kept": record.kept(settings.keep_headers or ()),
         "facts": F.when(F.col("event").isNotNull(), F.to_json("facts")),
     }
     columns = [made.get(name, F.col(name)).cast(kind).alias(name) for name, kind in record.FIELDS]
