@@ -218,6 +218,7 @@ class Bench:
             self.failed = True
             return
         self.found[pipeline.NAME] = [asdict(one) for one in found]
+        self.judged += pipeline.judged(found)
         print(pipeline.report(found), flush=True)
 
     def cluster(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.store import Store, dated
 from stomprelay.pipeline.tables import flow, latency, traffic
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ Cells = dict[tuple[Any, ...], tuple[Any, ...]]
 KEYS: Final = {
     TRAFFIC.name: ("minute", "destination", "client", "upstream", "direction"),
     LATENCY.name: ("minute", "destination"),
-    FLOW.name: ("hour", "producer", "destination", "consumer"),
+    FLOW.name: ("date", "hour", "producer", "destination", "consumer"),
 }
 SOURCES: Final = {TRAFFIC.name: "frames", LATENCY.name: "messages", FLOW.name: "messages"}
 
 _ANSWERS: Final[dict[str, Callable[["DataFrame"], "DataFrame"]]] = {
     TRAFFIC.name: traffic.counted,
     LATENCY.name: lambda messages: latency.folded(latency.bucketed(messages)),
-    FLOW.name: lambda messages: flow.folded(flow.carried(messages)),
+    FLOW.name: lambda messages: dated(flow.folded(flow.carried(messages))),
 }
 _MEASURES: Final = ", ".join(
     f"""count({name}_us), quantile_disc({name}_us, 0.5), quantile_disc({name}_us, 0.95),
@@ -58,7 +58,7 @@ SQL: Final = {
         FROM messages WHERE coalesce(receipt_us, delivery_us, ack_us) IS NOT NULL GROUP BY ALL""",
     FLOW.name: """
         WITH got AS (
-            SELECT strftime("at", '%Y-%m-%d-%H') AS hour, producer, destination, sent_at, coalesce(size, 0) AS size,
+            SELECT "at"::DATE AS date, hour("at") AS hour, producer, destination, sent_at, coalesce(size, 0) AS size,
                 list_transform(deliveries, lambda one: coalesce(one.client, one.session)) AS consumers,
                 unnest(CASE WHEN len(deliveries) = 0 THEN [NULL] ELSE deliveries END) AS delivery,
                 unnest(range(1, greatest(len(deliveries), 1) + 1)) AS position
@@ -68,7 +68,7 @@ SQL: Final = {
                 delivery IS NULL OR list_position(consumers, consumer) = position AS first,
                 CASE WHEN first THEN epoch_us(delivery."at") - epoch_us(sent_at) END AS took
             FROM got)
-        SELECT hour, producer, destination, consumer, count(*) FILTER (first), count(delivery), sum(size)::BIGINT,
+        SELECT date, hour, producer, destination, consumer, count(*) FILTER (first), count(delivery), sum(size)::BIGINT,
             (sum(took) // count(took))::BIGINT, max(took)
         FROM told GROUP BY ALL""",
 }
@@ -134,7 +134,7 @@ def _duckdb(tables: str) -> "DuckDBPyConnection | None":
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for name in ("frames", "messages"):
-        files = str(Path(tables) / name / "hour=*" / "batch=*" / "*.parquet").replace("'", "''")
+        files = str(Path(tables) / name / "date=*" / "hour=*" / "batch=*" / "*.parquet").replace("'", "''")
         connection.execute(
             f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{files}', hive_partitioning = false)"
         )

@@ -53,6 +53,17 @@ TRANSLATE: Final = Goal(5, 8)
 KB_PER_CONNECTION: Final = _at_most(4)
 """Memory of an idle session, in kB."""
 
+PIPELINE_RATE: Final = Goal(100_000)
+"""Records a second, from segments to all tables, on two cores; the start of Spark included."""
+PIPELINE_GROWTH: Final = _at_most(1.1)
+"""CPU a record of the largest journal over that of the smallest, the start of Spark left out."""
+PIPELINE_JAVA: Final = _at_most(2432)
+"""MiB of the driver's Java with 2 GiB of heap: those, and what Spark itself allows for the rest (384 MiB)."""
+PIPELINE_WORKER: Final = _at_most(1024)
+"""MiB of the largest of Python's workers."""
+PIPELINE_ANSWER: Final = _at_most(2)
+"""Seconds of Spark over those of DuckDB, for the same question to the same files."""
+
 LAST_SERVED: Final = Goal(1, at_most=True)
 """Seconds from the SIGKILL of a broker until the last of its 1,000 sessions has its next message."""
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
-from bench import journals
+from bench import goals, journals
 from bench.aggregates import Answer
+from bench.goals import Judged
 from bench.machine import PATIENCE, ROOT, memory_kb
-from bench.report import figure, median, table
+from bench.report import figure, median, spread, table
+from stomprelay.pipeline.store import layout
 
 NAME: Final = "pipeline"
 
@@ -26,6 +28,14 @@ QUICK: Final = (200_000,)
 _SAMPLE: Final = 0.25
 """Seconds between two looks at the memory."""
 _ROUNDS: Final = 3
+_JAVA, _DRIVER, _WORKER = range(3)
+
+MASTER: Final = "local[2]"
+HEAP: Final = "2g"
+"""Of the driver's Java, in which the tasks run, too."""
+_WAITED: Final = 3000
+"""Seconds that a journal takes at most, so that no message is given up."""
+_AGE: Final = 3600.0
 
 HEADER: Final = (
     "records",
@@ -35,8 +45,10 @@ HEADER: Final = (
     "records/s",
     "cost/before",
     "CPU us/record",
+    "CPU/before",
+    "Java MiB",
     "driver MiB",
-    "workers MiB",
+    "worker MiB",
     "nothing new s",
 )
 ANSWERS: Final = ("question", "records", "rows", "cells", "Spark s", "DuckDB s", "Spark/DuckDB")
@@ -48,14 +60,15 @@ class PipelineError(Exception):
 
 @dataclass(frozen=True)
 class Peak:
-    """The most memory in MiB: of the driver (Java and the Python that started it), and of Python's workers."""
+    """The most memory in MiB: of Java, of the Python that started it, and of the largest of Python's workers."""
 
+    java: float = 0.0
     driver: float = 0.0
-    workers: float = 0.0
+    worker: float = 0.0
 
-    def with_(self, driver: float, workers: float) -> "Peak":
+    def with_(self, java: float, driver: float, worker: float) -> "Peak":
         """The larger of each."""
-        return Peak(max(self.driver, driver), max(self.workers, workers))
+        return Peak(max(self.java, java), max(self.driver, driver), max(self.worker, worker))
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,11 @@ class Step:
         """Seconds a record, without what a run takes that finds nothing."""
         return max(self.first.seconds - self.again.seconds, 0.0) / self.records
 
+    @property
+    def work(self) -> float:
+        """CPU seconds a record, in the same way."""
+        return max(self.first.cpu - self.again.cpu, 0.0) / self.records
+
 
 def missing() -> str | None:
     """A package that is needed and not installed."""
@@ -116,9 +134,11 @@ def measure(directory: Path, wanted: Sequence[int], note: Callable[[str], None])
 def _step(place: Path, records: int, note: Callable[[str], None]) -> Step:
     journal, tables = place / "journal", place / "tables"
     journal.mkdir(parents=True)
-    truth = journals.write(journal, journals.Load(records))
+    truth = journals.make(journal, world(records))
     first = _once(journal, tables)
-    verify(tables, {"frames": truth.records, "messages": truth.commands["SEND"]})
+    # Whoever closes what a dead relay left writes down that its run ended.
+    found = truth.records + sum(truth.died.values())
+    verify(tables, {"frames": found, "messages": truth.commands["SEND"]})
     again = _once(journal, tables)
     answers = _answers(tables)
     if not all(answer.duckdb for answer in answers):
@@ -126,9 +146,15 @@ def _step(place: Path, records: int, note: Callable[[str], None]) -> Step:
     return Step(truth.records, _size(journal), _size(tables), first, again, answers)
 
 
+def world(records: int) -> journals.World:
+    """Return what is made up: several relays in full segments, some of which die, for less than an hour."""
+    return journals.World(records, rate=max(journals.World.rate, records / _WAITED), age=_AGE)
+
+
 def _once(journal: Path, tables: Path) -> Once:
     command = ["from stomprelay.pipeline.cli import main; raise SystemExit(main())", "once"]
     given = ["--journal", str(journal), "--tables", str(tables)]
+    given += ["--master", MASTER, "--conf", f"spark.driver.memory={HEAP}"]
     log = tables.with_name("once.log")
     began = time.perf_counter()
     with _started([sys.executable, "-c", *command, *given], log, log) as process:
@@ -181,24 +207,23 @@ def _started(command: Sequence[str], out: Path, log: Path) -> Iterator["subproce
                 process.wait()
 
 
-def _memory(pid: int) -> tuple[float, float]:
-    """MiB of the driver and of its workers, as they are now. Java's own children are Python's workers."""
+def _memory(pid: int) -> tuple[float, float, float]:
+    """MiB of Java, of the driver and of the largest worker, as they are now. Java's own children are the workers."""
     family: dict[int, list[tuple[int, str]]] = {}
     for child, parent, name in _processes():
         family.setdefault(parent, []).append((child, name))
-    kinds = {pid: True}
+    kinds = {pid: _DRIVER}
     waiting = [pid]
     while waiting:
         parent = waiting.pop()
         for child, name in family.get(parent, ()):
-            kinds[child] = kinds[parent] and name == "java"
+            kinds[child] = _JAVA if kinds[parent] == _DRIVER and name == "java" else _WORKER
             waiting.append(child)
-    driver = workers = 0.0
-    for child, is_driver in kinds.items():
+    most = [0.0] * 3
+    for child, kind in kinds.items():
         with suppress(OSError, StopIteration):  # it has ended meanwhile
-            size = memory_kb(child) / 1024
-            driver, workers = (driver + size, workers) if is_driver else (driver, workers + size)
-    return driver, workers
+            most[kind] = max(most[kind], memory_kb(child) / 1024)
+    return most[_JAVA], most[_DRIVER], most[_WORKER]
 
 
 def _processes() -> Iterator[tuple[int, int, str]]:
@@ -215,7 +240,7 @@ def verify(tables: Path, wanted: dict[str, int]) -> None:
     from pyarrow import parquet
 
     for name, count in wanted.items():
-        files = (tables / name).glob("hour=*/batch=*/*.parquet")
+        files = (tables / name).glob(f"{layout.HOURS}/batch=*/*.parquet")
         found = sum(parquet.read_metadata(file).num_rows for file in files)
         if found != count:
             raise PipelineError(f"{name} has {found:,} rows, not {count:,}")
@@ -234,6 +259,7 @@ def report(found: Sequence[Step]) -> str:
     rows = []
     for before, step in zip([None, *found], found, strict=False):
         growth = step.cost / before.cost if before is not None and before.cost else None
+        more = step.work / before.work if before is not None and before.work else None
         rows.append(
             [
                 f"{step.records:,}",
@@ -243,8 +269,10 @@ def report(found: Sequence[Step]) -> str:
                 figure(step.rate),
                 figure(growth),
                 figure(step.first.cpu / step.records * 1e6),
+                figure(more),
+                figure(step.first.peak.java),
                 figure(step.first.peak.driver),
-                figure(step.first.peak.workers),
+                figure(step.first.peak.worker),
                 figure(step.again.seconds),
             ]
         )
@@ -263,10 +291,33 @@ def report(found: Sequence[Step]) -> str:
     ]
     return "\n".join(
         [
-            table("pipeline: from journal to tables, `once`", HEADER, rows),
+            table(f"pipeline: from journal to tables, `once`, {MASTER}, {HEAP} of heap", HEADER, rows),
             table("pipeline: the same questions to the same Parquet files", ANSWERS, answers),
         ]
     )
+
+
+def judged(found: Sequence[Step]) -> list[Judged]:
+    """What is to be reached: of the largest journal, and how the cost of a record grew up to it."""
+    if not found:
+        return []
+    last, peaks = found[-1], [step.first.peak for step in found]
+    what = f"pipeline, {last.records:,} records"
+    grown = [last.work / found[0].work] if len(found) > 1 and found[0].work else []
+    made = [
+        Judged(what, "records/s", None, spread([last.rate]), goals.PIPELINE_RATE),
+        Judged(what, f"CPU/record over {found[0].records:,}", None, spread(grown), goals.PIPELINE_GROWTH),
+        Judged(what, "Java MiB", None, spread([max(peak.java for peak in peaks)]), goals.PIPELINE_JAVA),
+        Judged(what, "worker MiB", None, spread([max(peak.worker for peak in peaks)]), goals.PIPELINE_WORKER),
+    ]
+    for answer in last.answers:
+        over = _ratio(answer)
+        best = min(answer.duckdb, default=None)
+        found_ratio = None if over is None else spread([over])
+        made.append(
+            Judged(f"{answer.name} by Spark", "over DuckDB", best, found_ratio, goals.PIPELINE_ANSWER)
+        )
+    return made
 
 
 def _ratio(answer: Answer) -> float | None:

@@ -89,8 +89,7 @@ def _select(tables: Path, table: str) -> str:
     """All columns but `batch`, in the table's order."""
     names = ",".join(f"'{each}'" for each in files(tables, table))
     columns = ",".join(f'"{column.name}"' for column in TABLES[table].columns)
-    partitions = [name for name in TABLES[table].partitions if name != "batch"]
-    columns = ",".join([columns, *partitions])
+    columns = ",".join([columns, *(each.name for each in TABLES[table].partitions)])
     return f"SELECT {columns} FROM read_parquet([{names}], hive_partitioning=true, union_by_name=true)"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.settings import LONGEST_HEADER, MOST_HEADERS, Settings
 from stomprelay.pipeline.spark import delta, launch
 from stomprelay.pipeline.store import formats, layout
 from stomprelay.pipeline.store.volume import local
@@ -40,6 +40,11 @@ def size(text: str) -> int:
             f"{text!r} is no size: a number of bytes, or one and k, m or g, such as 128m"
         )
     return int(found[1]) << _SHIFTS[found[2]]
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names in `one,other`, each once, sorted."""
+    return tuple(sorted({each.strip() for each in text.split(",")}))
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -147,6 +152,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "may be given more than once, the first that is there counts",
     )
     parser.add_argument(
+        "--keep-headers",
+        metavar="NAME,...",
+        type=names,
+        help="headers of SENDs that table messages has in its column headers, said when the tables are made: at most "
+        f"{MOST_HEADERS}, of {LONGEST_HEADER} letters each (default: those that the tables have, else none)",
+    )
+    parser.add_argument(
         "--retain",
         metavar="TIME",
         type=duration,
@@ -167,6 +179,7 @@ def settings(options: argparse.Namespace) -> Settings:
         give_up=options.give_up,
         stuck_after=options.stuck_after,
         id_headers=tuple(options.id_header),
+        keep_headers=options.keep_headers,
         interval=getattr(options, "interval", Settings.interval),
         retain=options.retain,
     )

@@ -1,8 +1,8 @@
 """The tables that the pipeline makes: their columns, and the words that stand in them.
 
-Every table is a folder of Parquet files, or a Delta table. All times are UTC. `hour` is a text, `2026-11-21-08`, so
-that folders sort; it is the hour of the table's own time. Durations are whole microseconds. A journal's times are the
-relay's, taken when it had dealt with the chunk in which the frame came.
+Every table is a folder of Parquet files, or a Delta table. All times are UTC. `date` and `hour` are those of the
+table's own time. Durations are whole microseconds. A journal's times are the relay's, taken when it had dealt with the
+chunk in which the frame came.
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,12 @@ class Column:
         return f"`{self.name}` {self.kind}{'' if self.nullable else ' NOT NULL'}"
 
 
+HOURLY: Final = (
+    Column("date", "date", "the day of the table's own time, UTC", nullable=False),
+    Column("hour", "int", "the hour of that day, 0 to 23", nullable=False),
+)
+
+
 @dataclass(frozen=True)
 class Table:
     """One table. Its files lie in folders named by `partitions`, columns that the files themselves do not hold.
@@ -36,7 +42,7 @@ class Table:
     name: str
     about: str
     columns: tuple[Column, ...]
-    partitions: tuple[str, ...] = ("hour",)
+    partitions: tuple[Column, ...] = HOURLY
     incremental: bool = True
 
     @property
@@ -48,6 +54,11 @@ class Table:
     def names(self) -> list[str]:
         """Return the names of the columns, in order."""
         return [column.name for column in self.columns]
+
+    @property
+    def hourly(self) -> bool:
+        """Return whether its rows lie in folders by date and hour."""
+        return self.partitions == HOURLY
 
 
 ACKED: Final = "acked"
@@ -149,6 +160,11 @@ MESSAGES: Final = Table(
         Column("size", "bigint", "the body", "octets"),
         Column("receipt", "string", "the receipt that the client asked for"),
         Column("transaction", "string", "the transaction that it was sent in"),
+        Column(
+            "headers",
+            "map<string,string>",
+            "of its SEND those that `--keep-headers` names; secrets are blank; null where it has none of them",
+        ),
         Column("key", "string", "what carries through the broker: the trace, or the publisher's own id"),
         Column(
             "matched", "string", "how its deliveries were found: `trace`, `id`, `order`; null without any"
@@ -306,6 +322,12 @@ FLOW: Final = Table(
     ),
     incremental=False,
 )
+
+VIEW: Final = "messages_with_heads"
+WITH_HEADS: Final = """SELECT m.*, f.headers AS head
+FROM messages m LEFT JOIN frames f
+    ON f.segment = m.segment AND f.offset = m.offset AND f.number = m.number AND f.kind = 'frame'"""
+"""The view of that name, for any engine: messages with all headers of their SEND, else of their first MESSAGE."""
 
 TABLES: Final = {
     table.name: table for table in (FRAMES, MESSAGES, TRAFFIC, LATENCY, STUCK, FAILOVERS, FLOW, QUARANTINE)

@@ -1,10 +1,15 @@
 """The pipeline's settings, apart from Spark's own, and the limits of time that follow from it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-CHECKPOINT: Final = "_checkpoint"
+from stomprelay.journal.settings import SECRETS
 
+CHECKPOINT: Final = "_checkpoint"
+MOST_HEADERS: Final = 16
+LONGEST_HEADER: Final = 1024
+"""Headers that `messages` keeps of a SEND, and letters of each, at most: its rows are in memory while they are open."""
 
 SECOND = 1_000_000_000
 
@@ -46,6 +51,9 @@ class Settings:
     """Seconds of the clock between two looks for new segments, when running continuously."""
     retain: float | None = None
     """How long an hour of the tables is kept after it ended, seconds of the clock; None for ever."""
+    keep_headers: tuple[str, ...] | None = None
+    """Headers of SENDs that `messages` has, the same for all batches of the tables; None for those that the tables
+    began with."""
 
     def __post_init__(self) -> None:
         for name in ("journal", "tables", "format"):
@@ -58,8 +66,19 @@ class Settings:
                 raise ValueError(f"{name} must not be negative")
         if self.retain is not None and not self.retain > 0:
             raise ValueError("retain must be more than 0")
+        _check_headers(self.keep_headers or ())
         if not self.checkpoint:
             object.__setattr__(self, "checkpoint", f"{self.tables.rstrip('/')}/{CHECKPOINT}")
+
+
+def _check_headers(names: Sequence[str]) -> None:
+    if len(names) > MOST_HEADERS:
+        raise ValueError(f"keep_headers has {len(names)} names, more than {MOST_HEADERS}")
+    for name in names:
+        if not name or not name.isprintable() or ":" in name:
+            raise ValueError(f"keep_headers has {name!r}, which is no header's name")
+        if name.lower() in SECRETS:
+            raise ValueError(f"keep_headers has {name!r}, a secret: the journal does not have it either")
 
 
 @dataclass(frozen=True)

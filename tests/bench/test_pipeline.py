@@ -25,8 +25,8 @@ def step(records: int, seconds: float, idle: float = 10.0) -> Step:
         records,
         records * 100,
         1 << 20,
-        Once(seconds, 2 * seconds, Peak(500.0, 90.0)),
-        Once(idle, 9.0, Peak(400.0, 0.0)),
+        Once(seconds, 2 * seconds, Peak(500.0, 70.0, 90.0)),
+        Once(idle, 9.0, Peak(400.0, 70.0, 0.0)),
         (answer,),
     )
 
@@ -38,8 +38,23 @@ def test_growth_leaves_the_start_out() -> None:
         for line in report([step(1000, 20), step(4000, 90)]).splitlines()
         if line.startswith(("1,000", "4,000"))
     )
-    assert first == ["1,000", "0.095", "1.00", "20.0", "50.0", "-", "40,000", "500", "90.0", "10.0"]
+    assert first[:6] == ["1,000", "0.095", "1.00", "20.0", "50.0", "-"]
+    assert first[6:] == ["40,000", "-", "500", "70.0", "90.0", "10.0"]
     assert second[4:6] == ["44.4", "2.00"]
+    assert second[7] == "1.38"
+
+
+def test_goals_are_of_the_largest_journal() -> None:
+    """Its rate, what a record costs more than in the smallest, the most memory of all, and each question."""
+    found = pipeline.judged([step(1000, 20), step(4000, 90)])
+    assert [one.figure for one in found if not one.met] == [
+        "records/s",
+        "CPU/record over 1,000",
+        "over DuckDB",
+    ]
+    (alone,) = (one for one in pipeline.judged([step(1000, 20)]) if one.figure.startswith("CPU"))
+    assert alone.found is None
+    assert pipeline.judged([]) == []
 
 
 def test_questions_are_compared_round_by_round() -> None:
@@ -54,10 +69,10 @@ def test_questions_are_compared_round_by_round() -> None:
 def test_memory_of_a_tree_of_processes() -> None:
     """What the driver starts and is not Java is a worker; what has ended counts no more."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        driver, workers = pipeline._memory(child.pid)
+        java, driver, worker = pipeline._memory(child.pid)
         assert driver > 0
-        assert workers == 0
-    assert pipeline._memory(child.pid) == (0, 0)
+        assert (java, worker) == (0, 0)
+    assert pipeline._memory(child.pid) == (0, 0, 0)
 
 
 def test_rows_are_counted(tmp_path: Path) -> None:
@@ -66,7 +81,7 @@ def test_rows_are_counted(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     for batch in range(2):
-        folder = tmp_path / "frames" / "hour=2026-11-21-08" / f"batch={batch:09d}"
+        folder = tmp_path / "frames" / "date=2026-11-21" / "hour=8" / f"batch={batch:09d}"
         folder.mkdir(parents=True)
         parquet.write_table(pyarrow.table({"n": [1, 2, 3]}), folder / "part-0.parquet")
     pipeline.verify(tmp_path, {"frames": 6})

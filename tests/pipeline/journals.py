@@ -106,6 +106,7 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
                 "own": next((headers[each] for each in id_headers if each in headers), None),
                 "copy": headers.get("relay-copy"),
                 "redelivered": headers.get("redelivered"),
+                "kept": None,
                 "facts": json.dumps(dict(row["facts"])) if row["facts"] is not None else None,
             }
             found.append(tuple(values[name] for name in record.NAMES))

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import TimestampType
 
 from stomprelay.pipeline.schema import Table
+from stomprelay.pipeline.store import layout
 
 START: Final = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 SECOND: Final = 1_000_000_000
@@ -132,7 +133,7 @@ def write(
         place = []
         if table.partitions:
             hour = row.get("hour") or (f"{row[time]:%Y-%m-%d-%H}" if time else "2026-11-21-08")
-            place.append(f"hour={hour}")
+            place.append(layout.place(hour))
         if table.incremental:
             place.append(f"batch={batch if isinstance(batch, str) else f'{batch:09d}'}")
         folders.setdefault("/".join(place), []).append(row)

@@ -4,15 +4,33 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from typing import Final
 
-from stomprelay.pipeline.schema import TABLES, Column, Table
+from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS, Table
 
-_BEFORE = """# Tables
+_BEFORE: Final = """# Tables
 
 What `stomprelay-pipeline` makes of a journal. [pipeline.md](pipeline.md) says how, and when a row is there.
 
 Every table is a folder of Parquet files, or a Delta table. All times are UTC, and the relay's: when it had dealt with
-the chunk of octets in which the frame came. `hour` is a text such as `2026-11-21-08`, the hour of the table's own time.
+the chunk of octets in which the frame came.
+
+Most tables have two columns more, which their files do not hold but the names of their folders, such as
+`date=2026-11-21/hour=8`: `date` (a `date`) and `hour` (an `int`, 0 to 23) of the table's own time. Who asks for some of
+them reads no other folders: `WHERE date = DATE '2026-11-21' AND hour >= 8`. `batch` is for the pipeline alone.
+"""
+
+_AFTER: Final = f"""## {VIEW}
+
+A view, which `stomprelay-pipeline query` has: all of `messages`, and in `head` all headers of its SEND, or of its first
+MESSAGE where no SEND was seen. Other engines have it by this query, which each of them takes as it is:
+
+```sql
+{WITH_HEADS}
+```
+
+DuckDB reads `messages`, and `frames` alike, by `FROM 'tables/messages/date=*/hour=*/batch=*/*.parquet'`, Spark by
+`spark.read.parquet("tables/messages")`, Delta tables by `spark.read.format("delta").load("tables/messages")`.
 """
 
 
@@ -31,7 +49,7 @@ def main(options: argparse.Namespace) -> int:
 
 def catalogue() -> str:
     """Return all tables with their columns, as Markdown."""
-    return "\n".join([_BEFORE, *(line for table in TABLES.values() for line in _table(table))])
+    return "\n".join([_BEFORE, *(line for table in TABLES.values() for line in _table(table)), _AFTER])
 
 
 def sources() -> str:
@@ -43,10 +61,7 @@ def sources() -> str:
             f"        description: {_scalar(f'One row is {table.about}.')}",
             "        columns:",
         ]
-        folders = [
-            Column(name, "string", f"the {name} of the table's own time, UTC") for name in table.partitions
-        ]
-        for column in (*table.columns, *folders):
+        for column in (*table.columns, *table.partitions):
             about = f"{column.about} ({column.unit})" if column.unit else column.about
             lines += [
                 f"          - name: {column.name}",
@@ -63,7 +78,7 @@ def _scalar(text: str) -> str:
 
 
 def _table(table: Table) -> Iterator[str]:
-    folders = [*table.partitions, *(["batch"] if table.incremental else [])]
+    folders = [*(each.name for each in table.partitions), *(["batch"] if table.incremental else [])]
     yield f"## {table.name}\n"
     yield f"One row is {table.about}. Folders: {', '.join(f'`{name}`' for name in folders)}.\n"
     yield "| column | type | unit | null | what, and from where |"

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
 from stomprelay.pipeline.store.formats import opened
@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the tables as they were: a time (2026-11-21T08:00, UTC or with an offset), or the number of a batch, "
         "after which they were so; Delta tables only",
     )
-    parser.epilog = f"tables: {', '.join(TABLES)}; what is in them: stomprelay-pipeline tables"
+    parser.epilog = f"tables: {', '.join([*TABLES, VIEW])}; what is in them: stomprelay-pipeline tables"
 
 
 def main(given: argparse.Namespace) -> int:
@@ -68,12 +68,13 @@ def main(given: argparse.Namespace) -> int:
 
 
 def views(spark: "SparkSession", store: Store) -> None:
-    """Make each table known to SQL by its name. Raises `StoreError` if there are no tables."""
+    """Make each table known to SQL by its name, and `VIEW`. Raises `StoreError` if there are no tables."""
     if not store.volume.exists(store.root):
         raise StoreError(f"there are no tables in {store.root}: the folder does not exist")
     store.check()
     for name in TABLES:
         store.read(name).createOrReplaceTempView(name)
+    spark.sql(WITH_HEADS).createOrReplaceTempView(VIEW)
 
 
 def _asked(spark: "SparkSession", sql: str) -> "DataFrame":

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,7 +124,8 @@ class Stream:
                 read = [local(absolute(self._settings.journal))]
                 written = [local(self._store.root), local(absolute(self._settings.checkpoint))]
                 executors.see(self._spark, filter(None, read), filter(None, written))
-            self._store.prepare(self._arrivals.finished)
+            kept = self._store.prepare(self._arrivals.finished, self._settings.keep_headers)
+            self._settings = replace(self._settings, keep_headers=kept)
             self._store.remove_leftovers()
             upkeep.begin(self._store)
             yield

@@ -170,6 +170,7 @@ class Conversation:
             size,
             receipt,
             transaction,
+            record[r.KEPT],
             *_AFTER_SENT,
         ]
         self.out.append(transfer)

@@ -66,6 +66,7 @@ _DELIVERY: Final = (
 )
 _OF_DELIVERY: Final = arrow.schema(_DELIVERY)
 _DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
+_OF_MANY: Final = {"headers": arrow.MAP, "deliveries": _DELIVERIES}
 _FURTHER: Final = (
     ("what", "int"),
     ("hour", "string"),
@@ -299,10 +300,8 @@ class MatchRow(IntEnum):
 
 def _types() -> Iterator[tuple[str, Any]]:
     for column in MESSAGES.columns:
-        yield (
-            column.name,
-            _DELIVERIES if column.name == "deliveries" else arrow.schema([("", column.kind)]).field(0).type,
-        )
+        kind = _OF_MANY.get(column.name) or arrow.schema([("", column.kind)]).field(0).type
+        yield column.name, kind
     for name, kind in _FURTHER:
         yield name, arrow.schema([("", kind)]).field(0).type
 
@@ -311,7 +310,7 @@ _SCHEMA: Final = pa.schema(list(_types()))
 NAMES: Final = _SCHEMA.names
 """The columns of `DDL`."""
 _WIDTH: Final = len(NAMES)
-_DELIVERIES_AT: Final = NAMES.index("deliveries")
+_HEADERS_AT, _DELIVERIES_AT = (NAMES.index(name) for name in _OF_MANY)
 _TIMES: Final = frozenset(at for at, field in enumerate(_SCHEMA) if field.type == arrow.MICROSECONDS)
 _WHAT, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name in ("what", "text", "match", "turn", "due"))
 
@@ -374,11 +373,13 @@ def _other(what: int, text: str, key: str | None = None, turn: int = 0) -> list[
 
 
 def batch(rows: list[list[Any]]) -> pa.RecordBatch:
-    """Return rows of `DDL` as one Arrow batch. In the rows, times are in ns and deliveries are tuples."""
+    """Return rows of `DDL` as one Arrow batch. In the rows, times are in ns, headers JSON and deliveries tuples."""
     arrays = []
     for at, values in enumerate(zip(*rows, strict=True)):
         if at == _DELIVERIES_AT:
             arrays.append(_deliveries(values))
+        elif at == _HEADERS_AT:
+            arrays.append(pa.array([each and [*json.loads(each).items()] for each in values], arrow.MAP))
         elif at in _TIMES:
             arrays.append(arrow.times(values))
         else:

@@ -8,6 +8,7 @@ from stomprelay.pipeline.match.transfer import (
     BROKER,
     CLIENT,
     DESTINATION,
+    HEADERS,
     KNOWN_NS,
     MESSAGE_ID,
     MODE,
@@ -209,16 +210,18 @@ class Message:
 
     def row(self, key: str, method: str, *, final: bool) -> list[Any]:
         """Return the values of a row of `MESSAGES`, in the table's order, with times in ns, durations in us,
-        and `deliveries` as a list of tuples. At least its SEND or one delivery must be known.
+        `headers` as JSON and `deliveries` as a list of tuples. At least its SEND or one delivery must be known.
         """
         sent, deliveries = self.sent, self.deliveries
         begun = deliveries[0] if sent is None else sent
         ns = begun[NS]
         relay, destination, size = begun[RELAY], begun[DESTINATION], begun[SIZE]
-        producer = session = sent_ns = receipt = transaction = receipt_us = delivery_us = ack_us = None
+        producer = session = sent_ns = receipt = transaction = headers = receipt_us = delivery_us = ack_us = (
+            None
+        )
         if sent is not None:
             producer, session, sent_ns = sent[CLIENT], sent[SESSION], ns
-            receipt, transaction = sent[RECEIPT], sent[TRANSACTION]
+            receipt, transaction, headers = sent[RECEIPT], sent[TRANSACTION], sent[HEADERS]
             if sent[RECEIPT_NS] is not None:
                 receipt_us = max(sent[RECEIPT_NS] - ns, 0) // 1000
             if deliveries:
@@ -229,8 +232,8 @@ class Message:
                 break
         found = len(deliveries) > (sent is None)
         return [
-            *(ns, relay, destination, producer, session, sent_ns, size, receipt, transaction, carried(key)),
-            *(method if found else None, self.outcome, [_told(each) for each in deliveries]),
+            *(ns, relay, destination, producer, session, sent_ns, size, receipt, transaction, headers),
+            *(carried(key), method if found else None, self.outcome, [_told(each) for each in deliveries]),
             *(self.redelivered if len(deliveries) > 1 else 0, receipt_us, delivery_us, ack_us, final),
             *(begun[SEGMENT], begun[OFFSET], begun[NUMBER]),
         ]

@@ -306,7 +306,7 @@ def read(batch: Batch, ready: Iterable[Segment]) -> DataFrame:
 
 def records(frames: DataFrame, settings: "Settings") -> DataFrame:
     """Return rows of `record.FIELDS`: the frames and events of sessions that matter to messages.
-    `settings.id_headers` names the headers that hold a publisher's id.
+    `settings.id_headers` names the headers that hold a publisher's id, `keep_headers` those that are kept.
     """
     headers = F.when(F.col("command").isin("SEND", "MESSAGE"), F.col("headers"))
     made: dict[str, Column] = {
@@ -316,6 +316,7 @@ def records(frames: DataFrame, settings: "Settings") -> DataFrame:
         "own": F.coalesce(*(headers[name] for name in settings.id_headers), F.lit(None).cast("string")),
         "copy": headers[COPY],
         "redelivered": headers[REDELIVERED],
+        "kept": record.kept(settings.keep_headers or ()),
         "facts": F.when(F.col("event").isNotNull(), F.to_json("facts")),
     }
     columns = [made.get(name, F.col(name)).cast(kind).alias(name) for name, kind in record.FIELDS]

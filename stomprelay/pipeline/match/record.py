@@ -1,6 +1,12 @@
 """What a `Conversation` reads of each frame and event: columns of `frames`, and some headers that matter."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from stomprelay.pipeline.settings import LONGEST_HEADER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 Record = tuple[Any, ...]
 """A frame or event of one session: the values of `FIELDS`, in their order."""
@@ -30,13 +36,14 @@ FIELDS: Final = (
     ("own", "string"),
     ("copy", "string"),
     ("redelivered", "string"),
+    ("kept", "string"),
     ("event", "string"),
     ("text", "string"),
     ("facts", "string"),
 )
 """Name and type of each value: `turn` is the number of the segment; `digest` of what was kept of the body; `trace`,
 `copy` and `redelivered` are the headers `relay-trace`, `relay-copy` and `redelivered`, `own` is the publisher's id;
-`facts` as JSON. The rest is as in `frames`.
+`kept` as JSON the headers of a SEND that `messages` has, `facts` as JSON, too. The rest is as in `frames`.
 """
 
 SORTED: Final = ("session", "turn", "offset", "number")
@@ -73,6 +80,7 @@ sorts before all records of that session.
     OWN,
     COPY,
     REDELIVERED,
+    KEPT,
     EVENT,
     TEXT,
     FACTS,
@@ -80,3 +88,14 @@ sorts before all records of that session.
 
 NAMES: Final = tuple(name for name, _ in FIELDS)
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
+
+
+def kept(names: Sequence[str]) -> "Column":
+    """Return the column `kept` for rows of `frames`: these headers of a SEND, null where it has none of them."""
+    from pyspark.sql import functions as f
+
+    if not names:
+        return f.lit(None)
+    wanted = f.map_filter("headers", lambda name, _: name.isin(*names))
+    cut = f.transform_values(wanted, lambda _, value: f.substring(value, 1, LONGEST_HEADER))
+    return f.when((f.col("command") == "SEND") & (f.size(wanted) > 0), f.to_json(cut))

@@ -43,6 +43,7 @@ FIELDS: Final = (
     ("size", "bigint"),
     ("receipt", "string"),
     ("transaction", "string"),
+    ("headers", "string"),
     ("receipt_ns", "bigint"),
     ("ended_ns", "bigint"),
     ("aborted", "boolean"),
@@ -63,9 +64,9 @@ FIELDS: Final = (
 
 `key` is what transfers of one message have in common, `ns` the time of the SEND or MESSAGE, and `segment`, `offset` and
 `number` its place in the journal. SENT: the `receipt` that was asked for and when it came; `ended_ns`, when the
-`transaction` was, and whether it was `aborted`. DELIVERED: `since_ns`, when it was subscribed; `copy` and `again` are
-headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of its ACK, NACK or return, `known_ns`
-when that took effect, which in a transaction is COMMIT.
+`transaction` was, and whether it was `aborted`; `headers`, those that are kept, as JSON. DELIVERED: `since_ns`, when it
+was subscribed; `copy` and `again` are headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of
+its ACK, NACK or return, `known_ns` when that took effect, which in a transaction is COMMIT.
 """
 
 SORTED: Final = ("key", "ns", "segment", "offset", "number", "kind")
@@ -90,6 +91,7 @@ DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
     SIZE,
     RECEIPT,
     TRANSACTION,
+    HEADERS,
     RECEIPT_NS,
     ENDED_NS,
     ABORTED,

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from stomprelay.journal.segment import CLOSED, FRAMES_MISSING
 from stomprelay.pipeline.read import segments, writing
 from stomprelay.pipeline.spark import arrow
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.store.volume import literal, local
 
@@ -97,7 +98,7 @@ def _placed(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[
     # Of segments in which nothing could be read, too, somebody wants to know that they came.
     broken = {posixpath.basename(each.segment).removesuffix(CLOSED) for each in damages} - known
     read += [[name, None, None, False, None, None, 0] for name in sorted(broken)]
-    batch.note_frames({file.parent.name.removeprefix("hour=") for file in files}, read)
+    batch.note_frames({layout.hour_at(str(file)) for file in files}, read)
     newest = max((each.newest for each in made), default=None)
     return Taken(sum(each.frames for each in made), len(damages), newest), damages
 

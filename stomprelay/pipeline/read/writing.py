@@ -13,6 +13,7 @@ from pyarrow import parquet
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
 from stomprelay.pipeline.spark.launch import ROW_GROUP_ROWS
+from stomprelay.pipeline.store import layout
 
 UNLIKE: Final = frozenset(
     {
@@ -80,8 +81,8 @@ _REPEATING: Final = _repeating()
 
 
 def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write the frames and events among rows of `segments.DDL` to files in `hour=H` below this folder. Yield rows of
-    `DDL`. Raises `OSError`.
+    """Write the frames and events among rows of `segments.DDL` to files in folders by hour below this one. Yield rows
+    of `DDL`. Raises `OSError`.
     """
     files: dict[str, _File] = {}
     read: dict[str, _Sums] = {}
@@ -97,7 +98,7 @@ def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.Reco
             if hour not in files:
                 if len(files) == OPEN:
                     told.append(files.pop(next(iter(files))).close())
-                files[hour] = _File(folder / f"hour={hour}")
+                files[hour] = _File(folder / layout.place(hour))
             rows = batch.select(_FRAMES.names)
             same = pc.equal(hours, hour)
             files[hour].add(rows if pc.all(same).as_py() else rows.filter(same))

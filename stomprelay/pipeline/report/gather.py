@@ -36,7 +36,8 @@ from stomprelay.pipeline.report.queries import (
     decoded,
     deliveries,
     extent,
-    hour,
+    hour_from,
+    hour_up_to,
     latencies,
     row_of,
     top,
@@ -94,7 +95,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
     if range_.since is not None:
         rows = rows.where(F.col("until").isNull() | (F.col("until") >= range_.since))
     if range_.until is not None:
-        rows = rows.where((F.col("since") < range_.until) & (F.col("hour") <= hour(range_.until - 1)))
+        rows = rows.where((F.col("since") < range_.until) & hour_up_to(range_.until - 1))
     last = F.struct(F.coalesce("until", F.lit(_NEVER)), "since", "client", "destination", "broker", "outcome")
     by_subscription = rows.groupBy(*who).agg(
         F.sort_array(F.collect_list(F.struct("since", "until", "deliveries"))).alias("episodes"),
@@ -404,9 +405,7 @@ def _clients(traffic: DataFrame, limit: int) -> list[Client]:
 
 
 def _ways(store: Store, span: Span) -> list[Way]:
-    flow = store.read("flow").where(
-        (F.col("hour") >= hour(span.since)) & (F.col("hour") <= hour(span.until - 1))
-    )
+    flow = store.read("flow").where(hour_from(span.since) & hour_up_to(span.until - 1))
     ends = ("producer", "destination", "consumer")
     names = {end: top(flow, end, [F.col("messages")], _LINKED) for end in ends}
     coded_ends = [coded(end, names[end]).alias(end) for end in ends]

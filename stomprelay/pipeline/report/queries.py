@@ -29,24 +29,31 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str, *, hours: bool = True) -> DataFrame:
-        """Return the rows whose `column` is in the range. `hours`: the partition `hour` is that of `column`,
-        so other hours need not be read.
+        """Return the rows whose `column` is in the range. `hours`: the folders are those of `column`, so other hours
+        need not be read.
         """
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since)
             if hours:
-                rows = rows.where(F.col("hour") >= hour(self.since))
+                rows = rows.where(hour_from(self.since))
         if self.until is not None:
             rows = rows.where(at < self.until)
             if hours:
-                rows = rows.where(F.col("hour") <= hour(self.until))
+                rows = rows.where(hour_up_to(self.until))
         return rows
 
 
-def hour(at: Micros) -> str:
-    """Return the name of the partition `hour` that an instant is in."""
-    return f"{moment(at):%Y-%m-%d-%H}"
+def hour_from(at: Micros) -> Column:
+    """Return whether a row's `date` and `hour` are those of an instant, or later."""
+    when, date = moment(at), F.col("date")
+    return (date > when.date()) | ((date == when.date()) & (F.col("hour") >= when.hour))
+
+
+def hour_up_to(at: Micros) -> Column:
+    """Return whether they are those of an instant, or earlier."""
+    when, date = moment(at), F.col("date")
+    return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
 
 def whole_hours(span: Span) -> bool:

@@ -23,6 +23,7 @@ from pyarrow import parquet
 
 from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.merging import merge
 from stomprelay.pipeline.store.store import OPEN, Compacted, Store
 from stomprelay.pipeline.store.volume import local
@@ -74,7 +75,7 @@ def compact(store: Store, before: str, below: int | None = None) -> list[Compact
     recover(root)
     done = []
     for hour in _hours(root):
-        if hour.name.partition("=")[2] < before:
+        if layout.hour_at(str(hour)) < before:
             told = _join(root, hour, FEW, below)
             if told is not None:
                 done.append(told)
@@ -97,8 +98,10 @@ def recover(root: Path) -> None:
 def _hours(root: Path) -> Iterator[Path]:
     """Yield the hour folders of all tables to which batches add rows."""
     for table in TABLES.values():
-        if table.incremental and "hour" in table.partitions:
-            yield from sorted((root / table.name).glob("hour=*"))
+        if table.incremental and table.hourly:
+            yield from sorted(
+                (root / table.name).glob(layout.HOURS), key=lambda one: layout.hour_at(str(one))
+            )
 
 
 def _join(root: Path, hour: Path, few: int, below: int | None) -> Compacted | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline.schema import TABLES, Column, Table
 from stomprelay.pipeline.spark.delta import EXTENSIONS, SETTINGS
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.layout import LOG, NAME
 from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
 
@@ -36,6 +37,7 @@ _BATCH: Final = "batch "
 """Begins what a transaction says of itself, the number of its batch after it; `DESCRIBE HISTORY` has it."""
 _APART: Final = "final"
 _SWEPT: Final = "_swept"
+_NEVER: Final = "false"
 _ORDER: Final = ("destination", "at")
 _PROPERTIES: Final = {
     # So that every reader of Delta tables can read them.
@@ -83,9 +85,9 @@ class DeltaStore(Store):
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
         """As in `Store`."""
-        wanted = sorted(set(hours))
+        wanted = _among(hours)
         named = self._named(TABLES[table], rows, None)
-        how = {"replaceWhere": _among(wanted)} if wanted else {"partitionOverwriteMode": "dynamic"}
+        how = {"partitionOverwriteMode": "dynamic"} if wanted == _NEVER else {"replaceWhere": wanted}
         self._save_delta(table, named, mode="overwrite", **how)
 
     def replace_open(
@@ -98,7 +100,7 @@ class DeltaStore(Store):
     ) -> None:
         """As in `Store`, in one transaction."""
         old = gone or {}
-        hours = sorted({hour for each in old.values() for hour in each})
+        hours = {hour for each in old.values() for hour in each}
         also = f"({_open(old)} AND {_among(hours)})" if hours else ""
         own = f"{_of([batch_name(batch)])} OR ({_open(slices)})"
         self._commit(table, batch, self._sliced(TABLES[table], batch, rows), own, also)
@@ -110,10 +112,7 @@ class DeltaStore(Store):
         from pyspark.sql import functions as f
 
         known = TABLES[table]
-        kinds = {
-            **{each.name: each.kind for each in known.columns},
-            **dict.fromkeys(self._partitions(known), "string"),
-        }
+        kinds = {**{each.name: each.kind for each in known.columns}, **self._partitions(known)}
         version = self._version(table) if self._there(table) else None
         if version is None:
             return self._nothing(", ".join(f"`{name}` {kind}" for name, kind in kinds.items()))
@@ -122,7 +121,7 @@ class DeltaStore(Store):
             reader = reader.option("versionAsOf", version)
         rows = reader.load(self._path(table))
         if hours is not None:
-            rows = rows.where(_among(sorted(set(hours))))
+            rows = rows.where(_among(hours))
         if batch is not None:
             rows = rows.where(f"{_APART} = false" if batch == OPEN else _of([batch_name(batch)]))
         lacking = {name: f.lit(None).cast(kind) for name, kind in kinds.items() if name not in rows.columns}
@@ -135,10 +134,10 @@ class DeltaStore(Store):
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
         """As in `Store`, all of them in one step. The files stay for who reads older versions, until `sweep`."""
-        wanted = sorted(set(hours))
-        if wanted and self._there(table):
+        wanted = _among(hours)
+        if wanted != _NEVER and self._there(table):
             with self._alone():
-                self.spark.sql(f"DELETE FROM {self._sql(table)} WHERE {_among(wanted)}")
+                self.spark.sql(f"DELETE FROM {self._sql(table)} WHERE {wanted}")
 
     def hours(self, table: str) -> list[str]:
         """As in `Store`."""
@@ -146,7 +145,8 @@ class DeltaStore(Store):
 
     def hours_of(self, table: str, batch: int | str) -> set[str]:
         """As in `Store`."""
-        return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
+        there = self.read(table, batch=batch).select("date", "hour").distinct().collect()
+        return {_name(str(row.date), row.hour) for row in there}
 
     def wrote(self, table: str, batch: int) -> bool:
         """As in `Store`: whether it, or a later one, did."""
@@ -162,9 +162,9 @@ class DeltaStore(Store):
         ):
             raise StoreError(f"the tables in {self.root} are no Delta tables of ours: leave --format out")
 
-    def prepare(self, finished: int) -> None:
+    def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """As in `Store`. Tables are made where they are not there, and get the columns that they have not yet."""
-        super().prepare(finished)
+        kept = super().prepare(finished, headers)
         with self._alone():
             for table in TABLES.values():
                 if self._there(table.name):
@@ -176,6 +176,7 @@ class DeltaStore(Store):
                 f"the tables in {self.root} end with batch {self.newest()} and their checkpoint with {finished}: they "
                 "do not belong together. Remove both to begin again"
             )
+        return kept
 
     def newest(self) -> int:
         """As in `Store`."""
@@ -192,13 +193,12 @@ class DeltaStore(Store):
         for table in TABLES.values():
             if not table.incremental:
                 continue
-            is_hourly = "hour" in table.partitions
-            few = FEW if is_hourly else FEW_FILES
+            few = FEW if table.hourly else FEW_FILES
             small = self._counts(table.name, below=SMALL)
             many = sorted(hour for hour, count in small.items() if hour < before and count > few)
             if not many:
                 continue
-            which = f" WHERE {_among(many)}" if is_hourly else ""
+            which = f" WHERE {_among(many)}" if table.hourly else ""
             if _APART in table.names:
                 which += f" AND {_APART} = true"
             order = [name for name in _ORDER if name in table.names]
@@ -208,7 +208,7 @@ class DeltaStore(Store):
                 self.spark.sql(f"OPTIMIZE {self._sql(table.name)}{which}{near}")
             now = self._counts(table.name)
             for hour in many:
-                place = f"{table.name}/hour={hour}" if is_hourly else table.name
+                place = f"{table.name}/{layout.place(hour)}" if table.hourly else table.name
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
@@ -322,8 +322,8 @@ class DeltaStore(Store):
         folders = f.col("partitionValues")
         if below is not None:
             files = files.where((f.col("size") < below) & f.coalesce(folders[_APART] == "true", f.lit(True)))
-        hour = f.coalesce(folders["hour"], f.lit("")).alias("hour")
-        return {row.hour: row["count"] for row in files.groupBy(hour).count().collect()}
+        found = files.groupBy(folders["date"].alias("date"), folders["hour"].alias("hour")).count().collect()
+        return {_name(row.date, row.hour) if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
         """Return the version that is asked for, -1 for the newest; None where there was no table then. Raises
@@ -353,12 +353,13 @@ class DeltaStore(Store):
     def _make(self, table: Table) -> None:
         columns = [
             *(_defined(column) for column in table.columns),
-            *(f"`{name}` string NOT NULL" for name in self._partitions(table)),
+            *map(_defined, table.partitions),
+            *(["`batch` string NOT NULL"] if table.incremental else []),
         ]
-        folders = [*table.partitions, *([_APART] if _APART in table.names else [])]
+        folders = [*(each.name for each in table.partitions), *([_APART] if _APART in table.names else [])]
         # Of long texts and maps there is no smallest that would help to skip a file.
-        known = ["at", "minute", "ns", "destination", "session", "since", *self._partitions(table)]
-        stats = [name for name in known if name in table.names or name == "batch"]
+        known = ["at", "minute", "ns", "destination", "session", "since"]
+        stats = [name for name in known if name in table.names] + ["batch"] * table.incremental
         # Left by a run that was killed before the table was there.
         self.volume.remove(f"{self._path(table.name)}/{LOG}")
         properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(stats)}
@@ -401,13 +402,23 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _among(hours: Iterable[str], column: str = "hour") -> str:
-    names = ", ".join(_quoted(hour) for hour in hours)
-    return f"{column} IN ({names})" if names else "false"
+def _name(date: str, hour: str | int) -> str:
+    return f"{date}-{int(hour):02d}"
+
+
+def _among(hours: Iterable[str]) -> str:
+    """Return the condition that a row is of one of these hours."""
+    dates: dict[str, list[int]] = {}
+    for name in sorted(set(hours)):
+        date, _, hour = name.rpartition("-")
+        dates.setdefault(date, []).append(int(hour))
+    each = [f"(date = DATE'{date}' AND hour IN ({', '.join(map(str, of))}))" for date, of in dates.items()]
+    return f"({' OR '.join(each)})" if each else _NEVER
 
 
 def _of(batches: Iterable[str]) -> str:
-    return _among(batches, "batch")
+    names = ", ".join(map(_quoted, batches))
+    return f"batch IN ({names})" if names else _NEVER
 
 
 def _open(slices: Iterable[str]) -> str:

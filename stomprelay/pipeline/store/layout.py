@@ -1,17 +1,37 @@
-"""What a folder of tables says of itself, so that a run with another format, or of another release, does not mix with
-it: a small file of JSON beside the tables.
+"""How tables lie on disk: the folders of an hour, and what a folder of tables says of itself in a small file of JSON
+beside them, so that a run with another format, or of another release, does not mix with it.
+
+An hour has a name, `2026-11-21-08`, so that names sort. Its folders are those of the columns `date` and `hour`, spelled
+as Spark and Delta Lake spell a date and a number: engines that find folders by themselves take them for that.
 """
 
 import json
 from typing import Final, NamedTuple
 
 NAME: Final = "_layout"
-VERSION: Final = 2
-"""Of how the tables lie on disk. Those of version 1 have no such file."""
+VERSION: Final = 3
+"""Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone."""
 LOG: Final = "_delta_log"
 """The folder of a Delta table's log."""
 FORMATS: Final = ("parquet", "orc", "delta")
 """Formats of tables, as Spark calls them. The first is the default, and needs nothing but what PyPI has."""
+
+HOURS: Final = "date=????-??-??/hour=[0-9]*"
+"""The pattern of the folders of all hours of a table."""
+BEFORE: Final = "*/hour=*"
+"""The same of all tables up to version 2."""
+
+
+def place(hour: str) -> str:
+    """Return the folder of an hour within that of its table."""
+    date, _, number = hour.rpartition("-")
+    return f"date={date}/hour={int(number)}"
+
+
+def hour_at(path: str) -> str:
+    """Return the name of the hour whose folder is in this path."""
+    date, _, rest = path.rpartition("date=")[2].partition("/hour=")
+    return f"{date}-{int(rest.partition('/')[0]):02d}"
 
 
 class Layout(NamedTuple):
@@ -19,11 +39,13 @@ class Layout(NamedTuple):
 
     version: int
     format: str
+    headers: tuple[str, ...] = ()
+    """Those of SENDs that `messages` keeps."""
 
 
-def text(form: str) -> str:
+def text(form: str, headers: tuple[str, ...] = ()) -> str:
     """Return the file's text for tables of this format, as this release makes them."""
-    return json.dumps(Layout(VERSION, form)._asdict()) + "\n"
+    return json.dumps(Layout(VERSION, form, headers)._asdict()) + "\n"
 
 
 def told(said: str | None) -> Layout | None:
@@ -34,7 +56,7 @@ def told(said: str | None) -> Layout | None:
         return None
     try:
         found = json.loads(said)
-        return Layout(int(found["version"]), str(found["format"]))
+        return Layout(int(found["version"]), str(found["format"]), tuple(map(str, found.get("headers", ()))))
     except (ValueError, KeyError, TypeError):
         return Layout(0, "")
 
@@ -55,6 +77,7 @@ def unlike(there: Layout, form: str, root: str) -> str:
 def older(root: str) -> str:
     """Return what the user is told whose tables a run cannot go on with."""
     return (
-        f"the tables in {root} were made by an older stomprelay, which wrote them otherwise: they can be read, not "
-        "gone on with. Remove them with their checkpoint, or name another folder by --tables; the journal has it all"
+        f"the tables in {root} were made by an older stomprelay, which wrote them otherwise: by this one they can "
+        "neither be read nor gone on with. Remove them with their checkpoint, or name another folder by --tables; the "
+        "journal has it all"
     )

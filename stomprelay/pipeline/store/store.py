@@ -1,14 +1,17 @@
 """The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
 
-    <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
-    <root>/<table>/hour=H/batch=open-S/   a slice of the rows that may still change
-    <root>/<table>/hour=H/             tables that are written anew, hour by hour
+    <root>/<table>/date=D/hour=H/batch=N/   rows that stay, one folder for each batch
+    <root>/<table>/date=D/hour=H/batch=open-S/   a slice of the rows that may still change
+    <root>/<table>/date=D/hour=H/      tables that are written anew, hour by hour
     <root>/_sums/<name>/hour=H/batch=N/   what a table of sums is folded from; see `rollup`
     <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
     <root>/_state/<name>/slice=S/      a part of what is kept from batch to batch, written once
 
 Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
 short is simply done again. Readers skip names that begin with an underscore.
+
+Hours go by their names, such as `2026-11-21-08`: rows that are written have them in a column `hour`. Rows that are read
+have the columns `date` and `hour` of the table.
 
 `Batch` is what a step is given to write with.
 """
@@ -54,6 +57,16 @@ def _pattern(batch: int | str) -> str:
     return f"{OPEN}-*" if batch == OPEN else batch_name(batch)
 
 
+def dated(rows: "DataFrame") -> "DataFrame":
+    """Return the rows with the columns `date` and `hour` for what their `hour` names."""
+    from pyspark.sql import functions as f
+
+    name = f.col("hour")
+    return rows.withColumns(
+        {"date": f.to_date(f.substring(name, 1, 10)), "hour": f.substring(name, 12, 2).cast("int")}
+    )
+
+
 class Compacted(NamedTuple):
     """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
 
@@ -76,7 +89,7 @@ class Store:
     # ------------------------------------------------------------------ tables
 
     def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
-        """Write the rows of a batch. They need the table's columns and, if the table has hours, the column
+        """Write the rows of a batch. They need the table's columns and, if the table has hours, the name of theirs in
         `hour`. `options` are passed to the format's writer. `batch` may be any name in place of a number, for rows that
         are written anew, at least one, or for which `remove` is called.
         """
@@ -87,8 +100,8 @@ class Store:
         self.volume.remove(f"{self.root}/{table}/batch={name}")
 
     def stage(self, table: str, batch: int) -> Path | None:
-        """Return a folder where tasks may put Parquet files with the rows of a batch, in folders `hour=H`, for `adopt`;
-        None where only Spark can write the table.
+        """Return a folder where tasks may put Parquet files with the rows of a batch, in folders `layout.place`, for
+        `adopt`; None where only Spark can write the table.
         """
         if local(self.root) is None or self.format != "parquet":
             return None
@@ -106,9 +119,10 @@ class Store:
             for file in hour.iterdir():
                 if file not in known:
                     file.unlink()
-            place = f"{self.root}/{table}/{hour.name}/batch={batch_name(batch)}"
+            name = layout.place(layout.hour_at(str(hour)))
+            place = f"{self.root}/{table}/{name}/batch={batch_name(batch)}"
             self.volume.remove(place)
-            self.volume.rename(f"{folder}/{hour.name}", place)
+            self.volume.rename(f"{folder}/{name}", place)
         self.volume.remove(folder)
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
@@ -116,7 +130,7 @@ class Store:
         Other hours stay. Where `hours` are given, all that the table and `rows` have in common are among them.
         """
         named = self._named(TABLES[table], rows, None)
-        places = [f"{self.root}/{table}/hour={hour}" for hour in sorted(set(hours))]
+        places = [f"{self.root}/{table}/{layout.place(hour)}" for hour in sorted(set(hours))]
         before = self._files(places)
         self._write(TABLES[table], named)
         for folder in self._untouched(before):
@@ -136,25 +150,35 @@ class Store:
         self._write(TABLES[table], self._sliced(TABLES[table], batch, rows))
         for name, hours in (gone or {}).items():
             for hour in hours:
-                self.volume.remove(f"{self.root}/{table}/hour={hour}/batch={OPEN}-{name}")
+                self.volume.remove(f"{self.root}/{table}/{layout.place(hour)}/batch={OPEN}-{name}")
 
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
         """Return the rows of a table, only of these hours and this batch (a number or `OPEN`) if they are
-        given. They have the table's columns, `hour`, and `batch` if the table has batches. A table that was
-        not written yet is empty.
+        given. They have the table's columns, its `date` and `hour`, and `batch` if the table has batches. A table
+        that was not written yet is empty.
         """
-        known = TABLES[table]
-        partitions = self._partitions(known)
-        return self._read(self.format, f"{self.root}/{table}", known.ddl, partitions, hours, batch)
+        known, path = TABLES[table], f"{self.root}/{table}"
+        which = None if batch is None else f"batch={_pattern(batch)}"
+        folders = [path] if self.volume.exists(path) else []
+        if known.hourly and (hours is not None or which is not None):
+            places = [layout.HOURS] if hours is None else [layout.place(hour) for hour in sorted(set(hours))]
+            folders = [
+                found
+                for place in places
+                for found in self.volume.find(path, place if which is None else f"{place}/{which}")
+            ]
+        elif which is not None:
+            folders = self.volume.find(path, which)
+        return self._loaded(self.format, path, self._whole(known), folders)
 
     def publish(self, table: str, hours: Iterable[str], batch: int) -> None:
         """Make what `save_sums` wrote for a batch and these hours the hours of the table. The rows must be the table's,
         and its format Parquet.
         """
         for hour in hours:
-            place = f"{self.root}/{table}/hour={hour}"
+            place = f"{self.root}/{table}/{layout.place(hour)}"
             before = self.volume.find(place, "part-*")
             for path in self.volume.find(
                 f"{self.root}/_sums/{table}/hour={hour}/batch={batch_name(batch)}", "part-*"
@@ -166,25 +190,29 @@ class Store:
     def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
         """Return the rows of these slices, in the hours that are named for each."""
         known, path = TABLES[table], f"{self.root}/{table}"
-        folders = [f"hour={hour}/batch={OPEN}-{name}" for name, hours in slices.items() for hour in hours]
-        schema = f"{known.ddl}, hour string, batch string"
-        return self._folders(self.format, path, schema, folders)
+        folders = [
+            f"{layout.place(hour)}/batch={OPEN}-{name}" for name, hours in slices.items() for hour in hours
+        ]
+        return self._folders(self.format, path, self._whole(known), folders)
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
         """Remove these hours; those that do not exist are skipped. Each one disappears in one step for
         readers that list the table.
         """
         for hour in hours:
-            self._remove_at_once(f"{self.root}/{table}/hour={hour}")
+            path = f"{self.root}/{table}/{layout.place(hour)}"
+            self._remove_at_once(path)
+            date = posixpath.dirname(path)
+            if not self.volume.find(date, "*"):
+                self.volume.remove(date)
 
     def hours(self, table: str) -> list[str]:
         """Return the names of the hours that a table has, sorted."""
-        return sorted(path.rpartition("hour=")[2] for path in self._find(f"{table}/hour=*"))
+        return sorted(map(layout.hour_at, self._find(f"{table}/{layout.HOURS}")))
 
     def hours_of(self, table: str, batch: int | str) -> set[str]:
         """Return the names of the hours to which this batch (a number or `OPEN`) wrote rows of a table."""
-        found = self._find(f"{table}/hour=*/batch={_pattern(batch)}")
-        return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
+        return set(map(layout.hour_at, self._find(f"{table}/{layout.HOURS}/batch={_pattern(batch)}")))
 
     def wrote(self, table: str, batch: int) -> bool:
         """Return whether a batch wrote rows to a table without hours, as far as that is known without reading
@@ -296,23 +324,36 @@ class Store:
         """Raise `StoreError` if the tables cannot be used by this session, or are of another format or
         layout.
         """
-        self._layout(layout.told(self.volume.text(f"{self.root}/{layout.NAME}")))
+        there = layout.told(self.volume.text(f"{self.root}/{layout.NAME}"))
+        if there is None and self._find(layout.BEFORE):
+            raise StoreError(layout.older(self.root))
+        self._layout(there)
 
-    def prepare(self, finished: int) -> None:
+    def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before
-        the first. The caller must hold the `Lock`. Raises `StoreError` if that batch cannot be the next, or
-        the tables were made by an older release.
+        the first. `headers` are those that `messages` shall keep; return those that it does. The caller must hold the
+        `Lock`. Raises `StoreError` if that batch cannot be the next, other headers were kept before, or the tables were
+        made by an older release.
         """
         path = f"{self.root}/{layout.NAME}"
-        if self.volume.text(path) is None:
+        there = layout.told(self.volume.text(path))
+        if there is None:
             if any(self.volume.exists(f"{self.root}/{name}") for name in TABLES):
                 raise StoreError(layout.older(self.root))
-            self.volume.put(path, layout.text(self.format))
+            there = layout.Layout(layout.VERSION, self.format, headers or ())
+            self.volume.put(path, layout.text(self.format, there.headers))
+        elif headers is not None and headers != there.headers:
+            kept = ", ".join(there.headers) or "none"
+            raise StoreError(
+                f"the tables in {self.root} were made to keep other headers: {kept}. Leave --keep-headers out, or make "
+                "tables from the journal in another folder"
+            )
         if self.newest() > finished + 1:
             raise StoreError(
                 f"the tables in {self.root} have batch {self.newest()} and their checkpoint has none after {finished}: "
                 "they do not belong together. Remove both to begin again"
             )
+        return there.headers
 
     def newest(self) -> int:
         """Return the number of the newest batch that left something in the tables, -1 if there is none."""
@@ -337,8 +378,14 @@ class Store:
     # ------------------------------------------------------------------ how
 
     @staticmethod
-    def _partitions(table: Table) -> tuple[str, ...]:
-        return (*table.partitions, "batch") if table.incremental else table.partitions
+    def _partitions(table: Table) -> dict[str, str]:
+        """Return the columns that are no columns of the files, with their types."""
+        further = {each.name: each.kind for each in table.partitions}
+        return {**further, "batch": "string"} if table.incremental else further
+
+    @classmethod
+    def _whole(cls, table: Table) -> str:
+        return ", ".join([table.ddl, *(f"{name} {kind}" for name, kind in cls._partitions(table).items())])
 
     def _nothing(self, schema: str) -> "DataFrame":
         # With the limit, Spark knows that it need not look.
@@ -347,7 +394,8 @@ class Store:
     def _named(self, table: Table, rows: "DataFrame", batch: "str | Column | None") -> "DataFrame":
         from pyspark.sql import functions
 
-        named = rows.select(*table.names, *table.partitions)
+        named = dated(rows) if table.hourly else rows
+        named = named.select(*table.names, *(each.name for each in table.partitions))
         if batch is None:
             return named
         return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
@@ -358,51 +406,26 @@ class Store:
 
         which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
         which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(which)
-        named = rows.withColumn("batch", which).select(*table.names, *self._partitions(table))
+        named = dated(rows).withColumn("batch", which).select(*table.names, *self._partitions(table))
         return named.sortWithinPartitions("at")
 
     def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
         self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
 
     @staticmethod
-    def _save(rows: "DataFrame", form: str, path: str, partitions: Sequence[str], **options: str) -> None:
+    def _save(rows: "DataFrame", form: str, path: str, partitions: Iterable[str], **options: str) -> None:
         how = {"partitionOverwriteMode": "dynamic", **options}
         rows.write.format(form).mode("overwrite").options(**how).partitionBy(*partitions).save(path)
 
-    def _read(
-        self,
-        form: str,
-        path: str,
-        schema: str,
-        partitions: Sequence[str],
-        hours: Iterable[str] | None,
-        batch: int | str | None,
-    ) -> "DataFrame":
-        whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
-        wanted = None if hours is None else sorted(set(hours))
-        which = "*" if batch is None else _pattern(batch)
-        folders = [path] if self.volume.exists(path) else []
-        if "hour" in partitions and (wanted is not None or batch is not None):
-            ending = f"/batch={which}" if batch is not None else ""
-            folders = [
-                found
-                for hour in (["*"] if wanted is None else wanted)
-                for found in self.volume.find(path, f"hour={hour}{ending}")
-            ]
-        elif batch is not None:
-            folders = self.volume.find(path, f"batch={which}")
-        if not folders:
-            return self._nothing(whole)
-        reader = self.spark.read.format(form).schema(whole).option("basePath", path)
-        return reader.load([literal(folder) for folder in folders])
-
     def _folders(self, form: str, path: str, schema: str, folders: Iterable[str]) -> "DataFrame":
         places = [f"{path}/{folder}" for folder in sorted(set(folders))]
-        found = [place for place in places if self.volume.exists(place)]
-        if not found:
+        return self._loaded(form, path, schema, [place for place in places if self.volume.exists(place)])
+
+    def _loaded(self, form: str, path: str, schema: str, folders: Sequence[str]) -> "DataFrame":
+        if not folders:
             return self._nothing(schema)
         reader = self.spark.read.format(form).schema(schema).option("basePath", path)
-        return reader.load([literal(place) for place in found])
+        return reader.load([literal(folder) for folder in folders])
 
     def _remove_at_once(self, path: str) -> None:
         """Remove a folder in one step for readers that list it: it is renamed, and then its files are

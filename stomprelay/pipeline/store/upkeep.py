@@ -30,7 +30,7 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
     before = hour_name(now - timedelta(seconds=keep))
     gone = {}
     for table in TABLES.values():
-        if "hour" in table.partitions:
+        if table.hourly:
             gone[table.name] = store.expire(table.name, before)
     store.expire_sums(before)
     return {name: hours for name, hours in gone.items() if hours}

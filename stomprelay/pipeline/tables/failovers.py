@@ -148,7 +148,8 @@ def advance(batch: Batch) -> None:
         )
         rest = others.alias("one").join(spans.alias("other"), same & within, "left_anti")
         rows = failovers(groups).where(F.col("hour").isin(sorted(touched)))
-        store.replace(name, rows.unionByName(rest.select("hour", *FAILOVERS.names)), touched)
+        rest = rest.select(hour_of(F.col("began_at")).alias("hour"), *FAILOVERS.names)
+        store.replace(name, rows.unionByName(rest), touched)
         store.keep_slices(name, [now, *last])
         store.save_text(name, batch.number, json.dumps([str(batch.number), *sorted(hours)]))
     finally:

@@ -18,8 +18,8 @@ from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
 
 
 def hour_of(time: Column) -> Column:
-    """Return a column with the `hour` of a timestamp, such as `2026-11-21-08`. The session's time zone must
-    be UTC.
+    """Return a column with the name of the hour that a timestamp is in, such as `2026-11-21-08`. The session's time
+    zone must be UTC.
     """
     return F.date_format(time, "yyyy-MM-dd-HH")
 

@@ -115,7 +115,8 @@ def advance(batch: Batch) -> None:
         )
         touched = {hour for hour in {*hours, *before[1:]} if hour >= first}
         others = store.read(name, touched).withColumn("since_ns", F.unix_micros("since") * 1000 + 999)
-        rest = _within(others, episodes, "since_ns", "left_anti").select("hour", *STUCK.names)
+        rest = _within(others, episodes, "since_ns", "left_anti")
+        rest = rest.select(hour_of(F.col("since")).alias("hour"), *STUCK.names)
         rows = stuck(episodes).where(F.col("hour").isin(sorted(touched)))
         store.replace(name, rows.unionByName(rest), touched)
         store.keep_slices(name, [batch_name(batch.number), *(batch_name(int(each)) for each in before[:1])])

@@ -46,8 +46,8 @@ def test_dbt_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert [table["name"] for table in source["tables"]] == list(TABLES)
     for told, table in zip(source["tables"], TABLES.values(), strict=True):
         columns = {column["name"]: column for column in told["columns"]}
-        assert list(columns) == [*table.names, *table.partitions]
-        for column in table.columns:
+        assert list(columns) == [*table.names, *(each.name for each in table.partitions)]
+        for column in (*table.columns, *table.partitions):
             assert columns[column.name]["data_type"] == column.kind
             assert column.about in columns[column.name]["description"]
             assert ("data_tests" in columns[column.name]) is not column.nullable

@@ -67,10 +67,22 @@ def test_each_setting_has_its_option() -> None:
     """All but the interval, which only `run` has."""
     given = (
         "--checkpoint c --format orc --bytes-per-batch 3m --patience 5m --linger 1s --give-up 2h "
-        "--stuck-after 3m --id-header correlation-id --id-header x --retain 7d"
+        "--stuck-after 3m --id-header correlation-id --id-header x --retain 7d --keep-headers kind,app-id,kind"
     )
     assert options.settings(parsed(*given.split())) == Settings(
-        "j", "t", "c", "orc", 3 << 20, 300, 1, 7200, 180, ("correlation-id", "x"), 10, 604800
+        "j",
+        "t",
+        "c",
+        "orc",
+        3 << 20,
+        300,
+        1,
+        7200,
+        180,
+        ("correlation-id", "x"),
+        10,
+        604800,
+        ("app-id", "kind"),
     )
 
 
@@ -114,6 +126,10 @@ def test_the_checkpoint_lies_beside_the_tables() -> None:
         {"stuck_after": -1},
         {"interval": -1},
         {"retain": 0},
+        {"keep_headers": ("a:b",)},
+        {"keep_headers": ("",)},
+        {"keep_headers": ("Authorization",)},
+        {"keep_headers": tuple(map(str, range(17)))},
     ],
 )
 def test_what_cannot_be_is_named(changes: dict[str, Any]) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.commands import query
-from stomprelay.pipeline.schema import QUARANTINE, TABLES
+from stomprelay.pipeline.schema import FRAMES, MESSAGES, QUARANTINE, TABLES, VIEW, WITH_HEADS
 from stomprelay.pipeline.spark import errors, launch
 from stomprelay.pipeline.store.store import StoreError
-from tests.pipeline.rows import write
+from tests.pipeline.rows import FRAME, MESSAGE, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,7 @@ def tables(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(options, "session", lambda *_, **__: spark)
     monkeypatch.setattr(launch, "stop", lambda _: None)
     yield tmp_path
-    for name in TABLES:
+    for name in (*TABLES, VIEW):
         spark.catalog.dropTempView(name)
 
 
@@ -134,6 +134,28 @@ def test_all_tables_can_be_asked(tables: Path, capsys: pytest.CaptureFixture[str
     )
     assert asked(tables, sql, "--format", "csv") == 0
     assert capsys.readouterr().out == ("n,at,bare.at\n2,2026-11-21T08:00:00.000000Z,2026-11-21 08:00:00\n")
+
+
+@pytest.mark.spark
+def test_messages_with_all_their_headers(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the SEND, or else of the MESSAGE; DuckDB takes the same query."""
+    duckdb = pytest.importorskip("duckdb")
+    heads = [
+        {"number": number, "headers": {"n": str(number)}, "command": command}
+        for number, command in enumerate(("SEND", "SEND", "MESSAGE"))
+    ]
+    event = {"kind": "event", "command": None, "event": "lost", "number": 0}
+    write(tables, FRAMES, FRAME, [*heads, event], time="at")
+    write(tables, MESSAGES, MESSAGE, [{"number": 0}, {"number": 2}, {"number": 7}], time="at")
+    sql = "SELECT number, head['n'] AS n FROM messages_with_heads ORDER BY number"
+    assert asked(tables, sql, "--format", "csv") == 0
+    assert capsys.readouterr().out == "number,n\n0,0\n2,2\n7,\n"
+    with duckdb.connect() as connection:
+        for name in ("frames", "messages"):
+            files = f"{tables}/{name}/date=*/hour=*/batch=*/*.parquet"
+            connection.execute(f"CREATE VIEW {name} AS FROM '{files}'")
+        connection.execute(f"CREATE VIEW {VIEW} AS {WITH_HEADS}")
+        assert connection.execute(sql).fetchall() == [(0, "0"), (2, "2"), (7, None)]
 
 
 @pytest.mark.spark

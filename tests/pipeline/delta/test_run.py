@@ -76,7 +76,7 @@ def test_the_tables_are_those_of_files(
     assert cli.main(["query", "SELECT 1", "--tables", files.tables, "--as-of", "0"]) == 1
     assert "--as-of is for --format delta" in capsys.readouterr().err
     page = tmp_path / "report.html"
-    assert cli.main(["report", "--tables", delta.tables, "--output", str(page)]) == 0
+    assert cli.main(["report", "--tables", delta.tables, "--output", str(page)]) == 0, capsys.readouterr().err
     assert page.stat().st_size > 10_000
     replay = ["replay", "--tables", delta.tables, "--dry-run", "--skip-incomplete"]
     assert cli.main([*replay, "--where", "destination IS NOT NULL"]) in (0, 1)
@@ -95,7 +95,7 @@ def test_a_driver_that_is_killed_leaves_no_trace(with_delta: "SparkSession", tmp
     def wrote(pattern: str) -> bool:
         return any(tables.glob(pattern))
 
-    kill_when(killed, lambda: wrote("frames/hour=*/*.parquet"))
+    kill_when(killed, lambda: wrote("frames/date=*/hour=*/*.parquet"))
     kill_when(killed, lambda: wrote("frames/_delta_log/*1.json"))
     kill_when(killed, lambda: wrote("messages/_delta_log/*1.json"))
     kill_when(killed, lambda: wrote("_sums/*/hour=*/batch=000000001"))

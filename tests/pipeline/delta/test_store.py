@@ -88,14 +88,14 @@ def test_a_batch_that_is_done_again_takes_its_own_place(store: DeltaStore) -> No
     store.append("messages", 1, messages(store, [(HOUR, "d")]).observe(seen, f.count("*").alias("n")))
     assert seen.get == {"n": 1}
     assert said(store.read("messages"), "destination", "hour", "batch") == [
-        ("a", HOUR, batch_name(0)),
-        ("b", NEXT, batch_name(0)),
-        ("d", HOUR, batch_name(1)),
+        ("a", 8, batch_name(0)),
+        ("b", 9, batch_name(0)),
+        ("d", 8, batch_name(1)),
     ]
     assert said(store.read("messages", [NEXT]), "destination") == [("b",)]
     assert said(store.read("messages", []), "destination") == []
     assert said(store.read("messages", batch=0), "destination") == [("a",), ("b",)]
-    assert said(store.read("messages", [HOUR, "none"], 1), "destination") == [("d",)]
+    assert said(store.read("messages", [HOUR, LATER], 1), "destination") == [("d",)]
     assert (store.hours("messages"), store.hours_of("messages", 1)) == ([HOUR, NEXT], {HOUR})
     store.append("quarantine", 3, store.spark.createDataFrame([("s", 0, 1, "torn")], QUARANTINE.ddl))
     assert said(store.read("quarantine", batch=3), "reason", "batch") == [("torn", batch_name(3))]
@@ -105,7 +105,7 @@ def test_rows_that_may_change_are_replaced_as_a_whole(store: DeltaStore) -> None
     """Slice by slice, whatever their hour, and without writing rows that stay once more."""
     store.replace_open(0, messages(store, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), ["0"])
     assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
-    files = {path.name for path in Path(store.root).glob("messages/hour=*/final=true/*.parquet")}
+    files = {path.name for path in Path(store.root).glob("messages/date=*/hour=*/final=true/*.parquet")}
     for _ in range(2):
         now = messages(store, [(HOUR, "a")], [(NEXT, "c")], "1")
         more = messages(store, [], [(HOUR, "d")], "2")
@@ -116,7 +116,7 @@ def test_rows_that_may_change_are_replaced_as_a_whole(store: DeltaStore) -> None
             ("d", "open-2"),
             ("final", batch_name(0)),
         ]
-        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", NEXT), ("d", HOUR)]
+        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", 9), ("d", 8)]
     assert said(store.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
     assert said(store.open_rows("messages", {}), "destination") == []
     there = store.read("messages").where("destination = 'final'").inputFiles()
@@ -151,9 +151,9 @@ def test_hours_are_written_anew_one_by_one(store: DeltaStore) -> None:
     """Those that there are rows for, those that have none any more, and no other."""
     store.replace("traffic", traffic(store, (HOUR, "a"), (NEXT, "b")))
     store.replace("traffic", traffic(store, (HOUR, "c")), [HOUR, LATER])
-    assert said(store.read("traffic"), "destination", "hour") == [("b", NEXT), ("c", HOUR)]
+    assert said(store.read("traffic"), "destination", "hour") == [("b", 9), ("c", 8)]
     store.replace("traffic", traffic(store, (LATER, "d"), (HOUR, "c")), [HOUR, NEXT, LATER])
-    assert said(store.read("traffic"), "destination", "hour") == [("c", HOUR), ("d", LATER)]
+    assert said(store.read("traffic"), "destination", "hour") == [("c", 8), ("d", 10)]
     assert store.expire("traffic", NEXT) == [HOUR]
     assert said(store.read("traffic"), "destination") == [("d",)]
 
@@ -162,7 +162,7 @@ def test_what_is_not_there_yet_is_empty(with_delta: "SparkSession", tmp_path: Pa
     """With all columns."""
     store = DeltaStore(with_delta, str(tmp_path))
     store.check()
-    assert store.read("messages").columns == [*MESSAGES.names, "hour", "batch"]
+    assert store.read("messages").columns == [*MESSAGES.names, "date", "hour", "batch"]
     assert store.read("messages").count() == 0
     assert (store.hours("frames"), store.newest()) == ([], -1)
     store.drop("frames", [HOUR])
@@ -220,7 +220,7 @@ def test_files_of_an_hour_become_few(store: DeltaStore, monkeypatch: pytest.Monk
         store.replace_open(number, rows, [name], {str(number - 1): [HOUR]})
     before = said(store.read("messages"), "destination", "batch")
     many = module.FEW + 2
-    assert list(store.tidy(NEXT)) == [Compacted(f"messages/hour={HOUR}", many, 2)]
+    assert list(store.tidy(NEXT)) == [Compacted("messages/date=2026-11-21/hour=8", many, 2)]
     assert list(store.tidy(NEXT)) == []
     assert said(store.read("messages"), "destination", "batch") == before
     assert [row.operation for row in history(store, "messages").limit(1).collect()] == ["OPTIMIZE"]
@@ -248,7 +248,7 @@ def test_what_columns_mean_is_in_the_table(store: DeltaStore) -> None:
     schema: StructType = store.spark.read.format("delta").load(f"{store.root}/traffic").schema
     assert schema["octets"].metadata == {"comment": "on the wire; octets"}
     (detail,) = store.spark.sql(f"DESCRIBE DETAIL {store._sql('traffic')}").collect()
-    assert (detail.description, detail.partitionColumns) == (TRAFFIC.about, ["hour"])
+    assert (detail.description, detail.partitionColumns) == (TRAFFIC.about, ["date", "hour"])
     store.replace_open(7, messages(store, [(HOUR, "a")]))
     store.replace("traffic", traffic(store, (HOUR, "a")))
     for name in ("messages", "traffic"):
@@ -345,7 +345,7 @@ def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
     with duckdb.connect() as asked:
         asked.register("messages", dataset)
         found = asked.execute('SELECT hour, destination, "at" FROM messages ORDER BY hour').fetchall()
-    assert [(hour, destination) for hour, destination, _ in found] == [(HOUR, "3"), (NEXT, "3")]
+    assert [(hour, destination) for hour, destination, _ in found] == [(8, "3"), (9, "3")]
     assert found[0][2].astimezone(UTC) == made.START
 
 

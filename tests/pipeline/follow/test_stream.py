@@ -21,7 +21,7 @@ from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.follow.stream import Step, Stream
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.settings import LONGEST_HEADER, Settings
 from stomprelay.pipeline.store.store import Batch, Store, StoreError
 from tests.e2e.child import PATIENCE
 from tests.pipeline import journal_files as made
@@ -61,6 +61,27 @@ def segment(folder: Path, number: int, *receipts: bytes, relay: str = "r1") -> P
     """One with a SEND for each receipt."""
     block = made.frames([SEND % each for each in receipts], made.START + number)
     return made.put(folder, made.name(number, relay), made.header(number, relay), block)
+
+
+def test_headers_that_messages_keep(spark: "SparkSession", tmp_path: Path) -> None:
+    """In each batch, of which later ones need not name them; what is long is cut."""
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
+    for number, keep in ((1, ("app", "kind")), (2, None)):
+        heads = [
+            b"SEND\ndestination:/queue/a\nkind:n%d\nother:x\n\n" % number,
+            b"SEND\ndestination:/queue/b\n\n",
+            b"SEND\ndestination:/queue/c\napp:%b\n\n" % (b"y" * 5000),
+        ]
+        block = made.frames(heads, made.START + number, number=3 * (number - 1))
+        made.put(tmp_path / "j", made.name(number), made.header(number), block)
+        run(spark, replace(settings, keep_headers=keep), stream.STEPS)
+    rows = Store(spark, settings.tables).read("messages").collect()
+    found = sorted((row.destination, row.headers) for row in rows if row.destination != "/queue/a")
+    assert found == [("/queue/b", None)] * 2 + [("/queue/c", {"app": "y" * LONGEST_HEADER})] * 2
+    kinds = [row.headers for row in rows if row.destination == "/queue/a"]
+    assert sorted(kinds, key=str) == [{"kind": "n1"}, {"kind": "n2"}]
+    with pytest.raises(StoreError, match="other headers"):
+        run(spark, replace(settings, keep_headers=("kind",)))
 
 
 def test_all_that_a_folder_may_hold(

@@ -37,6 +37,17 @@ def test_a_message_from_send_to_ack(version: str) -> None:
     assert row["deliveries"][0][3] == "1"
 
 
+def test_headers_that_are_kept() -> None:
+    """They are the SEND's, however often it is delivered."""
+    script = Script()
+    script.subscribes()
+    script.sends("t", kept='{"kind":"new"}')
+    for _ in range(2):
+        script.gets("t")
+    script.gets("u")
+    assert [row["headers"] for row in script.rows()] == ['{"kind":"new"}', None]
+
+
 def test_in_mode_auto_a_delivery_is_settled_at_once() -> None:
     """Nobody answers, and no duration is made up."""
     script = Script()

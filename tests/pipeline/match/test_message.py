@@ -97,9 +97,9 @@ def test_an_answer_counts_once() -> None:
 def test_its_row() -> None:
     """Column by column."""
     message = Message(1000, topic=False)
-    message.was_sent(
-        _seen(s.Kind.SENT, 1000, relay="r", destination="/q", client="p", session="s", size=3), 1000
-    )
+    sent = _seen(s.Kind.SENT, 1000, relay="r", destination="/q", client="p", session="s", size=3)
+    sent[s.HEADERS] = '{"kind":"new"}'
+    message.was_sent(sent, 1000)
     delivery = _delivered(5000, upstream="main", broker="a", message_id="m")
     message.was_delivered(delivery, 5000)
     message.was_settled(delivery, 9000, 8000, "acked")
@@ -114,6 +114,7 @@ def test_its_row() -> None:
         "size": 3,
         "receipt": None,
         "transaction": None,
+        "headers": '{"kind":"new"}',
         "key": "t",
         "matched": "trace",
         "outcome": "acked",

@@ -49,7 +49,7 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
     for _ in range(2):
         assert frames.advance(batch, arrivals) == frames.Taken(4, 2, made.START)
     rows = store.read("frames")
-    assert rows.columns == [*FRAMES.names, "hour", "batch"]
+    assert rows.columns == [*FRAMES.names, "date", "hour", "batch"]
     assert sorted((row.segment, row.number, row.command) for row in rows.collect()) == [
         (path.stem, number, command)
         for path in (good, torn)
@@ -72,7 +72,7 @@ def test_a_batch_has_its_own_frames(spark: "SparkSession", tmp_path: Path) -> No
         path = made.put(tmp_path, made.name(number + 1), made.header(number + 1), block)
         frames.advance(Batch(spark, store, number, settings), [SegmentFile(str(path), path.stat().st_size)])
     found = Batch(spark, store, 1, settings).frames()
-    assert [(row.receipt, row.hour) for row in found.collect()] == [("r-1", "2026-11-21-08")]
+    assert [(row.receipt, str(row.date), row.hour) for row in found.collect()] == [("r-1", "2026-11-21", 8)]
 
 
 @pytest.mark.spark

@@ -40,7 +40,7 @@ def test_what_a_task_reads_it_writes(tmp_path: Path) -> None:
     truth = journals.write(tmp_path / "j", journals.Load(500, body=True))
     (segment,) = (tmp_path / "j").iterdir()
     (row,) = told(segments.rows(str(segment)), tmp_path / "t")
-    assert row["file"].parent == Path("hour=2026-11-21-08")
+    assert row["file"].parent == Path("date=2026-11-21/hour=8")
     assert (row["frames"], row["newest"]) == (truth.records, truth.end)
     rows = [row for batch in segments.rows(str(segment)) for row in batch.to_pylist()]
     found = content(tmp_path / "t")
@@ -94,7 +94,7 @@ def test_each_hour_has_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     rows = told(segments.rows(str(path)), tmp_path / "t")
     assert sum(row["frames"] for row in rows) == len(hours)
     for hour in range(3):
-        folder = tmp_path / "t" / f"hour=2026-11-21-{8 + hour:02d}"
+        folder = tmp_path / "t" / "date=2026-11-21" / f"hour={8 + hour}"
         assert sorted(row["number"] for row in content(folder)) == [
             n for n, each in enumerate(hours) if each == hour
         ]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
+from stomprelay.pipeline.store import layout
 from tests.pipeline.rows import FRAME, START_NS
 
 HOUR: Final = "2026-11-21-08"
@@ -74,7 +75,7 @@ def messages(tables: Path, known: Mapping[int, Row], *, final: bool = True) -> P
 
 
 def _put(table: pa.Table, tables: Path, name: str, batch: str) -> Path:
-    folder = tables / name / f"hour={HOUR}" / f"batch={batch}"
+    folder = tables / name / layout.place(HOUR) / f"batch={batch}"
     folder.mkdir(parents=True)
     pq.write_table(table, folder / "part-00000.parquet")
     return tables

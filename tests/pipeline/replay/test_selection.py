@@ -29,7 +29,7 @@ ORDER = ("turn_ns", "segment", "offset", "number")
 Rows = dict[str, list[Any]]
 CONDITIONS = {
     "destination = '/queue/b' OR headers['kind'] = 'new'": [1, 2],
-    "at >= '2026-11-21' AND hour = '2026-11-21-08' AND client = 'alice'": [1, 2, 3, 4],
+    "date = DATE '2026-11-21' AND hour = 8 AND client = 'alice'": [1, 2, 3, 4],
     "outcome IS NULL": [3],
     "outcome != 'undelivered' AND size = 100 AND redelivered = 2": [1],
     "outcome = 'nacked'": [4],

@@ -24,7 +24,7 @@ from tests.pipeline.rows import write as put
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HOUR = "hour=2026-11-21-08"
+HOUR = "date=2026-11-21/hour=8"
 
 
 class Killed(BaseException):
@@ -52,7 +52,7 @@ def write(store: Store, batches: Iterable[int], hours: int = 1, **further: Any) 
 def content(store: Store) -> list[tuple[Any, ...]]:
     """The rows of `frames` as readers see them now, read without Spark."""
     found: list[tuple[Any, ...]] = []
-    for path in Path(store.root).glob("frames/hour=*/batch=*/*.parquet"):
+    for path in Path(store.root).glob("frames/date=*/hour=*/batch=*/*.parquet"):
         table = pq.ParquetFile(path).read(["number", "text", "command", "at"])
         times = table.column("at").cast(pa.timestamp("us")).cast(pa.int64())
         found += zip(*(column.to_pylist() for column in table.columns[:-1]), times.to_pylist(), strict=True)
@@ -142,7 +142,7 @@ def test_an_hour_becomes_one_file(store: Store) -> None:
     assert compact(store, "2026-11-21-09") == [Compacted(f"frames/{HOUR}", 6, 1)]
     assert files(store) == {
         f"{HOUR}/batch=000000000-000000005": 1,
-        **{f"hour=2026-11-21-09/batch={number:09d}": 1 for number in range(6)},
+        **{f"date=2026-11-21/hour=9/batch={number:09d}": 1 for number in range(6)},
     }
     assert content(store) == before
     assert store.read("frames").count() == 36

@@ -54,10 +54,34 @@ def said(frame: "DataFrame", *columns: str) -> list[Any]:
 def test_what_is_not_there_yet_is_empty(spark: "SparkSession", tmp_path: Path) -> None:
     """With all columns, and those of the folders."""
     store = Store(spark, str(tmp_path))
-    assert store.read("messages").columns == [*MESSAGES.names, "hour", "batch"]
-    assert store.read("traffic", ["x"]).columns == [*TRAFFIC.names, "hour"]
+    assert store.read("messages").columns == [*MESSAGES.names, "date", "hour", "batch"]
+    assert store.read("traffic", [LATER]).columns == [*TRAFFIC.names, "date", "hour"]
     assert store.read("quarantine", batch=3).columns == [*QUARANTINE.names, "batch"]
     assert store.hours("frames") == []
+
+
+def test_folders_have_types_that_engines_find(spark: "SparkSession", tmp_path: Path) -> None:
+    """Spark and DuckDB take them for a date and a number, and read no others than a query names."""
+    duckdb = pytest.importorskip("duckdb")
+    store = Store(spark, str(tmp_path))
+    store.append("messages", 0, messages(spark, [(HOUR, "a"), (LATER, "b"), ("2026-11-22-08", "c")]))
+    assert dict(store.read("messages").dtypes).items() >= {"date": "date", "hour": "int"}.items()
+    found = spark.read.parquet(f"{store.root}/messages")
+    assert dict(found.dtypes).items() >= {"date": "date", "hour": "int"}.items()
+    for rows in (found, store.read("messages")):
+        one = rows.where("date = DATE'2026-11-21' AND hour >= 9")
+        assert said(one, "destination") == [("b",)]
+        assert len(one.inputFiles()) == 3  # Spark names all; what it reads is in the plan
+        plan = one._jdf.queryExecution().executedPlan().toString()
+        assert "PartitionFilters: [isnotnull(date" in plan
+    asked = f"FROM '{store.root}/messages/date=*/hour=*/batch=*/*.parquet' WHERE date = '2026-11-21' AND hour >= 9"
+    with duckdb.connect() as connection:
+        (row,) = connection.execute(
+            f"SELECT destination, typeof(date), typeof(hour), hour {asked}"
+        ).fetchall()
+        plan = connection.execute(f"EXPLAIN ANALYZE SELECT destination {asked}").fetchall()[0][1]
+    assert row == ("b", "DATE", "BIGINT", 10)
+    assert "1/3" in plan
 
 
 def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", tmp_path: Path) -> None:
@@ -67,13 +91,13 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", t
     store.append("messages", 1, messages(spark, [(HOUR, "c")]))
     store.append("messages", 1, messages(spark, [(HOUR, "d")]))
     assert said(store.read("messages"), "destination", "hour", "batch") == [
-        ("a", HOUR, batch_name(0)),
-        ("b", NEXT, batch_name(0)),
-        ("d", HOUR, batch_name(1)),
+        ("a", 8, batch_name(0)),
+        ("b", 9, batch_name(0)),
+        ("d", 8, batch_name(1)),
     ]
     assert said(store.read("messages", [NEXT]), "destination") == [("b",)]
     assert said(store.read("messages", batch=0), "destination") == [("a",), ("b",)]
-    assert said(store.read("messages", [HOUR, "none"], 1), "destination") == [("d",)]
+    assert said(store.read("messages", [HOUR, LATER], 1), "destination") == [("d",)]
     assert store.hours("messages") == [HOUR, NEXT]
 
 
@@ -90,7 +114,7 @@ def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", tmp
             ("c", "open-1"),
             ("final", batch_name(0)),
         ]
-        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", NEXT)]
+        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", 9)]
     assert said(store.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
     store.replace_open(2, sliced(messages(spark, []), "2"), [], {"1": [NEXT]})
     assert said(store.read("messages"), "destination") == [("a",), ("final",)]
@@ -126,9 +150,9 @@ def test_hours_are_written_anew_one_by_one(spark: "SparkSession", tmp_path: Path
 
     store.replace("traffic", traffic((HOUR, "a"), (NEXT, "b")))
     store.replace("traffic", traffic((HOUR, "c")), [HOUR, "2026-11-21-10"])
-    assert said(store.read("traffic"), "destination", "hour") == [("b", NEXT), ("c", HOUR)]
+    assert said(store.read("traffic"), "destination", "hour") == [("b", 9), ("c", 8)]
     store.replace("traffic", traffic((LATER, "d"), (HOUR, "c")), [HOUR, NEXT, LATER])
-    assert said(store.read("traffic"), "destination", "hour") == [("c", HOUR), ("d", LATER)]
+    assert said(store.read("traffic"), "destination", "hour") == [("c", 8), ("d", 10)]
     store.replace("traffic", traffic((NEXT, "b")), [LATER])
     assert store.expire("traffic", NEXT) == [HOUR]
     assert said(store.read("traffic"), "destination") == [("b",)]
@@ -165,7 +189,7 @@ def test_sums_become_the_table(spark: "SparkSession", tmp_path: Path) -> None:
         rows = made.rows(spark, TRAFFIC, {}, [row], "hour string")
         store.save_sums("traffic", rows.selectExpr("*", f"'{batch_name(batch)}' AS batch"))
         store.publish("traffic", [HOUR], batch)
-        assert said(store.read("traffic"), "frames", "hour") == [(frames, HOUR)]
+        assert said(store.read("traffic"), "frames", "hour") == [(frames, 8)]
     assert store.summed("traffic", HOUR) == {batch_name(0), batch_name(1)}
     store.drop_sums("traffic", HOUR, [batch_name(0)])
     assert said(store.sums("traffic", "frames bigint", [f"hour={HOUR}/batch={batch_name(1)}"]), "frames") == [
@@ -180,18 +204,18 @@ def test_files_that_tasks_wrote_are_adopted(spark: "SparkSession", tmp_path: Pat
         folder = store.stage("frames", batch)
         assert folder is not None
         assert folder.parent == tmp_path / "the tables" / "frames"
-        files = [folder / f"hour={HOUR}" / f"part-{name}.parquet" for name in names]
+        files = [folder / layout.place(HOUR) / f"part-{name}.parquet" for name in names]
         for file in [
             *files,
-            folder / f"hour={HOUR}" / "part-again.parquet",
-            folder / "hour=x" / "part-again.parquet",
+            folder / layout.place(HOUR) / "part-again.parquet",
+            folder / "date=x" / "part-again.parquet",
         ]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
         store.adopt("frames", batch, files)
     found = (tmp_path / "the tables").rglob("*.parquet")
     assert sorted(str(path.relative_to(tmp_path / "the tables" / "frames")) for path in found) == [
-        f"hour={HOUR}/batch={batch_name(number)}/part-{name}.parquet"
+        f"{layout.place(HOUR)}/batch={batch_name(number)}/part-{name}.parquet"
         for number, name in ((0, "a"), (1, "c"), (1, "d"))
     ]
     assert store.stage("frames", 2) == store.stage("frames", 2)
@@ -229,16 +253,20 @@ def test_a_session_without_delta_is_told(
         opened(spark, str(tmp_path), "delta")
 
 
-def test_tables_of_an_older_release_can_be_read_but_not_gone_on_with(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    """They do not say how they lie on disk; those of a newer one are not touched at all."""
+def test_tables_of_an_older_release_are_told(spark: "SparkSession", tmp_path: Path) -> None:
+    """They do not say how they lie on disk, or have other folders; those of a newer one are not touched at all."""
     made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "offset": 1, "length": 2}])
     store = Store(spark, str(tmp_path))
     store.check()
     assert store.read("quarantine").count() == 1
     with pytest.raises(StoreError, match=r"older stomprelay.*journal has it all"):
         store.prepare(-1)
+    (tmp_path / "frames" / "hour=2026-11-21-08").mkdir(parents=True)
+    with pytest.raises(StoreError, match="older stomprelay"):
+        store.check()
+    (tmp_path / layout.NAME).write_text('{"version": 2, "format": "parquet"}')
+    with pytest.raises(StoreError, match="older stomprelay"):
+        store.check()
     for said in ('{"version": 99, "format": "parquet"}', "what?"):
         (tmp_path / layout.NAME).write_text(said)
         with pytest.raises(StoreError, match="newer stomprelay"):
@@ -249,12 +277,22 @@ def test_tables_and_checkpoint_belong_together(spark: "SparkSession", tmp_path: 
     """A checkpoint that was removed, or is older, would bring batches twice."""
     store = Store(spark, str(tmp_path))
     store.prepare(-1)
-    assert layout.told((tmp_path / layout.NAME).read_text()) == (layout.VERSION, "parquet")
+    assert layout.told((tmp_path / layout.NAME).read_text()) == (layout.VERSION, "parquet", ())
     store.save_text("watch", 4, "state")
     for finished in (3, 4):
         store.prepare(finished)
     with pytest.raises(StoreError, match="do not belong together"):
         store.prepare(-1)
+
+
+def test_headers_are_kept_from_the_first_batch_on(spark: "SparkSession", tmp_path: Path) -> None:
+    """Whoever does not name them keeps those that the tables have; others are refused."""
+    store = Store(spark, str(tmp_path))
+    assert store.prepare(-1, ("app", "kind")) == ("app", "kind")
+    assert store.prepare(-1) == store.prepare(-1, ("app", "kind")) == ("app", "kind")
+    for other in ((), ("kind",)):
+        with pytest.raises(StoreError, match="keep other headers: app, kind"):
+            store.prepare(-1, other)
 
 
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:

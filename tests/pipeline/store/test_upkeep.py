@@ -45,7 +45,7 @@ def test_now_and_then(store: Store) -> None:
     every = upkeep.EVERY
     for number in (0, every - 2, every):
         assert upkeep.after(batch(store, number), START) == []
-    assert upkeep.after(batch(store, every - 1), START) == ["frames/hour=2026-11-21-08: 5 files made 1"]
+    assert upkeep.after(batch(store, every - 1), START) == ["frames/date=2026-11-21/hour=8: 5 files made 1"]
     assert store.read("frames").count() == 15
 
 
@@ -68,16 +68,16 @@ def test_what_batches_left_for_the_next_goes(store: Store) -> None:
 def test_thorough(store: Store) -> None:
     """After a run all that is old by the clock, the last batch included."""
     found = upkeep.thorough(store, START + timedelta(hours=5), retain=DAY)
-    assert found == [f"frames/hour=2026-11-21-{hour}: 5 files made 1" for hour in ("08", "10")]
+    assert found == [f"frames/date=2026-11-21/hour={hour}: 5 files made 1" for hour in (8, 10)]
     assert upkeep.thorough(store, START + timedelta(hours=5)) == []
 
 
 def test_begin_mends(store: Store) -> None:
     """An hour that a killed run had put aside is there again."""
     root = Path(store.root)
-    aside = root / "_compact" / "frames" / "hour=2026-11-21-08"
+    aside = root / "_compact" / "frames" / "date=2026-11-21" / "hour=8"
     aside.mkdir(parents=True)
-    (root / "frames" / "hour=2026-11-21-08").rename(aside / "old")
+    (root / "frames" / "date=2026-11-21" / "hour=8").rename(aside / "old")
     assert store.read("frames").count() == 10
     upkeep.begin(store)
     assert store.read("frames").count() == 15
@@ -99,19 +99,19 @@ def _file(root: Path, *folders: str) -> None:
 def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
     """Of tables and sums, when they ended for so long; state, quarantine and what is younger stay."""
     keep = [
-        "frames/hour=2026-11-20-08/batch=000000001",
-        "traffic/hour=2026-11-21-08",
+        "frames/date=2026-11-20/hour=8/batch=000000001",
+        "traffic/date=2026-11-21/hour=8",
         "_sums/traffic/hour=2026-11-20-08/batch=000000001",
         "_state/open/batch=000000001",
         "quarantine/batch=000000000",
     ]
     go = [
-        "frames/hour=2026-11-20-07/batch=000000000",
-        "frames/hour=2026-11-20-07/batch=000000001",
-        "messages/hour=2026-10-01-23/batch=open",
-        "stuck/hour=2026-11-20-07",
-        "traffic/hour=2026-11-20-07",
-        "failovers/hour=2025-12-31-23",
+        "frames/date=2026-11-20/hour=7/batch=000000000",
+        "frames/date=2026-11-20/hour=7/batch=000000001",
+        "messages/date=2026-10-01/hour=23/batch=open",
+        "stuck/date=2026-11-20/hour=7",
+        "traffic/date=2026-11-20/hour=7",
+        "failovers/date=2025-12-31/hour=23",
         "_sums/traffic/hour=2026-11-20-07/batch=000000000",
         "_sums/failovers/hour=2026-11-20-06/batch=000000000",
     ]
@@ -133,7 +133,11 @@ def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_folder_half_removed_is_not_read(spark: "SparkSession", tmp_path: Path) -> None:
     """An hour is taken out of the table before any of its files is removed; what a kill leaves, the next run sweeps."""
-    _file(tmp_path, "_dropped/frames-hour=2026-11-20-07/batch=000000000", "frames/hour=2026-11-20-08/batch=0")
+    _file(
+        tmp_path,
+        "_dropped/frames-hour=2026-11-20-07/batch=000000000",
+        "frames/date=2026-11-20/hour=8/batch=0",
+    )
     store = Store(spark, str(tmp_path))
     assert store.hours("frames") == ["2026-11-20-08"]
     store.remove_leftovers()
