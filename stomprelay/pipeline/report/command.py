@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.pipeline import options as shared
+from stomprelay.pipeline.bar import Bar, Steps
 from stomprelay.pipeline.report.indicators import PERIODS, Threshold, crossed, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.queries import Range
@@ -83,16 +85,20 @@ def main(given: argparse.Namespace) -> int:
     period = None if given.compare == "none" else given.compare
     check_period(range_, period, now)
     check(given.tables, given.output)
-    from stomprelay.pipeline.report.gather import gather
+    from stomprelay.pipeline.report.gather import STEPS, gather
     from stomprelay.pipeline.report.previous import earlier, stretch
 
     spark = shared.session(given, "report", brief=True, say=shared.say)
     try:
         store = opened(spark, given.tables, shared.table_format(given))
         store.check()
-        findings = gather(store, stretch(store, range_, period) if period else range_, given.top, now)
-        if period:
-            findings = replace(findings, earlier=earlier(store, findings, period))
+        steps = Steps(Bar(sys.stderr, "steps"), "report", len(STEPS) + (1 if period else 0))
+        with steps.bar.going():
+            asked = stretch(store, range_, period) if period else range_
+            findings = gather(store, asked, given.top, now, steps.step)
+            if period:
+                steps.step(f"{period} before")
+                findings = replace(findings, earlier=earlier(store, findings, period))
     finally:
         launch.stop(spark)
     options = PageOptions(made=now, title=given.title, local=given.local, thresholds=given.threshold)

@@ -1,7 +1,7 @@
 """Reads the tables through Spark into `Findings`. Spark does the sums; only these are collected."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -154,23 +154,51 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
     return [Damage(row.segment, row.offset, row.length, row.reason) for row in found], total, missing
 
 
-def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
+STEPS: Final = (
+    "traffic",
+    "messages",
+    "stuck",
+    "errors",
+    "quarantine",
+    "failovers",
+    "flow",
+    "destinations",
+    "clients",
+)
+"""What `gather` reads, in this order."""
+
+
+def gather(
+    store: Store, range_: Range, limit: int, now: Micros, step: Callable[[str], None] = lambda _: None
+) -> Findings:
     """Return what the report shows of this range, in lists the first `limit` entries. `now` (microseconds
-    since 1970) is used if the tables are empty.
+    since 1970) is used if the tables are empty. `step` is called before each of `STEPS`.
     """
+    step("traffic")
     found = extent(store, range_)
     span = empty_span(range_, now) if found is None else _span(store, range_, *found)
     within = Range(span.since, span.until)
     traffic = traffic_of(store, span, F.col("at"))
     names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
     course = _course(store, span, names)
+    step("messages")
     told = messages_of(within.within(store.read("messages"), "at"), span, names)
     destinations, clients, octets = row_of(
         traffic, F.count_distinct("destination"), F.count_distinct("client"), F.sum("octets")
     )
+    step("stuck")
     stuck, total_stuck = read_stuck(store, within, limit)
+    step("errors")
     troubles, total_troubles = read_troubles(within.within(store.read("frames"), "at"), limit)
+    step("quarantine")
     damages, total_damages, total_missing = read_damages(store, limit)
+    step("failovers")
+    failovers = read_failovers(store, within)
+    step("flow")
+    ways = _ways(store, span)
+    step("destinations")
+    listed = _destinations(store, span, traffic, names[:limit], course, told)
+    step("clients")
     return Findings(
         span=span,
         relays=told.relays,
@@ -180,12 +208,12 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
         outcomes=sum(told.outcomes.values(), Counter()),
         redelivered=told.redelivered,
         unsettled=told.unsettled,
-        failovers=read_failovers(store, within),
+        failovers=failovers,
         stuck=stuck,
         total_stuck=total_stuck,
-        ways=_ways(store, span),
+        ways=ways,
         whole_hours=whole_hours(span),
-        destinations=_destinations(store, span, traffic, names[:limit], course, told),
+        destinations=listed,
         total_destinations=destinations,
         clients=_clients(traffic, limit),
         total_clients=clients,

@@ -203,7 +203,7 @@ def test_the_page_is_made(
     asked: list[Any] = []
 
     def gathered(store: Store, *rest: object) -> Findings:
-        asked.append((store.root, *rest[:-1]))
+        asked.append((store.root, *rest[:-2]))
         return sample()
 
     monkeypatch.setattr(gather, "gather", gathered)
