@@ -21,6 +21,7 @@ OFTEN: Final = 0.5
 _ROOM: Final = 14
 """Columns that a bar needs; where there are fewer it is left out, and the words are cut at the edge."""
 _WIDEST: Final = 110
+_SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class Bar:
@@ -40,18 +41,22 @@ class Bar:
         self._lock = RLock()
         self._name = ""
         self._began: float | None = None
-        self._first = self._done = self._total = 0.0
+        self._first = self._done = self._total = self._share = 0.0
         self._width = 0
 
     def begin(self, name: str, total: float = 0, done: float = 0) -> None:
         """Begin with something of which `done` was done before; 0 as `total`: it is not known."""
-        self._name, self._total = name, total
+        self._name, self._total, self._share = name, total, 0.0
         self._first = self._done = done
         self._began = self._clock()
 
-    def set(self, done: float, total: float | None = None, name: str | None = None) -> None:
-        """Say how far it is; what is None stays as it is."""
-        self._done = done
+    def set(
+        self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
+    ) -> None:
+        """Say how far it is; what is None stays as it is. `share`: how much of the time is over, from 0 to 1, where
+        that is not the share of what is done.
+        """
+        self._done, self._share = done, share
         self._total = self._total if total is None else total
         self._name = self._name if name is None else name
 
@@ -117,16 +122,27 @@ class Bar:
         """Return the figures after `elapsed` seconds: `3 of 12 tasks, 1.5/s, 6 s left`."""
         if not self._total:
             return spelled(elapsed)
-        done, total = self._amount(self._done), self._amount(self._total)
-        # A unit that is the same is not said twice.
-        text = f"{done.removesuffix(total.lstrip('0123456789.,'))} of {total}"
-        if self._unit:
-            text += f" {self._unit}"
+        text = (
+            f"{self._amount(self._done, self._total)} of {self._amount(self._total, self._total, unit=True)}"
+        )
         rate = (self._done - self._first) / elapsed if elapsed > 0 else 0
         if rate > 0:
-            few = f"{rate:.1f}" if rate < 10 and not self._octets else self._amount(rate).replace(".0 ", " ")
-            text += f", {few}/s, {spelled(max(self._total - self._done, 0) / rate)} left"
+            left = elapsed * (1 / self._share - 1) if self._share else (self._total - self._done) / rate
+            text += f", {self._rate(rate)}/s, {spelled(max(left, 0))} left"
         return text
+
+    def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
+        """Return a number in the unit that fits `like`, with that unit if wanted."""
+        if self._octets:
+            power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
+            text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"
+            return f"{text} {_SIZES[power]}" if unit else text
+        return f"{number:,.0f} {self._unit}".rstrip() if unit else f"{number:,.0f}"
+
+    def _rate(self, rate: float) -> str:
+        if self._octets:
+            return octets(rate)
+        return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
 
     def _line(self, elapsed: float, width: int) -> str:
         words = self.words(elapsed)
@@ -134,29 +150,11 @@ class Bar:
             return f"{self._name}: {words}"[:width]
         plain = not (getattr(self._out, "encoding", None) or "utf-8").lower().startswith("utf")
         form = "{desc}{percentage:3.0f} % |{bar}| " + words
-        done = min(self._done, self._total)
+        done = self._total * self._share if self._share else min(self._done, self._total)
         columns = min(width, _WIDEST)
         return str(
             tqdm.format_meter(done, self._total, elapsed, columns, f"{self._name} ", plain, bar_format=form)
         )
-
-    def _amount(self, number: float) -> str:
-        return octets(number) if self._octets else f"{number:,.0f}"
-
-
-class Steps:
-    """Shows with a bar which step something is at, of `total`."""
-
-    def __init__(self, bar: Bar, name: str, total: int) -> None:
-        self.bar: Final = bar
-        self._name = name
-        self._begun = 0
-        bar.begin(name, total)
-
-    def step(self, name: str) -> None:
-        """Say that a step begins, and so that the one before it is through."""
-        self.bar.set(self._begun, name=f"{self._name}, {name}")
-        self._begun += 1
 
 
 class Tasks:
@@ -206,11 +204,11 @@ def tasks(out: TextIO, name: str, spark: "SparkSession") -> Iterator[Bar]:
 
 def octets(count: float) -> str:
     """Return a number of bytes with a unit."""
-    for unit in ("B", "KiB", "MiB"):
+    for unit in _SIZES[:-1]:
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
-    return f"{count:.1f} GiB"
+    return f"{count:.1f} {_SIZES[-1]}"
 
 
 def spelled(seconds: float) -> str:
@@ -259,3 +257,22 @@ class Shares:
         if self._step:
             self._now[self._step] = self._now.get(self._step, 0.0) + self._clock() - self._since
         self._step = ""
+
+
+class Steps:
+    """Shows with a bar which of several steps something is at. `usual`: their names, in their order, and how long they
+    take beside each other.
+    """
+
+    def __init__(self, bar: Bar, name: str, usual: Mapping[str, float]) -> None:
+        self.bar: Final = bar
+        self._name = name
+        self._shares = Shares(usual, monotonic)
+        self._begun = 0
+        bar.begin(name, len(usual))
+
+    def step(self, name: str) -> None:
+        """Say that a step begins, and so that the one before it is through."""
+        self._shares.step(name)
+        self.bar.set(self._begun, name=f"{self._name}, {name}", share=self._shares.share())
+        self._begun += 1

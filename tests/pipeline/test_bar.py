@@ -54,7 +54,10 @@ def test_octets_have_units_of_their_own() -> None:
     sizes = Bar(io.StringIO(), octets=True, clock=clock)
     sizes.begin("once", 10 << 20)
     sizes.set(1 << 20)
-    assert sizes.words(2) == "1.0 of 10.0 MiB, 512 KiB/s, 18 s left"
+    assert sizes.words(2) == "1.0 of 10.0 MiB, 512.0 KiB/s, 18 s left"
+    sizes.begin("once", 2000)
+    sizes.set(5)
+    assert sizes.words(0) == "0.0 of 2.0 KiB"
     slow = Bar(io.StringIO(), "steps", clock=clock)
     slow.begin("report", 9)
     slow.set(3)
@@ -146,16 +149,16 @@ def test_another_thread_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_steps() -> None:
-    """Those that are through count, and the name is that of the one which goes on."""
+    """Those that are through count, the name is that of the one which goes on, and what is left is their usual time."""
     out, clock = Terminal(), Clock()
-    steps = Steps(Bar(out, "steps", clock=clock), "report", 3)
+    steps = Steps(Bar(out, "steps", clock=clock), "report", {"traffic": 4.0, "messages": 2.0, "clients": 2.0})
     clock.now += 4
     for name in ("traffic", "messages"):
         steps.step(name)
     steps.bar.draw()
     (line,) = out.screen
-    assert line.startswith("report, messages  33 % |")
-    assert line.endswith("| 1 of 3 steps, 0.2/s, 8 s left")
+    assert line.startswith("report, messages  50 % |")
+    assert line.endswith("| 1 of 3 steps, 0.2/s, 4 s left")
 
 
 def test_shares() -> None:

@@ -22,6 +22,7 @@ from stomprelay.pipeline.store.formats import opened
 
 _AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
 _MOST: Final = 100
+_BEFORE: Final = "what was before"
 CROSSED: Final = 3
 """The exit status where the page was made and a threshold is crossed."""
 
@@ -92,12 +93,12 @@ def main(given: argparse.Namespace) -> int:
     try:
         store = opened(spark, given.tables, shared.table_format(given))
         store.check()
-        steps = Steps(Bar(sys.stderr, "steps"), "report", len(STEPS) + (1 if period else 0))
+        steps = Steps(Bar(sys.stderr, "steps"), "report", STEPS | ({_BEFORE: 4.0} if period else {}))
         with steps.bar.going():
             asked = stretch(store, range_, period) if period else range_
             findings = gather(store, asked, given.top, now, steps.step)
             if period:
-                steps.step(f"{period} before")
+                steps.step(_BEFORE)
                 findings = replace(findings, earlier=earlier(store, findings, period))
     finally:
         launch.stop(spark)
