@@ -87,6 +87,16 @@ class Bar:
             self._out.write(f"{text}\n")
             self._out.flush()
 
+    def beside(self, say: Callable[[str], None]) -> Callable[[str], None]:
+        """Return what writes a line as `say` does, above it."""
+
+        def told(text: str) -> None:
+            with self._lock:
+                self.wipe()
+                say(text)
+
+        return told
+
     def end(self) -> None:
         """Take it away."""
         with self._lock:

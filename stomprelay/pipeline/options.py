@@ -197,12 +197,7 @@ def session(
     tables, the session has what it needs.
     """
     bar = Bar(sys.stderr)
-
-    def told(text: str) -> None:
-        bar.wipe()
-        if say is not None:
-            say(text)
-
+    told = None if say is None else bar.beside(say)
     folders = [getattr(options, each, None) for each in ("journal", "tables", "checkpoint")]
     is_near = all(local(folder) for folder in folders if folder)
     wanted = {**({} if is_near else launch.CHECKED), **(conf or {}), **dict(options.conf)}

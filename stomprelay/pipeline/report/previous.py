@@ -18,11 +18,16 @@ _GONE: Final = 10
 
 
 def stretch(store: Store, range_: Range, period: str) -> Range:
-    """Return the range to report on: where no begin was asked for, the last `period` of it."""
-    found = extent(store, range_) if range_.since is None else None
+    """Return the range to report on: where no begin was asked for, the last `period` of it. Its bins reach beyond both
+    of its ends; it begins so much later that what is `period` before does not overlap with it.
+    """
+    found = extent(store, range_)
     if found is None:
         return range_
-    return Range(found[1] + 1 - PERIODS[period], range_.until)
+    last, length = found[1], PERIODS[period]
+    since = last + 1 - length if range_.since is None else range_.since
+    span = Span.over(since, max(since, last))
+    return Range(max(since, span.until - length), range_.until)
 
 
 def earlier(store: Store, findings: Findings, period: str) -> Earlier:

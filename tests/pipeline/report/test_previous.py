@@ -86,10 +86,11 @@ def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
 
 
 def test_the_stretch(spark: "SparkSession", tmp_path: Path) -> None:
-    """Without a begin it is the last day, or week, of what there is; a begin that is asked for holds."""
+    """Without a begin it is the last day, or week, of what there is; one that is asked for holds, to the bin."""
     store = build(spark, tmp_path / "tables", traffic=[{"minute": later(60)}])
-    last = BEGIN + 2 * MINUTE
-    assert stretch(store, Range(), "day") == Range(last - DAY, None)
+    assert stretch(store, Range(), "day") == Range(BEGIN + 10 * MINUTE - DAY, None)
     assert stretch(store, Range(None, BEGIN + HOUR), "week") == Range(BEGIN + HOUR - 7 * DAY, BEGIN + HOUR)
     assert stretch(store, NOW, "day") == NOW
+    odd = Range(BEGIN - DAY + MINUTE, BEGIN + MINUTE)
+    assert stretch(store, odd, "day") == Range(BEGIN + 10 * MINUTE - DAY, odd.until)
     assert stretch(build(spark, tmp_path / "nothing"), Range(), "day") == Range()
