@@ -103,7 +103,7 @@ class ProgressLine:
         many `unit` are done, of how many.
         """
         bar = Bar(self._out, unit, clock=self._clock)
-        self._bar.end()
+        self._bar.wipe()
         bar.begin(name)
         with bar.going():
             yield bar.set

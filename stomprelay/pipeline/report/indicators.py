@@ -180,6 +180,12 @@ class Threshold:
     indicator: Indicator
     limit: float
 
+    @property
+    def spelled(self) -> str:
+        """Return its name and what it allows."""
+        one = self.indicator
+        return f"{one.name} ({'at least' if one.least else 'at most'} {one.kind.spell(self.limit)})"
+
     def crossed(self, findings: Findings) -> bool | None:
         """Return whether the figure is beyond it; None if there is nothing to measure."""
         value = self.indicator.of(findings)

@@ -175,6 +175,7 @@ def page(findings: Findings, options: PageOptions) -> str:
         quarantine=quarantine,
         numbers=[] if findings.empty else headline(findings),
         highlights=highlights(findings, options.thresholds),
+        kept=[one.spelled for one in options.thresholds if one.crossed(findings) is False],
         figures=shown,
         labels=Markup("".join(figure.labels for figure in shown)),
         titles={figure.key: figure.title for figure in shown},

@@ -61,6 +61,8 @@ def test_a_terminal_shows_what_goes_on() -> None:
     assert progress.summary() == (
         "2 segments, 1,000 frames in 8.0 s, 125 frames/s; 1 row in quarantine: see table `quarantine`"
     )
+    with progress.working("joining small files", "hours") as shown:
+        shown(1, 2)
     progress.begin(4, 1, 10 << 20)
     clock.now += 2
     progress.step("messages")

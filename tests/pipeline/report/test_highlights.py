@@ -9,7 +9,7 @@ from stomprelay.pipeline.report.page import PageOptions, headline, page
 from stomprelay.pipeline.report.text import DAY, HOUR
 from tests.pipeline.report import sample as samples
 from tests.pipeline.report.outline import cells, outline
-from tests.pipeline.report.sample import BEGIN, sample
+from tests.pipeline.report.sample import BEGIN, damaged, sample
 from tests.pipeline.report.test_findings import NOTHING
 
 QUIET = replace(NOTHING, outcomes={"acked": 100}, recorded=[True] * NOTHING.span.bins, octets=1 << 20)
@@ -35,6 +35,27 @@ def test_nothing_stands_out() -> None:
     root = outline(page(QUIET, PageOptions(made=BEGIN)))
     (section,) = (one for one in root.all("section") if one.attributes["id"] == "highlights")
     assert section.one("p").text.startswith("Nothing: no message was lost")
+
+
+def test_thresholds_that_are_kept() -> None:
+    """Are listed below all else, so that nobody wonders whether they were looked at."""
+    thresholds = tuple(threshold(each) for each in ("errors=0", "delivered=99%", "receipt_p99=200ms"))
+    root = outline(page(QUIET, PageOptions(made=BEGIN, thresholds=thresholds)))
+    assert root.one("p", "kept").text.replace("\u202f", " ") == (
+        "Thresholds that are kept: errors (at most 0), delivered (at least 99 %)."
+    )
+    assert (
+        root.one("ul", "highlights")
+        .one("li")
+        .text.startswith("receipt_p99 (SEND to RECEIPT, p99): there was")
+    )
+
+
+def test_damage_is_not_nothing() -> None:
+    """The page does not say that all is well where a part of the journal could not be read."""
+    text = page(replace(QUIET, damages=damaged(), total_damages=2), PageOptions(made=BEGIN))
+    assert "Nothing: no message was lost" not in text
+    assert "Not all of the journal could be read." in text
 
 
 def test_thresholds_that_are_crossed_come_first() -> None:
