@@ -9,8 +9,6 @@ from threading import Event, RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TextIO
 
-from tqdm import tqdm
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -45,7 +43,11 @@ class Bar:
         self._width = 0
 
     def begin(self, name: str, total: float = 0, done: float = 0) -> None:
-        """Begin with something of which `done` was done before; 0 as `total`: it is not known."""
+        """Begin with something of which `done` was done before; 0 as `total`: it is not known. Raises `ImportError`
+        on a terminal, where what draws it is not installed.
+        """
+        if self.live:
+            import tqdm  # noqa: F401 - the command line is there without the pipeline's packages
         self._name, self._total, self._share = name, total, 0.0
         self._first = self._done = done
         self._began = self._clock()
@@ -155,6 +157,8 @@ class Bar:
         return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
 
     def _line(self, elapsed: float, width: int) -> str:
+        from tqdm import tqdm
+
         words = self.words(elapsed)
         if not self._total or len(self._name) + len(words) + _ROOM > width:
             return f"{self._name}: {words}"[:width]

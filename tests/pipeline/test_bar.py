@@ -4,6 +4,7 @@ import io
 import itertools
 import os
 import shutil
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -238,6 +239,15 @@ def test_tasks_of_a_query(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
     with tasks(quiet, "query", spark):
         spark.range(3).count()
     assert quiet.getvalue() == ""
+
+
+def test_what_draws_it_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is told when something begins on a terminal; elsewhere nothing needs it."""
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    Bar(io.StringIO()).begin("query")
+    with pytest.raises(ImportError) as caught:
+        Bar(Terminal()).begin("query")
+    assert caught.value.name == "tqdm"
 
 
 def test_words() -> None:
