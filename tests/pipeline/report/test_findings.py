@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.report.findings import BINS, GOT, SHOWN, UNHEARD, Findings, Span
+from stomprelay.pipeline.report.findings import BINS, GOT, POINTS, SHOWN, UNHEARD, Findings, Span
 from stomprelay.pipeline.report.outcomes import MEANING
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
 from stomprelay.pipeline.schema import MESSAGES, OUTCOMES
@@ -96,6 +96,13 @@ def test_ticks_of_a_day() -> None:
     ticks = Span.over(BEGIN, BEGIN + DAY - 1).ticks()
     assert [tick.form for tick in ticks] == ["hour"] * 5 + ["day"] + ["hour"] * 2
     assert [tick.main for tick in ticks].count(True) == 4
+
+
+@given(st.integers(0, 10**15))
+def test_points_of_a_small_chart(length: Micros) -> None:
+    """Are groups of bins, so many that there are few points."""
+    span = Span.over(BEGIN, BEGIN + length)
+    assert 1 <= -(-span.bins // span.grouped) <= POINTS
 
 
 def test_places_are_clipped() -> None:
