@@ -12,7 +12,7 @@ from typing import Final
 from demo.clients import Crew
 from demo.house import House, house
 
-SECONDS: Final = 25.0
+SECONDS: Final = 20.0
 """With what Spark takes afterwards it is less than a minute."""
 
 
