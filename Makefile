@@ -66,7 +66,7 @@ chaos: $(VENV)/.test ## sessions while their brokers are killed, frozen, cut off
 crash: $(VENV)/.test ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
 	$(BIN)/python -m chaos.crash $(ARGS)
 
-demo: $(VENV)/.test ## clients, a relay, a failover for a minute; then tables and a report to look at
+demo: $(VENV)/.test ## clients, a relay, a failover for twenty seconds; then tables and a report to look at
 	$(BIN)/python -m demo $(ARGS)
 
 news: $(VENV)/.dev ## the next release's news, as the fragments have it now

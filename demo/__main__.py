@@ -7,9 +7,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from demo.clients import Crew
 from demo.house import House, house
+
+SECONDS: Final = 20.0
+"""With what Spark takes afterwards it is less than a minute."""
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -17,7 +21,9 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m demo", description="Clients, a relay, a failover; then tables and a report."
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the clients work (60)")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help=f"how long the clients work ({SECONDS:g})"
+    )
     parser.add_argument(
         "--directory", type=Path, default=Path("build/demo"), help="where everything goes (build/demo)"
     )

@@ -12,5 +12,5 @@ From the outside in; imports point one way, down this list:
 - `store`: the tables on disk, and what keeps them small
 - `stomp`: the data source `format("stomp")`, in both directions
 - `spark`: a Spark session, Java, Spark's errors, Arrow
-- `schema`, `settings`: which tables there are with their columns; the pipeline's settings
+- `schema`, `settings`, `bar`: which tables there are with their columns; the pipeline's settings; a bar on a terminal
 """

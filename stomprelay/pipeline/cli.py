@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "replay": Command("replay.command", "send messages from the tables again, through the relay"),
     "tables": Command("commands.catalogue", "say which tables there are, with their columns", False, False),
 }
-_COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j", "numpy"})
+_COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j", "numpy", "tqdm"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

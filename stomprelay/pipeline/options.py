@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from stomprelay.pipeline.bar import Bar
 from stomprelay.pipeline.settings import LONGEST_HEADER, MOST_HEADERS, Settings
 from stomprelay.pipeline.spark import delta, launch
 from stomprelay.pipeline.store import formats, layout
@@ -208,16 +209,20 @@ def session(
     rest, and what is raised, is as in `launch.session`; end it with `launch.stop`. Where `options` have a format of
     tables, the session has what it needs.
     """
+    bar = Bar(sys.stderr)
+    told = None if say is None else bar.beside(say)
     folders = [getattr(options, each, None) for each in ("journal", "tables", "checkpoint")]
     is_near = all(local(folder) for folder in folders if folder)
     wanted = {**({} if is_near else launch.CHECKED), **(conf or {}), **dict(options.conf)}
-    if "table_format" in options and table_format(options) == "delta":
-        wanted = delta.settings(wanted, say)
-    return launch.session(
-        f"stomprelay-pipeline {name}",
-        master=options.master,
-        conf=wanted,
-        brief=brief,
-        log=options.spark_log,
-        say=say,
-    )
+    bar.begin("Spark starts")
+    with bar.going():
+        if "table_format" in options and table_format(options) == "delta":
+            wanted = delta.settings(wanted, told)
+        return launch.session(
+            f"stomprelay-pipeline {name}",
+            master=options.master,
+            conf=wanted,
+            brief=brief,
+            log=options.spark_log,
+            say=told,
+        )

@@ -2,13 +2,41 @@
 
 from pathlib import Path
 
-from demo.__main__ import clear, options
+import pytest
+
+from demo.__main__ import clear, main, options
+from tests.pipeline.report.outline import outline
 
 
-def test_a_demo_lasts_a_minute() -> None:
-    """Without options it works for 60 s, in a folder that git does not see."""
+def test_a_demo_lasts_less_than_a_minute() -> None:
+    """Without options clients work for 20 s, in a folder that git does not see."""
     asked = options([])
-    assert (asked.seconds, asked.directory) == (60.0, Path("build/demo"))
+    assert (asked.seconds, asked.directory) == (20.0, Path("build/demo"))
+
+
+@pytest.mark.deep
+@pytest.mark.e2e
+def test_the_report_has_what_was_staged_and_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One broker lost, one consumer stuck, every message delivered; how the demo ends is no error and no outage."""
+    assert main(["--directory", str(tmp_path)]) == 0
+    said = capfd.readouterr()
+    assert said.out.splitlines()[-1] == str(tmp_path / "report.html")
+    assert "\r" not in said.err
+    root = outline((tmp_path / "report.html").read_text(encoding="utf-8"))
+    numbers = {each.one("dt").text: each.one("dd", "value").text for each in root.one("dl").children}
+    assert {
+        name: numbers[name] for name in ("Lost or unconfirmed", "Failovers", "Stuck consumers", "Errors")
+    } == {
+        "Lost or unconfirmed": "0",
+        "Failovers": "1",
+        "Stuck consumers": "1",
+        "Errors": "0",
+    }
+    assert numbers["Delivered"].startswith("100")
+    (only,) = root.one("ul", "highlights").all("li")
+    assert only.text.startswith("A broker was lost: ")
 
 
 def test_only_what_a_demo_left_is_removed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
+from stomprelay.pipeline.bar import Bar, tasks
 from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
@@ -58,10 +59,11 @@ def main(given: argparse.Namespace) -> int:
     sql = sys.stdin.read() if given.sql == "-" else given.sql
     spark = options.session(given, "query", brief=True, say=options.say)
     try:
-        views(spark, opened(spark, given.tables, options.table_format(given), given.as_of))
-        found = _asked(spark, sql)
-        _WRITERS[given.format](found.columns, _rows(found), sys.stdout)
-        sys.stdout.flush()
+        with tasks(sys.stderr, "query", spark) as bar:
+            views(spark, opened(spark, given.tables, options.table_format(given), given.as_of))
+            found = _asked(spark, sql)
+            _WRITERS[given.format](found.columns, _beside(bar, _rows(found)), sys.stdout)
+            sys.stdout.flush()
     finally:
         launch.stop(spark)
     return 0
@@ -92,6 +94,14 @@ def _asked(spark: "SparkSession", sql: str) -> "DataFrame":
 def _rows(found: "DataFrame") -> Iterator[Row]:
     with as_value_error():
         yield from map(tuple, found.toLocalIterator())
+
+
+def _beside(bar: Bar, rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield the rows; where they go to a terminal, the bar makes way for the first."""
+    for row in rows:
+        if sys.stdout.isatty():
+            bar.end()
+        yield row
 
 
 # ---------------------------------------------------------------- how rows are written

@@ -52,6 +52,7 @@ def main(given: argparse.Namespace) -> int:
                 stream.once()
         progress.say(progress.summary())
     finally:
+        progress.close()
         launch.stop(spark)
     return 0
 

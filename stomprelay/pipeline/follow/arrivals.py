@@ -43,11 +43,18 @@ class Arrivals:
 
     def parts(self, batch: int) -> Iterator[Part]:
         """Yield the parts of Spark's batch that are not done. The caller must call `done` for each."""
-        first, groups = self._planned(batch)
+        first, groups, _ = self._planned(batch)
         done = self.finished
         for number, paths in enumerate(groups, first):
             if number > done:
                 yield Part(number, tuple(paths), number == first + len(groups) - 1)
+
+    def waiting(self, batch: int) -> int:
+        """Return the bytes of the segments of Spark's batch in parts that are not done; 0 where they are not known: the
+        parts were written down by a release that did not count them.
+        """
+        first, _, sizes = self._planned(batch)
+        return sum(size for number, size in enumerate(sizes, first) if number > self.finished)
 
     def arrivals(self, part: Part) -> list[SegmentFile]:
         """Return the segments of a part, with their sizes in bytes."""
@@ -77,30 +84,32 @@ class Arrivals:
     def _mark(self, number: int) -> str:
         return posixpath.join(self._parts, f"{_DONE}{number}")
 
-    def _planned(self, batch: int) -> tuple[int, list[list[str]]]:
+    def _planned(self, batch: int) -> tuple[int, list[list[str]], list[int]]:
         plan = posixpath.join(self._parts, str(batch))
         known = self._volume.text(plan)
         if known is None:
-            groups = self._cut(ordered(self._logged(batch)))
-            known = json.dumps({"first": self.finished + 1, "parts": groups})
+            groups, sizes = self._cut(ordered(self._logged(batch)))
+            known = json.dumps({"first": self.finished + 1, "parts": groups, "sizes": sizes})
             self._volume.put(plan, known)
             if batch > 0:
                 self._volume.remove(posixpath.join(self._parts, str(batch - 1)))
         told = json.loads(known)
-        return int(told["first"]), list(told["parts"])
+        return int(told["first"]), list(told["parts"]), list(told.get("sizes", ()))
 
-    def _cut(self, paths: Sequence[str]) -> list[list[str]]:
-        """Return groups of the paths in their order, of `most` bytes at most each, or of one larger segment."""
+    def _cut(self, paths: Sequence[str]) -> tuple[list[list[str]], list[int]]:
+        """Return groups of the paths in their order, of `most` bytes at most each, or of one larger segment, and the
+        bytes of each group.
+        """
         groups: list[list[str]] = []
-        size = 0
+        sizes: list[int] = []
         for path in paths:
             more = self._volume.size(path)
-            if not groups or size + more > self._most:
+            if not groups or sizes[-1] + more > self._most:
                 groups.append([])
-                size = 0
+                sizes.append(0)
             groups[-1].append(path)
-            size += more
-        return groups
+            sizes[-1] += more
+        return groups, sizes
 
     def _logged(self, batch: int) -> list[str]:
         """Return the paths of the files of a batch, as the source logged them, including those that no longer

@@ -1,22 +1,41 @@
-"""What a user sees while the pipeline works: one line that changes on a terminal, a line for each batch elsewhere."""
+"""What a user sees while the pipeline works: a bar on a terminal, and a line for each batch there and elsewhere."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Final, TextIO
 
+from stomprelay.pipeline.bar import Bar, Shares, octets
+
+_USUAL: Final = {
+    "frames": 1.0,
+    "messages": 1.6,
+    "traffic": 0.3,
+    "latency": 0.3,
+    "flow": 0.3,
+    "stuck": 0.2,
+    "failovers": 0.2,
+}
+"""How long the steps of a batch take beside each other, before the first batch has shown it."""
 _SHOWN: Final = 10
 """Sentences about what is missing that are shown for a batch, at most."""
 
 
 class ProgressLine:
-    """Call `begin`, `step` and `end` as a batch goes on, and `tick` every now and then, perhaps in another thread."""
+    """Call `begin`, `step` and `end` as a batch goes on, and `tick` every now and then, perhaps in another thread.
+
+    The bar counts the bytes of segments of all that is planned. Within a batch a byte is done by as much as steps are,
+    by the time that they took in the batch before.
+    """
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
         self._out = out
-        self._live = out.isatty()
+        self._bar = Bar(out, octets=True, clock=clock)
+        self._shares = Shares(_USUAL, clock)
         self._clock = clock
         self._began = clock()
-        self._width = 0
+        self._planned = self._through = self._octets = 0
+        self._number = 0
         self._batch = ""
         self._step = ""
         self._since = self._began
@@ -24,19 +43,27 @@ class ProgressLine:
 
     def say(self, text: str) -> None:
         """Write a line that stays."""
-        self._wipe()
-        self._out.write(f"{text}\n")
-        self._out.flush()
+        self._bar.say(text)
 
-    def begin(self, number: int, segments: int, octets: int) -> None:
-        """Show that a batch begins. `octets`: the bytes of its segments."""
-        self._batch = f"batch {number}: {_many(segments, 'segment')}, {_octets(octets)}"
+    def plan(self, octets: int) -> None:
+        """Set what the next batches have to read together: the bytes of their segments."""
+        self._planned, self._through = octets, 0
+        self._bar.begin("", octets)
+
+    def begin(self, number: int, segments: int, size: int) -> None:
+        """Show that a batch begins. `size`: the bytes of its segments."""
+        self._batch = f"batch {number}: {_many(segments, 'segment')}, {octets(size)}"
+        self._number, self._octets = number, size
+        if self._through + size > self._planned:
+            self.plan(size)
         self._since = self._clock()
+        self._shares.begin()
         self.step("frames")
 
     def step(self, name: str) -> None:
         """Set what the batch is working on: a table's name."""
         self._step = name
+        self._shares.step(name)
         self.tick()
 
     def end(self, segments: int, frames: int, damages: int, missing: Sequence[str] = ()) -> None:
@@ -52,6 +79,8 @@ class ProgressLine:
         if damages:
             line += f"; {_many(damages, 'row')} in quarantine"
         self._batch = ""
+        self._shares.end()
+        self._through += self._octets
         self.say(line)
         for sentence in missing[:_SHOWN]:
             self.say(sentence)
@@ -59,17 +88,29 @@ class ProgressLine:
             self.say(f"and {_many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
 
     def tick(self, done: int = 0, total: int = 0) -> None:
-        """On a terminal, redraw the line; Spark has finished `done` of `total` tasks."""
-        if not (self._live and self._batch):
+        """On a terminal, redraw the bar; Spark has finished `done` of the `total` tasks of what it is at."""
+        if not self._batch:
             return
-        line = f"{self._batch}: {self._step}"
-        if total:
-            line += f" {done}/{total}"
-        line += f", {self._clock() - self._since:.0f} s"
-        self._wipe()
-        self._out.write(line)
-        self._out.flush()
-        self._width = len(line)
+        # Only the first step is one pass over the segments, in which tasks are as good as bytes.
+        part = done / total if total and self._step == "frames" else 0.0
+        name = f"batch {self._number}, {self._step}" + (f" {done}/{total}" if total else "")
+        self._bar.set(self._through + self._octets * self._shares.share(part), self._planned, name)
+        self._bar.draw()
+
+    @contextmanager
+    def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+        """Show another bar, for what is no part of a batch and done in this thread. Gives what is to be called with how
+        many `unit` are done, of how many.
+        """
+        bar = Bar(self._out, unit, clock=self._clock)
+        self._bar.wipe()
+        bar.begin(name)
+        with bar.going():
+            yield bar.set
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.end()
 
     def summary(self) -> str:
         """Return a sentence about the whole run."""
@@ -84,11 +125,6 @@ class ProgressLine:
             text += f"; {_many(self.damages, 'row')} in quarantine: see table `quarantine`"
         return text
 
-    def _wipe(self) -> None:
-        if self._width:
-            self._out.write("\r" + " " * self._width + "\r")
-            self._width = 0
-
 
 def _many(count: int, noun: str, ending: str = "s") -> str:
     return f"{count:,} {noun}{'' if count == 1 else ending}"
@@ -96,11 +132,3 @@ def _many(count: int, noun: str, ending: str = "s") -> str:
 
 def _rate(frames: int, seconds: float) -> str:
     return f"{frames / max(seconds, 0.001):,.0f} frames/s"
-
-
-def _octets(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"

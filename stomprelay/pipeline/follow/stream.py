@@ -104,7 +104,8 @@ class Stream:
             self._recover()
             self._follow(self._begun(availableNow=True))
             if not self._stopping.is_set():
-                told = upkeep.thorough(self._store, datetime.now(UTC), self._settings.retain)
+                with self._progress.working("joining small files", "hours") as shown:
+                    told = upkeep.thorough(self._store, datetime.now(UTC), self._settings.retain, shown)
                 for sentence in told:
                     self._progress.say(sentence)
 
@@ -195,6 +196,7 @@ class Stream:
     def _batch(self, _: "DataFrame", number: int) -> None:
         """Read the parts of one of Spark's batches. Spark calls it, in a thread of its own."""
         try:
+            self._progress.plan(self._arrivals.waiting(number))
             for part in self._arrivals.parts(number):
                 if self._stopping.is_set():
                     raise _Stopped
@@ -220,6 +222,7 @@ class Stream:
                 told += advance(batch) or ()
         self._arrivals.done(part)
         progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])
-        progress.step("upkeep")
-        for sentence in upkeep.after(batch, datetime.now(UTC)):
+        with progress.working("joining small files", "hours") as shown:
+            kept = upkeep.after(batch, datetime.now(UTC), shown)
+        for sentence in kept:
             progress.say(sentence)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.pipeline import options
+from stomprelay.pipeline.bar import tasks
 from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
 from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Selection, selected
 from stomprelay.pipeline.replay.state import Frozen, State
@@ -142,7 +143,8 @@ def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
 
     spark = options.session(given, "replay", brief=True, say=options.say)
     try:
-        found = preview(selected(_store(spark, given), wanted))
+        with tasks(sys.stderr, "selecting messages", spark):
+            found = preview(selected(_store(spark, given), wanted))
     finally:
         launch.stop(spark)
     if found.lines:
@@ -188,10 +190,12 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
     options.say("selecting messages")
     # Both passes read the same files, whatever comes to the tables meanwhile.
     rows = selected(store, wanted)
-    found = preview(rows)
+    with tasks(sys.stderr, "selecting messages", store.spark):
+        found = preview(rows)
     _judge(given, found)
     connections = given.connections or store.spark.sparkContext.defaultParallelism
-    files = write(rows, state.place(), min(connections, len(found.lines)))
+    with tasks(sys.stderr, "writing messages", store.spark):
+        files = write(rows, state.place(), min(connections, len(found.lines)))
     frozen = state.freeze(asked(given), files)
     options.say(
         f"{_many(frozen.messages, 'message')} to {_many(len(found.lines), 'destination')}, "

@@ -1,4 +1,4 @@
-"""What a user sees of a replay: one line that changes on a terminal, a line now and then elsewhere."""
+"""What a user sees of a replay: a bar on a terminal, a line now and then elsewhere."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -6,10 +6,12 @@ from threading import Thread
 from time import monotonic
 from typing import Final, TextIO, TypeVar
 
+from stomprelay.pipeline.bar import Bar, spelled
+
 T = TypeVar("T")
 
 OFTEN: Final = 0.5
-"""Seconds between two updates of the line on a terminal."""
+"""Seconds between two looks, after each of which the bar on a terminal is drawn anew."""
 SELDOM: Final = 10.0
 """Seconds between two lines where there is no terminal."""
 _PARTING: Final = 10.0
@@ -30,13 +32,13 @@ class Watch:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._out = out
-        self._live = out.isatty()
         self._total = total
         self._before = before
         self._confirmed = confirmed
         self._clock = clock
         self._began = self._shown = clock()
-        self._width = 0
+        self._bar = Bar(out, "messages", clock=clock)
+        self._bar.begin("replay", total, before)
 
     def follow(self, work: Callable[[], T]) -> T:
         """Do `work` in another thread and show the progress. Return what it returns, or raise what it raises.
@@ -61,23 +63,20 @@ class Watch:
             thread.join(_PARTING)
             raise
         finally:
-            self._wipe()
+            self._bar.end()
         return outcome.result()
 
     def tick(self) -> None:
         """Show the progress, if it is time for it."""
-        now = self._clock()
-        if not self._live and now - self._shown < SELDOM:
+        if self._bar.live:
+            self._bar.set(self._confirmed())
+            self._bar.draw()
             return
-        self._shown = now
-        line = self.line()
-        if self._live:
-            self._wipe()
-            self._out.write(line)
-            self._width = len(line)
-        else:
-            self._out.write(f"{line}\n")
-        self._out.flush()
+        now = self._clock()
+        if now - self._shown >= SELDOM:
+            self._shown = now
+            self._out.write(f"{self.line()}\n")
+            self._out.flush()
 
     def line(self) -> str:
         """Return the progress as a line of text."""
@@ -86,18 +85,5 @@ class Watch:
         text = f"{confirmed:,} of {self._total:,} messages confirmed"
         rate = (confirmed - self._before) / took if took > 0 else 0.0
         if rate > 0:
-            text += f", {rate:,.0f}/s, {_spelled((self._total - confirmed) / rate)} left"
+            text += f", {rate:,.0f}/s, {spelled((self._total - confirmed) / rate)} left"
         return text
-
-    def _wipe(self) -> None:
-        if self._width:
-            self._out.write("\r" + " " * self._width + "\r")
-            self._out.flush()
-            self._width = 0
-
-
-def _spelled(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -3,13 +3,17 @@
 import argparse
 import os
 import re
+import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from stomprelay.pipeline import options as shared
+from stomprelay.pipeline.bar import Bar, Steps
+from stomprelay.pipeline.report.indicators import PERIODS, Threshold, crossed, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
@@ -18,6 +22,9 @@ from stomprelay.pipeline.store.formats import opened
 
 _AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
 _MOST: Final = 100
+_BEFORE: Final = "what was before"
+CROSSED: Final = 3
+"""The exit status where the page was made and a threshold is crossed."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +51,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="rows in lists, 1 to 100; what is below them is summed up (default: %(default)s)",
     )
     parser.add_argument("--title", default=TITLE, help="the heading (default: %(default)s)")
+    parser.add_argument(
+        "--compare",
+        choices=("none", *PERIODS),
+        default="none",
+        help="also say what was the same time a day or a week before; without --since the report is then of the last "
+        "day or week (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threshold",
+        metavar="NAME=VALUE",
+        type=_threshold,
+        action="append",
+        default=[],
+        help="what a figure may be at most (messages and delivered: must be at least), such as receipt_p99=200ms, "
+        f"delivered=99.5%% or errors=0; one that is crossed is named first and makes the exit status {CROSSED}; may be "
+        "given more than once",
+    )
     zone = parser.add_mutually_exclusive_group()
     zone.add_argument(
         "--utc", dest="local", action="store_false", default=False, help="times in UTC (the default)"
@@ -54,24 +78,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Make the page. Return the exit status. Raises `ValueError` for impossible options, `OSError` where the
-    page cannot be written, and what `Store` and `launch` raise.
+    """Make the page. Return the exit status, `CROSSED` if a threshold is crossed. Raises `ValueError` for impossible
+    options, `OSError` where the page cannot be written, and what `Store` and `launch` raise.
     """
     began, now = time.monotonic(), round(time.time() * SECOND)
     range_ = wanted(given.since, given.until, now)
+    period = None if given.compare == "none" else given.compare
+    check_period(range_, period, now)
     check(given.tables, given.output)
-    from stomprelay.pipeline.report.gather import gather
+    from stomprelay.pipeline.report.gather import STEPS, gather
+    from stomprelay.pipeline.report.previous import earlier, stretch
 
     spark = shared.session(given, "report", brief=True, say=shared.say)
     try:
         store = opened(spark, given.tables, shared.table_format(given))
         store.check()
-        findings = gather(store, range_, given.top, now)
+        steps = Steps(Bar(sys.stderr, "steps"), "report", STEPS | ({_BEFORE: 4.0} if period else {}))
+        with steps.bar.going():
+            asked = stretch(store, range_, period) if period else range_
+            findings = gather(store, asked, given.top, now, steps.step)
+            if period:
+                steps.step(_BEFORE)
+                findings = replace(findings, earlier=earlier(store, findings, period))
     finally:
         launch.stop(spark)
-    size = write(given.output, page(findings, PageOptions(made=now, title=given.title, local=given.local)))
+    options = PageOptions(made=now, title=given.title, local=given.local, thresholds=given.threshold)
+    size = write(given.output, page(findings, options))
     shared.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
-    return 0
+    beyond = crossed(given.threshold, findings)
+    for one in beyond:
+        shared.say(f"{one.indicator.name}: {one.sentence(findings)}".replace("\u202f", " "))
+    return CROSSED if beyond else 0
 
 
 def instant(said: str, now: Micros) -> Micros:
@@ -93,6 +130,18 @@ def wanted(since: str | None, until: str | None, now: Micros) -> Range:
     if begin is not None and begin >= (now if end is None else end):
         raise ValueError("--since is not before " + ("now" if end is None else "--until"))
     return Range(begin, end)
+
+
+def check_period(range_: Range, period: str | None, now: Micros) -> None:
+    """Raise `ValueError` if the range is longer than the period after which it is compared."""
+    if period is not None and range_.since is not None:
+        end = now if range_.until is None else range_.until
+        if end - range_.since > PERIODS[period]:
+            hint = " or --compare week" if period == "day" else ""
+            raise ValueError(
+                f"--compare {period} needs a range of a {period} at most, as it is compared with the {period} before: "
+                f"say --since {'24h' if period == 'day' else '7d'}{hint}"
+            )
 
 
 def check(tables: str, output: Path) -> None:
@@ -124,6 +173,13 @@ def write(output: Path, text: str) -> int:
             os.unlink(file.name)
             raise
     return len(data)
+
+
+def _threshold(said: str) -> Threshold:
+    try:
+        return threshold(said)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _number(said: str) -> int:

@@ -36,8 +36,9 @@ class Key:
 
 @dataclass(frozen=True)
 class Figure:
-    """A section of the page. `note`: one sentence on what it shows. `sheet`: the same as a table, visible at
-    once if `open`, else on request. If there is nothing to show, `body` is None and `note` says so.
+    """A section of the page. `note`: one sentence on what it shows. `sheet`: a table with all that its chart shows,
+    visible at once if `open`, else on request; `listing`: a table beside the chart, always visible. If there is nothing
+    to show, `body` is None and `note` says so.
     """
 
     key: str
@@ -48,6 +49,18 @@ class Figure:
     sheet: Sheet | None = None
     open: bool = False
     remark: str = ""
+    listing: Sheet | None = None
+
+    @property
+    def listing_id(self) -> str:
+        """Return the HTML id of the element with the listing."""
+        return f"{self.key}-listing"
+
+    @property
+    def labels(self) -> str:
+        """Return the CSS that the tables need where the page is narrow."""
+        tables = ((self.sheet_id, self.sheet), (self.listing_id, self.listing))
+        return "".join(sheet.labels(which) for which, sheet in tables if sheet is not None)
 
     @property
     def sheet_id(self) -> str:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
-from stomprelay.pipeline.schema import ACKED, DELIVERED, NACKED, RETURNED
+from stomprelay.pipeline.schema import ACKED, DELIVERED, NACKED, OUTCOMES, RETURNED, UNDELIVERED
 
 BINS: Final = 200
 """Bins of a chart, at most; more would be too narrow on a phone."""
@@ -21,12 +21,21 @@ _STEPS: Final = (
 )
 FINE: Final = 30 * MINUTE
 """Ranges shorter than this can have bins of less than a minute."""
+POINTS: Final = 60
+"""Points of a small chart in the list of destinations, at most."""
 _TICKS: Final = 10
 _MAIN: Final = 4
 
 
 GOT: Final = frozenset((ACKED, DELIVERED, RETURNED, NACKED))
 """Outcomes of messages that were delivered to at least one consumer."""
+UNHEARD: Final = "unheard"
+"""Shown in place of the outcome `undelivered` for a message to a topic. Such a message goes to who is subscribed when
+it comes and is kept for nobody else, so it does not wait to be delivered.
+"""
+_AFTER: Final = OUTCOMES.index(UNDELIVERED) + 1
+SHOWN: Final = (*OUTCOMES[:_AFTER], UNHEARD, *OUTCOMES[_AFTER:])
+"""The outcomes as the report shows them, in order."""
 MEASURES: Final = ("receipt", "delivery", "ack")
 """The three latencies: SEND to RECEIPT, SEND to MESSAGE, MESSAGE to ACK."""
 
@@ -78,6 +87,11 @@ class Span:
     def starts(self) -> range:
         """Return the instants at which the bins begin."""
         return range(self.since, self.until, self.step)
+
+    @property
+    def grouped(self) -> int:
+        """Return how many bins are one point of a small chart."""
+        return -(-self.bins // POINTS)
 
     def index(self, at: Micros) -> int:
         """Return the number of the bin that an instant is in; the first or last bin for an instant outside."""
@@ -177,36 +191,44 @@ class Failover:
 
 @dataclass(frozen=True)
 class Episode:
-    """A time in which `deliveries` of a subscription waited too long; `until` is None if some still wait."""
+    """One row of the table `stuck`: a time in which `deliveries` of a broker waited too long, the longest for `worst`
+    microseconds. `until` and `outcome` are None if some still wait.
+    """
 
     since: Micros
     until: Micros | None
     deliveries: int
+    broker: str | None = None
+    worst: Micros = 0
+    outcome: str | None = None
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """A subscription that was stuck at least once. `episodes` are in order and do not overlap; `broker` and
-    `outcome` are those of the last; `worst` is the longest wait of one delivery.
-    """
+    """A subscription that was stuck at least once, with its episodes in order: those of one broker do not overlap."""
 
     client: str | None
     subscription: str | None
     destination: str | None
-    broker: str | None
     episodes: Sequence[Episode]
-    worst: Micros
-    outcome: str | None
 
     @property
     def still(self) -> bool:
         """Return whether deliveries still wait."""
-        return self.episodes[-1].until is None
+        return any(one.until is None for one in self.episodes)
 
     @property
-    def deliveries(self) -> int:
-        """Return how many deliveries waited too long in all episodes."""
-        return sum(one.deliveries for one in self.episodes)
+    def worst(self) -> Micros:
+        """Return the longest wait of one delivery."""
+        return max(one.worst for one in self.episodes)
+
+    @property
+    def by_broker(self) -> Mapping[str | None, Sequence[Episode]]:
+        """Return the episodes of each broker, in order."""
+        found: dict[str | None, list[Episode]] = {}
+        for one in self.episodes:
+            found.setdefault(one.broker, []).append(one)
+        return found
 
 
 @dataclass(frozen=True)
@@ -274,6 +296,23 @@ class Damage:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """What was so long before, for comparison. `period`: `day` or `week`; `since` and `until`: the range that was
+    looked at, `until` not included; `first` and `last`: the begin of the first and the end of the last minute with
+    records in it, None without any; `found`: what `indicators` reads, and destinations and clients by name; `gone`:
+    the busiest destinations that had messages then and have none now.
+    """
+
+    period: str
+    since: Micros
+    until: Micros
+    first: Micros | None = None
+    last: Micros | None = None
+    found: "Findings | None" = None
+    gone: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Findings:
     """Everything that the report shows. The lists hold the top entries; each `total_...` counts all of them."""
 
@@ -306,6 +345,8 @@ class Findings:
     total_missing: int = 0
     """How many of these are segments or frames that are missing, or came late."""
     octets: int = 0
+    earlier: Earlier | None = None
+    """What this is compared with; None if nobody asked for that."""
 
     @property
     def messages(self) -> int:
@@ -316,6 +357,21 @@ class Findings:
     def reached(self) -> int:
         """Return how many messages were delivered to at least one consumer."""
         return sum(number for outcome, number in self.outcomes.items() if outcome in GOT)
+
+    @property
+    def expected(self) -> int:
+        """Return how many messages were seen but for those to topics that nobody got."""
+        return self.messages - self.outcomes.get(UNHEARD, 0)
+
+    @property
+    def lost(self) -> Sequence[Failover]:
+        """Return the outages that nobody asked for."""
+        return [one for one in self.failovers if not one.planned]
+
+    @property
+    def before(self) -> "Findings | None":
+        """Return what was found of the time before; None if nothing was, or nobody asked."""
+        return None if self.earlier is None else self.earlier.found
 
     @property
     def empty(self) -> bool:

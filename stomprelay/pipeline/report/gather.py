@@ -1,7 +1,7 @@
 """Reads the tables through Spark into `Findings`. Spark does the sums; only these are collected."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ from stomprelay.pipeline.report.queries import (
     hour_up_to,
     latencies,
     row_of,
+    shown_outcome,
     top,
     whole_hours,
 )
@@ -47,11 +48,6 @@ from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros
 from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.tables.traffic import counted
 
-_NEVER: Final = 1 << 62
-
-
-_POINTS: Final = 60
-"""Points of a small chart in the list of destinations, at most."""
 _LINKED: Final = 10
 """Names in each column of the flow chart, at most."""
 
@@ -96,11 +92,9 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
         rows = rows.where(F.col("until").isNull() | (F.col("until") >= range_.since))
     if range_.until is not None:
         rows = rows.where((F.col("since") < range_.until) & hour_up_to(range_.until - 1))
-    last = F.struct(F.coalesce("until", F.lit(_NEVER)), "since", "client", "destination", "broker", "outcome")
+    episode = F.struct("since", "until", "deliveries", "broker", "age_us", "outcome", "client", "destination")
     by_subscription = rows.groupBy(*who).agg(
-        F.sort_array(F.collect_list(F.struct("since", "until", "deliveries"))).alias("episodes"),
-        F.max("age_us").alias("worst"),
-        F.max(last).alias("last"),
+        F.sort_array(F.collect_list(episode)).alias("episodes"), F.max("age_us").alias("worst")
     )
     by_subscription = by_subscription.persist()
     try:
@@ -110,32 +104,16 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
         by_subscription.unpersist()
     return [
         Stuck(
-            row.last.client,
+            row.episodes[-1].client,
             row.subscription,
-            row.last.destination,
-            row.last.broker,
-            united(Episode(one.since, one.until, one.deliveries) for one in row.episodes),
-            row.worst,
-            row.last.outcome,
+            row.episodes[-1].destination,
+            [
+                Episode(one.since, one.until, one.deliveries, one.broker, one.age_us, one.outcome)
+                for one in row.episodes
+            ],
         )
         for row in found
     ], total
-
-
-def united(episodes: Iterable[Episode]) -> list[Episode]:
-    """Return the episodes of one subscription in order, those that overlap (as at two brokers) joined to one."""
-    made: list[Episode] = []
-    for one in sorted(episodes, key=lambda one: one.since):
-        if made and _end(made[-1]) >= one.since:
-            until = None if None in (made[-1].until, one.until) else max(_end(made[-1]), _end(one))
-            made[-1] = Episode(made[-1].since, until, made[-1].deliveries + one.deliveries)
-        else:
-            made.append(one)
-    return made
-
-
-def _end(one: Episode) -> Micros:
-    return _NEVER if one.until is None else one.until
 
 
 def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
@@ -177,23 +155,51 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
     return [Damage(row.segment, row.offset, row.length, row.reason) for row in found], total, missing
 
 
-def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
+STEPS: Final = {
+    "traffic": 4.0,
+    "messages": 3.0,
+    "stuck": 1.0,
+    "errors": 0.6,
+    "quarantine": 0.4,
+    "failovers": 0.3,
+    "flow": 0.8,
+    "destinations": 0.8,
+    "clients": 0.7,
+}
+"""What `gather` reads, in this order, and how long that takes beside each other."""
+
+
+def gather(
+    store: Store, range_: Range, limit: int, now: Micros, step: Callable[[str], None] = lambda _: None
+) -> Findings:
     """Return what the report shows of this range, in lists the first `limit` entries. `now` (microseconds
-    since 1970) is used if the tables are empty.
+    since 1970) is used if the tables are empty. `step` is called before each of `STEPS`.
     """
+    step("traffic")
     found = extent(store, range_)
     span = empty_span(range_, now) if found is None else _span(store, range_, *found)
     within = Range(span.since, span.until)
-    traffic = _traffic(store, span, F.col("at"))
+    traffic = traffic_of(store, span, F.col("at"))
     names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
     course = _course(store, span, names)
-    told = _messages(within.within(store.read("messages"), "at"), span, names)
+    step("messages")
+    told = messages_of(within.within(store.read("messages"), "at"), span, names)
     destinations, clients, octets = row_of(
         traffic, F.count_distinct("destination"), F.count_distinct("client"), F.sum("octets")
     )
+    step("stuck")
     stuck, total_stuck = read_stuck(store, within, limit)
+    step("errors")
     troubles, total_troubles = read_troubles(within.within(store.read("frames"), "at"), limit)
+    step("quarantine")
     damages, total_damages, total_missing = read_damages(store, limit)
+    step("failovers")
+    failovers = read_failovers(store, within)
+    step("flow")
+    ways = _ways(store, span)
+    step("destinations")
+    listed = _destinations(store, span, traffic, names[:limit], course, told)
+    step("clients")
     return Findings(
         span=span,
         relays=told.relays,
@@ -203,12 +209,12 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
         outcomes=sum(told.outcomes.values(), Counter()),
         redelivered=told.redelivered,
         unsettled=told.unsettled,
-        failovers=read_failovers(store, within),
+        failovers=failovers,
         stuck=stuck,
         total_stuck=total_stuck,
-        ways=_ways(store, span),
+        ways=ways,
         whole_hours=whole_hours(span),
-        destinations=_destinations(store, span, traffic, names[:limit], course, told),
+        destinations=listed,
         total_destinations=destinations,
         clients=_clients(traffic, limit),
         total_clients=clients,
@@ -270,16 +276,13 @@ class _Course:
         )
         return sent, delivered
 
-    def spark(self, place: int) -> list[int]:
-        """Return the messages of one destination over time, sent and delivered together, in at most `_POINTS`
-        points.
-        """
+    def spark(self, place: int, width: int) -> list[int]:
+        """Return the messages of one destination over time, sent and delivered together, `width` bins a point."""
         values = [sum(places.get(place, (0, 0))) for places in self.bins]
-        width = -(-len(values) // _POINTS)
         return [sum(values[begin : begin + width]) for begin in range(0, len(values), width)]
 
 
-def _traffic(store: Store, span: Span, at: Column) -> DataFrame:
+def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
     """Return the rows of `traffic` in the span; where bins are narrower than a minute, such rows counted from
     `frames`, with `at` as the time of each frame.
     """
@@ -292,7 +295,7 @@ def _traffic(store: Store, span: Span, at: Column) -> DataFrame:
 def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
     # What is counted by minute is counted by bin when each bin's frames are given a minute of their own.
     apart = F.timestamp_micros(bin_of(span, F.unix_micros("at")).cast("bigint") * MINUTE)
-    rows, at = _traffic(store, span, apart), F.unix_micros("minute")
+    rows, at = traffic_of(store, span, apart), F.unix_micros("minute")
     number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")
     sums = rows.groupBy(number.alias("bin"), coded("destination", names).alias("place")).agg(
         F.sum(F.when(F.col("direction") == "to_broker", F.col("messages"))).alias("sent"),
@@ -308,7 +311,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 
 @dataclass(frozen=True)
-class _Told:
+class Told:
     """What was read from `messages`. `outcomes` and `deliveries` are by the destination's code, see
     `queries.coded`.
     """
@@ -321,9 +324,10 @@ class _Told:
     unsettled: int
 
 
-def _messages(messages: DataFrame, span: Span, names: Sequence[str]) -> _Told:
+def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
+    """Return what is told by rows of `messages`, all of which are in the span; `names`: see `queries.coded`."""
     place = coded("destination", names).alias("place")
-    counts = messages.groupBy(place, "outcome", "relay").agg(
+    counts = messages.groupBy(place, shown_outcome().alias("outcome"), "relay").agg(
         F.count(F.lit(1)).alias("number"),
         F.sum("redelivered").alias("redelivered"),
         F.count(F.when(~F.col("final"), 1)).alias("unsettled"),
@@ -334,7 +338,7 @@ def _messages(messages: DataFrame, span: Span, names: Sequence[str]) -> _Told:
         outcomes[row.place][row.outcome] += row.number
     buckets = bucketed(messages, bin_of(span, F.unix_micros("at")).alias("bin"), place).persist()
     try:
-        return _Told(
+        return Told(
             outcomes,
             deliveries(buckets),
             latencies(span, buckets),
@@ -347,7 +351,7 @@ def _messages(messages: DataFrame, span: Span, names: Sequence[str]) -> _Told:
 
 
 def _destinations(
-    store: Store, span: Span, traffic: DataFrame, names: Sequence[str], course: _Course, told: _Told
+    store: Store, span: Span, traffic: DataFrame, names: Sequence[str], course: _Course, told: Told
 ) -> list[Destination]:
     octets = {
         row.place: row.octets
@@ -379,7 +383,7 @@ def _destinations(
                 told.deliveries.get(place, NOTHING),
                 at,
                 p99,
-                course.spark(place),
+                course.spark(place, span.grouped),
             )
         )
     return made

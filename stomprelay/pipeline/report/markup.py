@@ -74,7 +74,7 @@ class Sheet:
     rows: Sequence[Sequence[str | Markup]]
 
     def __html__(self) -> str:
-        """Return the table as HTML, in a box that scrolls sideways where the page is narrow."""
+        """Return the table as HTML, in a box that scrolls."""
         head = tag(
             "tr", *(tag("th", column.title, scope="col", class_=_kind(column)) for column in self.columns)
         )
@@ -86,6 +86,15 @@ class Sheet:
         )
         return str(tag("div", table, class_="scroll", role="region", aria_label=self.caption, tabindex="0"))
 
+    def labels(self, which: str) -> str:
+        """Return CSS that writes its heading in front of each cell, for where a row is shown as a list. `which`: the
+        HTML id of the element that has the table.
+        """
+        return "".join(
+            f"#{which} td:nth-child({place}):before{{content:{quoted(column.title)}}}"
+            for place, column in enumerate(self.columns[1:], 2)
+        )
+
     def _row(self, row: Sequence[str | Markup]) -> Markup:
         first, *rest = row
         lead, *columns = self.columns
@@ -96,6 +105,15 @@ class Sheet:
                 *(tag("td", cell, class_=_kind(column)) for column, cell in zip(columns, rest, strict=True))
             ),
         )
+
+
+def quoted(text: str) -> str:
+    """Return text as a string of CSS that can stand in a `style` element: whatever it holds, it stays a string."""
+    safe = (
+        sign if sign.isascii() and (sign.isalnum() or sign in " -_.") else f"\\{ord(sign):x} "
+        for sign in text
+    )
+    return f'"{"".join(safe)}"'
 
 
 def _kind(column: Column) -> str | None:

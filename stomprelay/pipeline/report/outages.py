@@ -194,7 +194,7 @@ def _row(one: Failover) -> list[str | Markup]:
     return [
         when(one.began, "full"),
         _broker(one.upstream, one.broker),
-        join(*(tag("div", name(broker)) for broker in one.moved_to[:4])) if one.moved_to else text.NOTHING,
+        join(*(tag("div", name(broker)) for broker in one.moved_to)) if one.moved_to else text.NOTHING,
         _lasted(one) + (" (planned)" if one.planned else ""),
         *(text.count(number) for number in (one.sessions, one.recovered, one.given_up)),
         *(text.timed(micros) for micros in (one.silence_median, one.silence_longest)),
@@ -209,7 +209,11 @@ def stuck(findings: Findings, behind: Sequence[Band]) -> Figure:
     key, title, span = "stuck", "Stuck consumers", findings.span
     if not findings.stuck:
         return Figure(key, title, "No consumer left a delivery unanswered for too long.")
-    rows = [Row(_consumer(one), [_bar(one, each, span) for each in one.episodes]) for one in findings.stuck]
+    rows = [
+        Row(_consumer(one, broker), [_bar(one, each, span) for each in episodes])
+        for one in findings.stuck
+        for broker, episodes in one.by_broker.items()
+    ]
     still = sum(one.still for one in findings.stuck)
     worst = max(one.worst for one in findings.stuck)
     note = (
@@ -222,47 +226,56 @@ def stuck(findings: Findings, behind: Sequence[Band]) -> Figure:
     if findings.total_stuck > len(findings.stuck):
         note += f" Shown: the {len(findings.stuck)} worst."
     sheet = Sheet(
-        "Stuck subscriptions, the longest wait first",
+        "Times in which deliveries waited, the consumer with the longest wait first",
         [
-            *words("Consumer", "Destination", "Broker"),
-            *figures("Longest wait", "Deliveries"),
-            *words("From", "To", "Then"),
+            *words("Consumer", "Destination", "Broker", "From", "To"),
+            *figures("Lasted", "Longest wait", "Deliveries"),
+            *words("Then"),
         ],
-        [_stuck_row(one) for one in findings.stuck],
+        [
+            _stuck_row(one, each, span)
+            for one in findings.stuck
+            for episodes in one.by_broker.values()
+            for each in episodes
+        ],
     )
     legend = [Key("bar stuck", "a delivery waited for its answer"), *keys_of(behind)]
     chart = timeline(span, rows, label=f"Stuck consumers. {note}", bands=behind)
     return Figure(key, title, note, chart, legend, sheet, open=True)
 
 
-def _consumer(one: Stuck) -> Markup:
+def _consumer(one: Stuck, broker: str | None) -> Markup:
     return join(
         name(one.client or "unnamed client"),
         tag("small", name(one.destination)) if one.destination else None,
+        tag("small", name(broker)) if broker and len(one.by_broker) > 1 else None,
     )
 
 
+def _last(episode: Episode, span: Span) -> Micros:
+    return max(span.until, episode.since) if episode.until is None else episode.until
+
+
 def _bar(one: Stuck, episode: Episode, span: Span) -> Bar:
-    begin, end = episode.since, episode.until
-    last = max(span.until, begin) if end is None else end
+    begin, end, last = episode.since, episode.until, _last(episode, span)
     note = f"{text.duration(last - begin)} · {text.plural(episode.deliveries, 'delivery', 'deliveries')}"
     title = f"{text.visible(one.client or '')}: from {text.clock(begin, 'full')} "
     title += "UTC, not over" if end is None else f"to {text.clock(end, 'full')} UTC"
     return Bar(begin, last, "stuck", note, title, open=end is None)
 
 
-def _stuck_row(one: Stuck) -> list[str | Markup]:
-    last = one.episodes[-1].until
+def _stuck_row(one: Stuck, episode: Episode, span: Span) -> list[str | Markup]:
     return [
         join(
             name(one.client or "unnamed client"),
             tag("small", name(one.subscription)) if one.subscription else None,
         ),
         name(one.destination) if one.destination else text.NOTHING,
-        name(one.broker) if one.broker else text.NOTHING,
-        text.duration(one.worst),
-        text.count(one.deliveries),
-        when(one.episodes[0].since, "full"),
-        tag("b", "still waiting") if last is None else when(last, "full"),
-        one.outcome or text.NOTHING,
+        name(episode.broker) if episode.broker else text.NOTHING,
+        when(episode.since, "full"),
+        tag("b", "still waiting") if episode.until is None else when(episode.until, "full"),
+        text.duration(_last(episode, span) - episode.since),
+        text.duration(episode.worst),
+        text.count(episode.deliveries),
+        episode.outcome or text.NOTHING,
     ]

@@ -9,11 +9,10 @@ from markupsafe import Markup
 
 from stomprelay.pipeline.report import text
 from stomprelay.pipeline.report.figure import Figure, Key, Palette
-from stomprelay.pipeline.report.findings import Findings, Name, Rest, Way
+from stomprelay.pipeline.report.findings import SHOWN, UNHEARD, Findings, Name, Rest, Way
 from stomprelay.pipeline.report.markup import Column, Sheet, figures, join, name, number, place, tag, words
 from stomprelay.pipeline.report.plot import UNITS
 from stomprelay.pipeline.report.text import plural, short, visible
-from stomprelay.pipeline.schema import OUTCOMES
 
 HEIGHT: Final = 300
 """Pixels for all messages together; nodes too small for their labels make the chart higher."""
@@ -25,7 +24,7 @@ _WIDTH: Final = 12
 """Width of a node; the whole chart is 1000 units wide."""
 
 
-NOBODY: Final = ("not seen sending", "no destination", "nobody yet")
+NOBODY: Final = ("not seen sending", "no destination", "nobody")
 """What to write for a missing producer, destination and consumer."""
 MEANING: Final = {
     "acked": "acknowledged",
@@ -33,6 +32,7 @@ MEANING: Final = {
     "returned": "returned: the consumer or broker went first",
     "nacked": "refused (NACK)",
     "undelivered": "not delivered yet",
+    UNHEARD: "to a topic, nobody got it",
     "unconfirmed": "neither delivered nor confirmed",
     "aborted": "transaction aborted",
 }
@@ -254,10 +254,15 @@ def outcomes(findings: Findings) -> Figure:
     total = findings.messages
     if not total:
         return Figure(key, title, "No messages.")
-    seen = [outcome for outcome in OUTCOMES if findings.outcomes.get(outcome)]
+    seen = [outcome for outcome in SHOWN if findings.outcomes.get(outcome)]
     rows: list[tuple[Markup, Mapping[str, int]]] = [(tag("b", "All messages"), findings.outcomes)]
     rows += [(name(one.name), one.outcomes) for one in findings.destinations if sum(one.outcomes.values())]
-    note = f"{text.percent(findings.reached, total)} of {text.plural(total, 'message')} reached a consumer"
+    expected, unheard = findings.expected, total - findings.expected
+    note = (
+        f"{text.percent(findings.reached, expected)} of {text.plural(expected, 'message')} reached a consumer"
+    )
+    if unheard:
+        note += f"; {text.count(unheard)} more went to topics, where nobody got them"
     if findings.redelivered:
         note += f"; {text.plural(findings.redelivered, 'delivery was', 'deliveries were')} made again"
     if findings.unsettled:
@@ -265,8 +270,15 @@ def outcomes(findings: Findings) -> Figure:
     chart = tag("div", *(_share(label, counts) for label, counts in rows), class_="shares")
     sheet = Sheet(
         "Messages by outcome",
-        [Column("Destination"), *figures(*(MEANING[outcome] for outcome in seen))],
-        [[label, *(text.count(counts.get(outcome, 0)) for outcome in seen)] for label, counts in rows],
+        [Column("Destination"), *figures("All", *(MEANING[outcome] for outcome in seen))],
+        [
+            [
+                label,
+                text.count(sum(counts.values())),
+                *(_part(counts.get(outcome, 0), sum(counts.values())) for outcome in seen),
+            ]
+            for label, counts in rows
+        ],
     )
     legend = [
         Key(
@@ -275,7 +287,16 @@ def outcomes(findings: Findings) -> Figure:
         )
         for outcome in seen
     ]
-    return Figure(key, title, f"{note}.", chart, legend, sheet)
+    remark = (
+        "A message to a topic goes to whoever is subscribed when it comes, and is kept for nobody else."
+        if UNHEARD in seen
+        else ""
+    )
+    return Figure(key, title, f"{note}.", chart, legend, sheet, remark=remark)
+
+
+def _part(number: int, total: int) -> Markup:
+    return join(text.count(number), *(" ", tag("small", text.percent(number, total))) if number else ())
 
 
 def _share(label: Markup, counts: Mapping[str, int]) -> Markup:
@@ -287,12 +308,12 @@ def _share(label: Markup, counts: Mapping[str, int]) -> Markup:
             style=f"width:{place(counts[outcome] / total)}",
             title=f"{MEANING[outcome]}: {text.count(counts[outcome])} ({text.percent(counts[outcome], total)})",
         )
-        for outcome in OUTCOMES
+        for outcome in SHOWN
         if counts.get(outcome)
     ]
     said = ", ".join(
         f"{MEANING[outcome]} {text.percent(counts[outcome], total)}"
-        for outcome in OUTCOMES
+        for outcome in SHOWN
         if counts.get(outcome)
     )
     return tag(

@@ -7,8 +7,10 @@ nothing run but our own script (by its digest) and nothing be fetched, whatever 
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -17,6 +19,8 @@ from stomprelay import __version__
 from stomprelay.pipeline.report import outages, outcomes, rankings, text, timeseries
 from stomprelay.pipeline.report.figure import Figure, Palette
 from stomprelay.pipeline.report.findings import NOTHING, Findings, Span
+from stomprelay.pipeline.report.highlights import compared, highlights
+from stomprelay.pipeline.report.indicators import INDICATORS, Indicator, Kind, Threshold, change
 from stomprelay.pipeline.report.markup import join, name, when
 
 TITLE = "What passed the relay"
@@ -34,17 +38,35 @@ class Number:
     detail: str
     target: str
     tone: str = ""
+    before: str = ""
+
+
+_COMPARED: Final = ("messages", "delivered", "unconfirmed", "delivery_p99", "outages", "stuck", "errors")
+"""The indicator behind each number."""
 
 
 def headline(findings: Findings) -> list[Number]:
     """Return the numbers at the top of the page, in their order."""
-    return [
+    numbers = [
         _messages(findings),
         _delivered(findings),
         _lost(findings),
         _latency(findings),
         *_trouble(findings),
     ]
+    return [
+        replace(number, before=_before(findings, INDICATORS[which]))
+        for number, which in zip(numbers, _COMPARED, strict=True)
+    ]
+
+
+def _before(findings: Findings, indicator: Indicator) -> str:
+    earlier, before = findings.earlier, findings.before
+    then = None if before is None else indicator.of(before)
+    if earlier is None or then is None:
+        return ""
+    spelled = text.short(then) if indicator.kind is Kind.COUNT else indicator.kind.spell(then)
+    return f"{earlier.period} before: {spelled}, {change(indicator.of(findings), then, indicator.kind)}"
 
 
 def _number(label: str, said: str, detail: str, target: str, tone: str = "") -> Number:
@@ -63,7 +85,7 @@ def _delivered(findings: Findings) -> Number:
     detail = f"{text.count(findings.reached)} reached a consumer"
     if findings.redelivered:
         detail += f", {text.count(findings.redelivered)} times again"
-    return _number("Delivered", text.percent(findings.reached, findings.messages), detail, "outcomes")
+    return _number("Delivered", text.percent(findings.reached, findings.expected), detail, "outcomes")
 
 
 def _lost(findings: Findings) -> Number:
@@ -86,7 +108,6 @@ def _latency(findings: Findings) -> Number:
 
 
 def _trouble(findings: Findings) -> list[Number]:
-    outages = [one for one in findings.failovers if not one.planned]
     silence = max((one.silence_longest or 0 for one in findings.failovers), default=0)
     resent = sum(one.resent for one in findings.failovers)
     if silence:
@@ -105,7 +126,11 @@ def _trouble(findings: Findings) -> list[Number]:
     said = f"of {text.plural(kinds, 'kind')}" if kinds else "from brokers and the relay"
     return [
         _number(
-            "Failovers", text.short(len(findings.failovers)), detail, "failovers", "bad" if outages else ""
+            "Failovers",
+            text.short(len(findings.failovers)),
+            detail,
+            "failovers",
+            "bad" if findings.lost else "",
         ),
         _number("Stuck consumers", text.short(findings.total_stuck), stuck, "stuck", "bad" if still else ""),
         _number("Errors", text.short(errors), said, "errors", "bad" if errors else ""),
@@ -115,12 +140,13 @@ def _trouble(findings: Findings) -> list[Number]:
 @dataclass(frozen=True)
 class PageOptions:
     """Options of the page. `made`: when it was made, in microseconds since 1970. `local`: show times in the
-    reader's time zone at first; a button changes it.
+    reader's time zone at first; a button changes it. `thresholds`: those crossed are named first.
     """
 
     made: text.Micros
     title: str = TITLE
     local: bool = False
+    thresholds: Sequence[Threshold] = ()
 
 
 def page(findings: Findings, options: PageOptions) -> str:
@@ -134,6 +160,7 @@ def page(findings: Findings, options: PageOptions) -> str:
     script = _file("report.js")
     quarantine = rankings.quarantine(findings)
     shown = [] if findings.empty else figures(findings)
+    shown += [quarantine] if quarantine else []
     span = findings.span
     return environment.get_template("report.html").render(
         title=text.visible(options.title),
@@ -147,7 +174,11 @@ def page(findings: Findings, options: PageOptions) -> str:
         empty=findings.empty,
         quarantine=quarantine,
         numbers=[] if findings.empty else headline(findings),
-        figures=[*shown, *([quarantine] if quarantine else [])],
+        highlights=highlights(findings, options.thresholds),
+        kept=[one.spelled for one in options.thresholds if one.crossed(findings) is False],
+        figures=shown,
+        labels=Markup("".join(figure.labels for figure in shown)),
+        titles={figure.key: figure.title for figure in shown},
         version=__version__,
         made=when(options.made, "full"),
     )
@@ -157,7 +188,9 @@ def figures(findings: Findings) -> list[Figure]:
     """Return all charts and lists, in their order."""
     palette = Palette(series.name for series in findings.series)
     bands = outages.bands(findings)
+    before = compared(findings)
     return [
+        *([before] if before else []),
         timeseries.traffic(findings, palette, bands),
         timeseries.latency(findings, bands),
         outages.failovers(findings),

@@ -187,6 +187,16 @@ def bands_of(span: Span, bands: Sequence[Band]) -> Iterator[Markup]:
             )
 
 
+def meanwhile(span: Span, bands: Sequence[Band]) -> list[str]:
+    """Return for each bin what the bands behind it say, for a table with a row for each bin."""
+    said: list[list[str]] = [[] for _ in range(span.bins)]
+    for band in bands:
+        if band.until >= span.since and band.since < span.until:
+            for bin_ in range(span.index(band.since), span.index(max(band.since, band.until - 1)) + 1):
+                said[bin_].append(band.about or band.title)
+    return ["; ".join(dict.fromkeys(each)) for each in said]
+
+
 def times(span: Span) -> Markup:
     """Return the time axis as HTML."""
     return tag(

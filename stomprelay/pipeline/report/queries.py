@@ -7,13 +7,26 @@ rank falls in, at most 2.2 % above the exact one.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.report.findings import MEASURES, NOTHING, Latency, Name, Percentiles, Rest, Span
+from stomprelay.pipeline.match.message import TOPICS
+from stomprelay.pipeline.report.findings import (
+    MEASURES,
+    NOTHING,
+    UNHEARD,
+    Latency,
+    Name,
+    Percentiles,
+    Rest,
+    Span,
+)
 from stomprelay.pipeline.report.text import HOUR, Micros, moment
+from stomprelay.pipeline.schema import UNDELIVERED
 from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.tables.latency import WIDTH
 
@@ -90,6 +103,13 @@ def decoded(code: int, names: Sequence[str]) -> Name:
     if code == NULL:
         return None
     return Rest.OTHERS if code == OTHER else names[code]
+
+
+def shown_outcome() -> Column:
+    """Return a column with the outcome of a message as the report shows it: see `findings.UNHEARD`."""
+    destination = F.col("destination")
+    to_topic = reduce(or_, (destination.startswith(prefix) for prefix in TOPICS))
+    return F.when((F.col("outcome") == UNDELIVERED) & to_topic, UNHEARD).otherwise(F.col("outcome"))
 
 
 def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:

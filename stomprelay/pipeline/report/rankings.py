@@ -6,7 +6,8 @@ from markupsafe import Markup
 
 from stomprelay.pipeline.report import text
 from stomprelay.pipeline.report.figure import Figure, Palette, swatch
-from stomprelay.pipeline.report.findings import Client, Destination, Findings
+from stomprelay.pipeline.report.findings import Client, Destination, Findings, Span
+from stomprelay.pipeline.report.indicators import change
 from stomprelay.pipeline.report.markup import Column, Sheet, figures, join, name, number, place, tag, when
 from stomprelay.pipeline.report.plot import UNITS
 
@@ -22,14 +23,54 @@ def destinations(findings: Findings, palette: Palette) -> Figure:
         Column("Destination"),
         *figures("Sent", "Delivered"),
         Column("Share and course"),
-        *figures("On the wire", "Delivery p50", "p99", "Worst p99"),
+        *figures("On the wire", "Delivery p50", "Delivery p99", "Worst p99"),
         Column("In the minute"),
+        *_then(findings),
     ]
-    sheet = Sheet(
-        "Destinations, the busiest first", columns, [_destination(one, palette, most) for one in shown]
+    before = findings.before
+    known = {} if before is None else {one.name: one.sent + one.delivered for one in before.destinations}
+    listing = Sheet(
+        "Destinations, the busiest first",
+        columns,
+        [
+            [
+                *_destination(one, palette, most),
+                *_change(findings, one.sent + one.delivered, known.get(one.name, 0)),
+            ]
+            for one in shown
+        ],
     )
-    return Figure(
-        key, title, _note(len(shown), findings.total_destinations, "destination"), sheet=sheet, open=True
+    note = _note(len(shown), findings.total_destinations, "destination")
+    return Figure(key, title, note, listing=listing, sheet=_course(findings.span, shown))
+
+
+def _then(findings: Findings) -> list[Column]:
+    """Return the heading of the column that compares with the time before, if there is anything to compare with."""
+    earlier, before = findings.earlier, findings.before
+    return [] if earlier is None or before is None else figures(f"Since the {earlier.period} before")
+
+
+def _change(findings: Findings, now: int, then: int) -> list[str]:
+    return [] if findings.before is None else [change(now, then)]
+
+
+def _course(span: Span, shown: Sequence[Destination]) -> Sheet | None:
+    """Return what the small charts show as a table."""
+    courses = [one.spark for one in shown]
+    points = max(map(len, courses))
+    if not points:
+        return None
+    width = span.grouped * span.step
+    return Sheet(
+        f"Messages sent and delivered in {text.duration(width)} each",
+        [Column("Time"), *figures(*(text.visible(one.name) for one in shown))],
+        [
+            [
+                when(span.since + point * width, span.form),
+                *(text.count(course[point]) if point < len(course) else "0" for course in courses),
+            ]
+            for point in range(points)
+        ],
     )
 
 
@@ -91,8 +132,18 @@ def clients(findings: Findings) -> Figure:
         *figures("Sent", "Received"),
         Column("Share"),
         *figures("On the wire", "Errors"),
+        *_then(findings),
     ]
-    sheet = Sheet("Clients, the busiest first", columns, [_client(one, most) for one in shown])
+    before = findings.before
+    known = {} if before is None else {one.name: one.sent + one.received for one in before.clients}
+    sheet = Sheet(
+        "Clients, the busiest first",
+        columns,
+        [
+            [*_client(one, most), *_change(findings, one.sent + one.received, known.get(one.name, 0))]
+            for one in shown
+        ],
+    )
     return Figure(key, title, _note(len(shown), findings.total_clients, "client"), sheet=sheet, open=True)
 
 

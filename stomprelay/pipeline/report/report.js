@@ -33,6 +33,10 @@
   button.addEventListener("click", () => show(body.dataset.zone !== "local"));
   if (body.dataset.zone === "local") show(true);
 
+  // A browser that lays tables out as lists, as on a phone, may forget what they are.
+  const roles = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", "thead th": "columnheader", "tbody th": "rowheader", td: "cell" };
+  for (const which in roles) for (const one of document.querySelectorAll(which)) one.setAttribute("role", roles[which]);
+
   // What a chart holds at the time that is pointed at, from the table that belongs to it.
   const tip = document.createElement("div");
   tip.className = "tip";

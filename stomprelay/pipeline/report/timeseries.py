@@ -28,6 +28,7 @@ from stomprelay.pipeline.report.plot import (
     keys_of,
     linear,
     lines,
+    meanwhile,
     stack,
     totals,
 )
@@ -48,16 +49,15 @@ def traffic(findings: Findings, palette: Palette, bands: Sequence[Band]) -> Figu
         return Figure(key, title, "No messages were sent or delivered.")
     sent = [one.sent for one in series]
     delivered = [one.delivered for one in series]
-    columns = [Column("Time")]
+    columns: list[Column] = []
     for way in ("in", "out"):
         columns += figures(*(f"{_plain(one)} {way}" for one in series))
-    sheet = Sheet(
-        f"Messages a {_bin(span)}, sent by clients (in) and delivered to them (out), by destination",
+    sheet = _by_time(
+        f"Messages in {_bin(span)} each, sent by clients (in) and delivered to them (out), by destination",
+        span,
         columns,
-        [
-            [when(at, span.form), *(text.count(values[bin_]) for values in (*sent, *delivered))]
-            for bin_, at in enumerate(span.starts)
-        ],
+        [[text.count(values[bin_]) for values in (*sent, *delivered)] for bin_ in range(span.bins)],
+        bands,
     )
     panels = []
     for way, layers, first in (
@@ -89,6 +89,24 @@ def traffic(findings: Findings, palette: Palette, bands: Sequence[Band]) -> Figu
     legend = [Key(palette.of(one.name), destination(one.name)) for one in series]
     note = f"Messages a second, by destination; one step is {_bin(span)}."
     return Figure(key, title, note, join(*panels), [*legend, *keys_of(bands)], sheet)
+
+
+def _by_time(
+    caption: str,
+    span: Span,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    bands: Sequence[Band],
+) -> Sheet:
+    """Return a table with a row for each bin, which says at its end what the bands behind the chart say."""
+    heads, cells = [Column("Time"), *columns], [list(row) for row in rows]
+    said = meanwhile(span, bands)
+    if any(said):
+        heads.append(Column("Meanwhile"))
+        cells = [[*row, each] for row, each in zip(cells, said, strict=True)]
+    return Sheet(
+        caption, heads, [[when(at, span.form), *row] for at, row in zip(span.starts, cells, strict=True)]
+    )
 
 
 def _plain(series: Series) -> str:
@@ -123,8 +141,17 @@ def errors(findings: Findings, bands: Sequence[Band]) -> Figure:
         label=label,
         told=text.short,
         bands=bands,
+        sheet=f"{key}-sheet",
+        columns=[1],
     )
-    sheet = Sheet(
+    sheet = _by_time(
+        f"Errors in {_bin(span)} each",
+        span,
+        figures("Errors"),
+        [[text.count(number)] for number in findings.errors],
+        bands,
+    )
+    listing = Sheet(
         "What the errors said, the most frequent first",
         [
             *words("Error", "Said by"),
@@ -134,7 +161,10 @@ def errors(findings: Findings, bands: Sequence[Band]) -> Figure:
         [_trouble(trouble) for trouble in findings.troubles],
     )
     note = f"{label[0].upper()}{label[1:]}."
-    return Figure(key, title, note, tag("div", chart, class_="panel low"), keys_of(bands), sheet, open=True)
+    body = tag("div", chart, class_="panel low")
+    return Figure(
+        key, title, note, body, keys_of(bands), sheet, listing=listing if findings.troubles else None
+    )
 
 
 def _trouble(trouble: Trouble) -> list[str | Markup]:
@@ -165,17 +195,17 @@ def latency(findings: Findings, bands: Sequence[Band]) -> Figure:
         for value in (bin_.p50, bin_.p95, bin_.p99)
         if value is not None
     )
-    columns, values = [Column("Time")], []
+    columns: list[Column] = []
+    values: list[Sequence[Percentiles]] = []
     for measure in MEASURES:
         columns += figures(*(f"{TITLES[measure][1]}, {drawn}" for drawn in LINES))
         values.append(known[measure].bins if measure in known else [NOTHING] * span.bins)
-    sheet = Sheet(
-        f"Latencies of the messages sent in each {text.duration(span.step)}",
+    sheet = _by_time(
+        f"Latencies of the messages sent in {_bin(span)} each",
+        span,
         columns,
-        [
-            [when(at, span.form), *(cell for bins in values for cell in _cells(bins[bin_]))]
-            for bin_, at in enumerate(span.starts)
-        ],
+        [[cell for bins in values for cell in _cells(bins[bin_])] for bin_ in range(span.bins)],
+        bands,
     )
     panels = [
         _panel(measure, known.get(measure), span, scale, bands, place)

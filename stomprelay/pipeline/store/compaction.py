@@ -13,7 +13,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,7 +59,15 @@ class _Folder:
     size: int
 
 
-def compact(store: Store, before: str, below: int | None = None) -> list[Compacted]:
+Shown = Callable[[int, int], None]
+"""What is called with the number of hours that were looked at, and of all that will be."""
+
+
+def unshown(_: int, __: int) -> None:
+    """Show nothing."""
+
+
+def compact(store: Store, before: str, below: int | None = None, shown: Shown = unshown) -> list[Compacted]:
     """Join the small files of the hours before `before` (a name as `hour_name` returns it). Return the hours that were
     changed.
 
@@ -74,11 +82,12 @@ def compact(store: Store, before: str, below: int | None = None) -> list[Compact
         return []
     recover(root)
     done = []
-    for hour in _hours(root):
-        if layout.hour_at(str(hour)) < before:
-            told = _join(root, hour, FEW, below)
-            if told is not None:
-                done.append(told)
+    hours = [hour for hour in _hours(root) if layout.hour_at(str(hour)) < before]
+    for number, hour in enumerate(hours):
+        shown(number, len(hours))
+        told = _join(root, hour, FEW, below)
+        if told is not None:
+            done.append(told)
     shutil.rmtree(root / PLACE, ignore_errors=True)
     return done
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.store.compaction import compact, recover
+from stomprelay.pipeline.store.compaction import Shown, compact, recover, unshown
 from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.store.volume import local
 
@@ -45,10 +45,10 @@ def begin(store: Store) -> None:
         recover(root)
 
 
-def after(batch: Batch, now: datetime) -> list[str]:
+def after(batch: Batch, now: datetime, shown: Shown = unshown) -> list[str]:
     """Remove old state and old hours, and every `EVERY` batches join small files. Call it at the end of a
-    batch, when all tables are written; `now` is in UTC. Return sentences for the log. Raises
-    `CompactionError` and `OSError`.
+    batch, when all tables are written; `now` is in UTC, `shown` as `compact` takes it. Return sentences for
+    the log. Raises `CompactionError` and `OSError`.
     """
     told: list[str] = []
     batch.store.forget(batch.number)
@@ -59,18 +59,18 @@ def after(batch: Batch, now: datetime) -> list[str]:
         if newest is not None:
             # The batch itself is not touched: Spark has not recorded it as done.
             before = hour_name(datetime.strptime(newest, "%Y-%m-%d-%H") - AGE)
-            told += _joined(batch.store, before, batch.number)
+            told += _joined(batch.store, before, batch.number, shown)
         batch.store.sweep(now)
     return told
 
 
-def thorough(store: Store, now: datetime, retain: float | None = None) -> list[str]:
+def thorough(store: Store, now: datetime, retain: float | None = None, shown: Shown = unshown) -> list[str]:
     """Remove old hours and join all small files. Call it after the last batch of a run, when Spark has
-    recorded that as done; `now` is in UTC, `retain` in seconds. Return sentences for the log. Raises
-    `CompactionError` and `OSError`.
+    recorded that as done; `now` is in UTC, `retain` in seconds, `shown` as `compact` takes it. Return
+    sentences for the log. Raises `CompactionError` and `OSError`.
     """
     told = [] if retain is None else [*_expired(store, now, retain)]
-    told += _joined(store, hour_name(now - AGE))
+    told += _joined(store, hour_name(now - AGE), None, shown)
     store.sweep(now)
     return told
 
@@ -80,6 +80,6 @@ def _expired(store: Store, now: datetime, retain: float) -> Iterator[str]:
         yield f"{name}: {len(hours)} hours up to {hours[-1]} dropped"
 
 
-def _joined(store: Store, before: str, below: int | None = None) -> Iterator[str]:
-    for one in (*store.tidy(before), *compact(store, before, below)):
+def _joined(store: Store, before: str, below: int | None, shown: Shown) -> Iterator[str]:
+    for one in (*store.tidy(before), *compact(store, before, below, shown)):
         yield f"{one.place}: {one.before} files made {one.after}"

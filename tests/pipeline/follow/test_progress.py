@@ -1,7 +1,11 @@
 """What the user sees."""
 
 import io
+import threading
 
+import pytest
+
+from stomprelay.pipeline import bar
 from stomprelay.pipeline.follow.progress import ProgressLine
 
 
@@ -34,25 +38,66 @@ class Clock:
 
 
 def test_a_terminal_shows_what_goes_on() -> None:
-    """One line that changes, and one that stays for each batch."""
+    """A bar of the bytes of all that is planned, and one line that stays for each batch."""
     out, clock = Terminal(), Clock()
     progress = ProgressLine(out, clock)
-    progress.begin(3, 2, 3 << 20)
-    clock.now += 2
+    progress.plan(30 << 20)
+    progress.begin(3, 2, 10 << 20)
     progress.tick(1, 4)
-    assert out.screen == ["batch 3: 2 segments, 3.0 MiB: frames 1/4, 2 s"]
+    assert out.screen == [""]
+    clock.now += 4
     progress.step("messages")
-    assert out.screen == ["batch 3: 2 segments, 3.0 MiB: messages, 2 s"]
-    clock.now += 3
+    assert out.screen[0].startswith("batch 3, messages   9 % |")
+    clock.now += 4
+    progress.tick(2, 4)
+    assert out.screen[0].startswith("batch 3, messages 2/4   9 % |")
+    assert out.screen[0].endswith("| 2.6 of 30.0 MiB, 328.2 KiB/s, 86 s left")
     progress.end(2, 1000, 1)
     progress.tick(1, 1)
     assert out.screen == [
-        "batch 3: 2 segments, 3.0 MiB: 1,000 frames in 5.0 s, 200 frames/s; 1 row in quarantine",
+        "batch 3: 2 segments, 10.0 MiB: 1,000 frames in 8.0 s, 125 frames/s; 1 row in quarantine",
         "",
     ]
     assert progress.summary() == (
-        "2 segments, 1,000 frames in 5.0 s, 200 frames/s; 1 row in quarantine: see table `quarantine`"
+        "2 segments, 1,000 frames in 8.0 s, 125 frames/s; 1 row in quarantine: see table `quarantine`"
     )
+    with progress.working("joining small files", "hours") as shown:
+        shown(1, 2)
+    progress.begin(4, 1, 10 << 20)
+    clock.now += 2
+    progress.step("messages")
+    assert out.screen[1].startswith("batch 4, messages  50 % |")
+    assert out.screen[1].endswith("| 15.0 of 30.0 MiB, 1.5 MiB/s, 10 s left")
+    progress.close()
+    assert out.screen[1] == ""
+
+
+def test_what_was_not_planned_is_a_plan_of_its_own() -> None:
+    """As after a run that another release began: the bar is of the batch that is read."""
+    out, clock = Terminal(), Clock()
+    progress = ProgressLine(out, clock)
+    progress.plan(0)
+    progress.begin(0, 1, 1 << 20)
+    clock.now += 5
+    progress.tick(1, 2)
+    assert " of 1.0 MiB, " in out.screen[0]
+
+
+def test_another_bar_for_what_is_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the joining of small files."""
+    monkeypatch.setattr(bar, "AFTER", 0.0)
+    monkeypatch.setattr(bar, "OFTEN", 0.001)
+    out = Terminal()
+    drawn = threading.Event()
+    monkeypatch.setattr(out, "flush", lambda: drawn.set() if "3 of 12 hours" in out.getvalue() else None)
+    with ProgressLine(out).working("joining small files", "hours") as shown:
+        shown(3, 12)
+        assert drawn.wait(30)
+    assert out.screen == [""]
+    quiet = io.StringIO()
+    with ProgressLine(quiet).working("joining small files", "hours") as shown:
+        shown(3, 12)
+    assert quiet.getvalue() == ""
 
 
 def test_a_file_gets_whole_lines_only() -> None:

@@ -1,6 +1,7 @@
 """What a user sees of a replay."""
 
 import io
+import itertools
 import threading
 
 import pytest
@@ -49,14 +50,18 @@ def test_what_an_earlier_run_sent_is_no_speed_of_this_one() -> None:
     assert scene.watch.line() == "1,100 of 2,000 messages confirmed, 10/s, 90 s left"
 
 
-def test_on_a_terminal_one_line_changes() -> None:
-    """It is wiped before the next one."""
+def test_on_a_terminal_there_is_a_bar() -> None:
+    """After two seconds, with how many of how many, how fast, how long."""
     out = Terminal()
-    scene = Scene(out)
+    scene = Scene(out, before=1000)
+    scene.now += 1
     scene.watch.tick()
+    assert out.getvalue() == ""
+    scene.now += 9
+    scene.confirmed = 1100
     scene.watch.tick()
-    line = "0 of 2,000 messages confirmed"
-    assert out.getvalue() == f"{line}\r{' ' * len(line)}\r{line}"
+    assert out.getvalue().startswith("replay  55 % |")
+    assert out.getvalue().endswith("| 1,100 of 2,000 messages, 10/s, 90 s left")
 
 
 def test_elsewhere_lines_are_few() -> None:
@@ -70,7 +75,7 @@ def test_elsewhere_lines_are_few() -> None:
 
 
 def test_it_looks_while_something_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last line is wiped, so that the next one to write has a line of its own; what comes of it is answered."""
+    """The bar is taken away, so that the next one to write has a line of its own; what comes of it is answered."""
     monkeypatch.setattr(watch, "OFTEN", 0.001)
     out = Terminal()
     looked = threading.Event()
@@ -79,8 +84,9 @@ def test_it_looks_while_something_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         looked.set()
         return 1
 
-    assert Watch(out, 2, 0, confirmed, lambda: 0.0).follow(lambda: looked.wait(30)) is True
-    assert "1 of 2 messages confirmed" in out.getvalue()
+    clock = itertools.count(0.0, 5.0)
+    assert Watch(out, 2, 0, confirmed, lambda: next(clock)).follow(lambda: looked.wait(30)) is True
+    assert "1 of 2 messages, " in out.getvalue()
     assert out.getvalue().endswith("\r")
 
 

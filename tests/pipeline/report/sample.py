@@ -4,11 +4,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stomprelay.pipeline.report.findings import (
     Client,
     Damage,
     Destination,
+    Earlier,
     Episode,
     Failover,
     Findings,
@@ -22,6 +24,7 @@ from stomprelay.pipeline.report.findings import (
     Trouble,
     Way,
 )
+from stomprelay.pipeline.report.indicators import PERIODS
 from stomprelay.pipeline.report.text import HOUR, SECOND, Micros
 
 BEGIN: Micros = 1_795_248_000 * SECOND  # 21 November 2026, 08:00 UTC
@@ -161,7 +164,7 @@ def _latency(
 
 
 def _outcomes(chance: random.Random, total: int) -> dict[str, int]:
-    shares = {"delivered": 0.08, "returned": 0.004, "nacked": 0.003, "undelivered": 0.012}
+    shares = {"delivered": 0.08, "returned": 0.004, "nacked": 0.003, "undelivered": 0.012, "unheard": 0.02}
     made = {name: int(total * share * chance.random()) for name, share in shares.items()}
     return {"acked": total - sum(made.values()), **made, "unconfirmed": chance.choice((0, 0, 2))}
 
@@ -212,31 +215,30 @@ def _stuck(begin: Micros, length: Micros) -> list[Stuck]:
             "mailer",
             "mail-1",
             "/queue/mail.outgoing",
-            BROKERS[2],
-            [Episode(at, None, 500)],
-            begin + length - at,
-            None,
+            [Episode(at, None, 500, BROKERS[2], begin + length - at)],
         ),
         Stuck(
             "dashboard",
             "0",
             "/topic/prices.eu",
-            BROKERS[1],
             [
-                Episode(begin + length // 9, begin + length // 7, 30),
-                Episode(begin + length // 2, begin + length // 2 + length // 20, 1),
+                Episode(begin + length // 9, begin + length // 7, 30, BROKERS[0], length // 30, "returned"),
+                Episode(begin + length // 8, begin + length // 6, 2, BROKERS[1], length // 24, "acked"),
+                Episode(
+                    begin + length // 2,
+                    begin + length // 2 + length // 20,
+                    1,
+                    BROKERS[1],
+                    length // 20,
+                    "returned",
+                ),
             ],
-            length // 20,
-            "returned",
         ),
         Stuck(
             "audit-writer",
             None,
             "/topic/audit",
-            BROKERS[0],
-            [Episode(at, at + 70 * SECOND, 4)],
-            70 * SECOND,
-            "acked",
+            [Episode(at, at + 70 * SECOND, 4, BROKERS[0], 70 * SECOND, "acked")],
         ),
     ]
 
@@ -251,6 +253,26 @@ def _ways(chance: random.Random, names: Sequence[str]) -> list[Way]:
     ways.append(Way(None, names[0], CONSUMERS[0], 9_000))
     ways.append(Way(PRODUCERS[0], names[0], None, 2_500))
     return ways
+
+
+def compared(findings: Findings, period: str = "day") -> Findings:
+    """The same, with a day before that was calmer: made up from another seed, for half of the destinations."""
+    shift = PERIODS[period]
+    span = findings.span
+    before = sample(2, span.until - span.since, begin=span.since - shift)
+    before = replace(
+        before,
+        failovers=[],
+        stuck=[],
+        total_stuck=0,
+        errors=[0] * span.bins,
+        destinations=before.destinations[::2],
+        clients=before.clients[::2],
+    )
+    since, until = span.since - shift, span.until - shift
+    return replace(
+        findings, earlier=Earlier(period, since, until, since, until, before, ("/queue/old", "/queue/older"))
+    )
 
 
 def damaged(count: int = 2) -> list[Damage]:

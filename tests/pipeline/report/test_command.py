@@ -10,7 +10,16 @@ import pytest
 
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.report import gather
-from stomprelay.pipeline.report.command import add_options, check, instant, main, wanted, write
+from stomprelay.pipeline.report.command import (
+    CROSSED,
+    add_options,
+    check,
+    check_period,
+    instant,
+    main,
+    wanted,
+    write,
+)
 from stomprelay.pipeline.report.findings import Findings
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
@@ -44,6 +53,8 @@ def test_options() -> None:
         "top": 10,
         "title": "What passed the relay",
         "local": False,
+        "compare": "none",
+        "threshold": [],
     }
     assert usual.items() <= vars(parsed()).items()
     given = parsed(
@@ -53,13 +64,21 @@ def test_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--top", "0"), ("--top", "x"), ("--top", "101"), ("--utc", "--local")]
+    "arguments",
+    [
+        ("--top", "0"),
+        ("--top", "x"),
+        ("--top", "101"),
+        ("--utc", "--local"),
+        ("--compare", "month"),
+        ("--threshold", "none=1"),
+    ],
 )
 def test_options_that_cannot_be(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """Are refused by name."""
     with pytest.raises(SystemExit):
         parsed(*arguments)
-    assert arguments[-1] in capsys.readouterr().err
+    assert arguments[-1].partition("=")[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -96,6 +115,34 @@ def test_the_range() -> None:
         wanted("1h", "2h", BEGIN)
     with pytest.raises(ValueError, match="--since is not before now"):
         wanted("2099-01-01", None, BEGIN)
+
+
+@pytest.mark.parametrize(
+    ("range_", "period"),
+    [
+        (Range(None, None), "day"),
+        (Range(None, BEGIN), "day"),
+        (Range(BEGIN - DAY, None), "day"),
+        (Range(BEGIN - 9 * DAY, BEGIN - 2 * DAY), "week"),
+        (Range(BEGIN - 9 * DAY, None), None),
+    ],
+)
+def test_a_range_that_can_be_compared(range_: Range, period: str | None) -> None:
+    """Is no longer than the time after which it is compared."""
+    check_period(range_, period, BEGIN)
+
+
+@pytest.mark.parametrize(
+    ("since", "period", "told"),
+    [
+        (DAY + 1, "day", "--compare day needs a range of a day at most, .*--since 24h or --compare week"),
+        (8 * DAY, "week", "--compare week needs a range of a week at most, .*--since 7d$"),
+    ],
+)
+def test_a_range_that_cannot_be_compared(since: int, period: str, told: str) -> None:
+    """Is told with what to do."""
+    with pytest.raises(ValueError, match=told):
+        check_period(Range(BEGIN - since, None), period, BEGIN)
 
 
 def test_what_is_wrong_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +203,7 @@ def test_the_page_is_made(
     asked: list[Any] = []
 
     def gathered(store: Store, *rest: object) -> Findings:
-        asked.append((store.root, *rest[:-1]))
+        asked.append((store.root, *rest[:-2]))
         return sample()
 
     monkeypatch.setattr(gather, "gather", gathered)
@@ -171,6 +218,33 @@ def test_the_page_is_made(
     said = capsys.readouterr()
     assert said.out == ""
     assert str(output) in said.err
+
+
+@pytest.mark.spark
+def test_a_threshold_that_is_crossed(
+    ours: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is there, names it first, and the exit status says so; a line tells by how much."""
+    monkeypatch.setattr(gather, "gather", lambda *_: sample())
+    build(ours, tmp_path / "tables", traffic=[{}])
+    output = tmp_path / "report.html"
+    limits = ("--threshold", "receipt_p99=10ms", "--threshold", "receipt_p50=1h")
+    assert main(parsed("--output", str(output), *limits, tables=f"{tmp_path}/tables")) == CROSSED == 3
+    first = outline(output.read_text(encoding="utf-8")).one("ul", "highlights").all("li")[0]
+    assert first.text.startswith("receipt_p99 ")
+    (_, line) = capsys.readouterr().err.splitlines()
+    assert line == "receipt_p99: 13 ms, above the threshold of 10 ms"
+
+
+@pytest.mark.spark
+def test_a_day_before_that_is_not_there(ours: "SparkSession", tmp_path: Path) -> None:
+    """Without a begin it is the last day of what there is; the page says that there is nothing before it."""
+    build(ours, tmp_path / "tables", traffic=[{}])
+    output = tmp_path / "report.html"
+    assert main(parsed("--output", str(output), "--compare", "day", tables=f"{tmp_path}/tables")) == 0
+    root = outline(output.read_text(encoding="utf-8"))
+    assert "There is nothing to compare with" in root.one("ul", "highlights").text
+    assert root.one("span", "length").text.startswith("1\u202fd")
 
 
 @pytest.mark.spark

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.report.findings import BINS, GOT, Findings, Span
+from stomprelay.pipeline.report.findings import BINS, GOT, POINTS, SHOWN, UNHEARD, Findings, Span
 from stomprelay.pipeline.report.outcomes import MEANING
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
 from stomprelay.pipeline.schema import MESSAGES, OUTCOMES
@@ -19,14 +19,16 @@ def test_the_outcomes_are_those_of_the_table() -> None:
     """Each that `messages` may say is shown, and has words."""
     (about,) = (column.about for column in MESSAGES.columns if column.name == "outcome")
     assert all(f"`{outcome}`" in about for outcome in OUTCOMES)
-    assert set(MEANING) == set(OUTCOMES)
+    assert [outcome for outcome in SHOWN if outcome != UNHEARD] == list(OUTCOMES)
+    assert set(MEANING) == set(SHOWN)
     assert set(OUTCOMES) >= GOT
 
 
 def test_sums() -> None:
     """Aborted and lost messages did not reach anybody."""
     findings = replace(NOTHING, outcomes={"acked": 5, "returned": 1, "undelivered": 2, "aborted": 3})
-    assert (findings.messages, findings.reached) == (11, 6)
+    assert (findings.messages, findings.reached, findings.expected) == (11, 6, 11)
+    assert replace(findings, outcomes={"acked": 5, "unheard": 4}).expected == 5
 
 
 def test_emptiness() -> None:
@@ -94,6 +96,13 @@ def test_ticks_of_a_day() -> None:
     ticks = Span.over(BEGIN, BEGIN + DAY - 1).ticks()
     assert [tick.form for tick in ticks] == ["hour"] * 5 + ["day"] + ["hour"] * 2
     assert [tick.main for tick in ticks].count(True) == 4
+
+
+@given(st.integers(0, 10**15))
+def test_points_of_a_small_chart(length: Micros) -> None:
+    """Are groups of bins, so many that there are few points."""
+    span = Span.over(BEGIN, BEGIN + length)
+    assert 1 <= -(-span.bins // span.grouped) <= POINTS
 
 
 def test_places_are_clipped() -> None:

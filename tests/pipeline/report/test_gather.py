@@ -27,7 +27,6 @@ from stomprelay.pipeline.report.gather import (
     read_failovers,
     read_stuck,
     read_troubles,
-    united,
 )
 from stomprelay.pipeline.report.page import PageOptions, page
 from stomprelay.pipeline.report.queries import Range
@@ -75,6 +74,7 @@ def test_an_hour(spark: "SparkSession", tmp_path: Path) -> None:
             {"at": later(30), "delivery_us": 1000, "receipt_us": 20, "redelivered": 2},
             {"at": later(31), "delivery_us": 3000, "outcome": "undelivered", "final": False},
             {"at": later(90), "relay": "r0", "destination": "/queue/b", "outcome": "unconfirmed"},
+            {"at": later(91), "destination": "/topic/t", "outcome": "undelivered"},
             {"at": later(7200), "destination": "/queue/later"},
         ],
         latency=[
@@ -98,7 +98,7 @@ def test_an_hour(spark: "SparkSession", tmp_path: Path) -> None:
     ]
     assert found.errors == [2] + [0] * 59
     assert found.relays == ["r0", "r1"]
-    assert found.outcomes == {"acked": 1, "undelivered": 1, "unconfirmed": 1}
+    assert found.outcomes == {"acked": 1, "undelivered": 1, "unheard": 1, "unconfirmed": 1}
     assert (found.redelivered, found.unsettled) == (2, 1)
     assert found.latencies["delivery"].whole == Percentiles(2, 1000, 3000, 3000, 3000)
     assert found.latencies["delivery"].bins[0].count == 2
@@ -197,15 +197,6 @@ def test_the_span_of_nothing() -> None:
     assert (asked.since, asked.until) == (BEGIN, BEGIN + 2 * HOUR)
 
 
-def test_united() -> None:
-    """Episodes that touch are one; one that goes on holds all that began later."""
-    many = [Episode(5, 9, 1), Episode(0, 2, 2), Episode(2, 3, 4), Episode(7, 8, 8)]
-    assert united(many) == [Episode(0, 3, 6), Episode(5, 9, 9)]
-    assert united([*many, Episode(2, None, 16)]) == [Episode(0, None, 31)]
-    assert united([Episode(0, 5, 1), Episode(5, None, 1)]) == [Episode(0, None, 2)]
-    assert united([]) == []
-
-
 @pytest.mark.spark
 def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
     """Each cell; those that began before the range and were not over belong to it."""
@@ -248,7 +239,7 @@ def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
-    """A subscription's episodes are one row, the longest wait first; those that ended are there as well."""
+    """A subscription with all its episodes, the longest wait first; two at a time are those of two brokers."""
     seen = [
         {
             "since": later(10),
@@ -257,7 +248,7 @@ def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
             "deliveries": 5,
             "outcome": "acked",
         },
-        {"since": later(500), "age_us": 100 * SECOND, "deliveries": 2, "broker": "c"},
+        {"since": later(100), "age_us": 100 * SECOND, "deliveries": 2, "broker": "c"},
         {
             "since": later(20),
             "until": later(100),
@@ -270,31 +261,27 @@ def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
     store = build(spark, tmp_path, stuck=seen)
     found, total = read_stuck(store, ALL, 10)
     assert total == 2
-    over = Episode(BEGIN + 10 * SECOND, BEGIN + 160 * SECOND, 5)
+    over = Episode(BEGIN + 10 * SECOND, BEGIN + 160 * SECOND, 5, "a:61613", 150 * SECOND, "acked")
     assert found == [
         Stuck(
             "bob",
             "1",
             "/queue/a",
-            "c",
-            [over, Episode(BEGIN + 500 * SECOND, None, 2)],
-            150 * SECOND,
-            None,
+            [over, Episode(BEGIN + 100 * SECOND, None, 2, "c", 100 * SECOND)],
         ),
         Stuck(
             None,
             "1",
             "/queue/a",
-            "a:61613",
-            [Episode(BEGIN + 20 * SECOND, BEGIN + 100 * SECOND, 1)],
-            80 * SECOND,
-            "returned",
+            [Episode(BEGIN + 20 * SECOND, BEGIN + 100 * SECOND, 1, "a:61613", 80 * SECOND, "returned")],
         ),
     ]
-    assert [(one.still, one.deliveries) for one in found] == [(True, 7), (False, 1)]
+    assert [(one.still, one.worst, list(one.by_broker)) for one in found] == [
+        (True, 150 * SECOND, ["a:61613", "c"]),
+        (False, 80 * SECOND, ["a:61613"]),
+    ]
     assert read_stuck(store, ALL, 1) == (found[:1], 2)
-    first = read_stuck(store, Range(until=BEGIN + 3 * MINUTE), 1)[0][0]
-    assert (first.episodes, first.outcome) == ([over], "acked")
+    assert read_stuck(store, Range(until=BEGIN + 90 * SECOND), 1)[0][0].episodes == [over]
     assert [one.still for one in read_stuck(store, Range(BEGIN + HOUR, BEGIN + 2 * HOUR), 9)[0]] == [True]
     assert read_stuck(build(spark, tmp_path / "nothing"), ALL, 10) == ([], 0)
 

@@ -1,5 +1,7 @@
 """HTML and SVG from values."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from stomprelay.pipeline.report.markup import (
     name,
     number,
     place,
+    quoted,
     tag,
     when,
     words,
@@ -92,6 +95,23 @@ def test_a_table() -> None:
     ]
     assert cells(made) == [["<a>", "1"], ["b", "2"]]
     assert [head.attributes["scope"] for head in made.all("th")] == ["col", "col", "row", "row"]
+
+
+def test_labels() -> None:
+    """CSS that writes the heading of each cell but the row's own in front of it."""
+    sheet = Sheet("x", words("Time", "/queue/a", "Silence, median"), [])
+    assert sheet.labels("traffic-sheet") == (
+        r'#traffic-sheet td:nth-child(2):before{content:"\2f queue\2f a"}'
+        r'#traffic-sheet td:nth-child(3):before{content:"Silence\2c  median"}'
+    )
+
+
+@given(st.text())
+def test_whatever_text_is_a_string_of_css(text: str) -> None:
+    """Nothing in it ends the string, the rule or the element that it stands in; it reads as it was."""
+    made = quoted(text)
+    assert re.fullmatch(r'"[A-Za-z0-9 _.\\-]*"', made)
+    assert re.sub(r"\\([0-9a-f]+) ", lambda found: chr(int(found[1], 16)), made[1:-1]) == text
 
 
 def test_a_row_of_another_length() -> None:

@@ -94,12 +94,13 @@ def test_one_that_nobody_survived() -> None:
 
 
 def test_stuck() -> None:
-    """A row for each subscription, a bar for each time, and each cell of the table."""
+    """A line for each subscription and broker, a bar for each time, and for each bar a row of the table."""
     figure = stuck(FINDINGS, bands(FINDINGS))
     assert str(figure.note).replace("\u202f", " ") == (
         "3 subscriptions left deliveries unanswered, the longest for 4 h; 1 still did when the journal was last read."
     )
     assert [len(track.all("div", "bar")) for track in outline(figure.body or "").all("div", "track")] == [
+        1,
         1,
         2,
         1,
@@ -110,21 +111,27 @@ def test_stuck() -> None:
         "mailermail-1",
         "/queue/mail.outgoing",
         "10.0.0.13:61613",
-        "4 h",
-        "500",
         "21 Nov 2026, 10:00:00",
         "still waiting",
+        "4 h",
+        "4 h",
+        "500",
         text.NOTHING,
     ]
-    assert table[1][4:] == ["31", "21 Nov 2026, 08:40:00", "21 Nov 2026, 11:18:00", "returned"]
-    assert table[2] == [
+    assert [row[2:5] for row in table[1:4]] == [
+        ["10.0.0.11:61613", "21 Nov 2026, 08:40:00", "21 Nov 2026, 08:51:25"],
+        ["10.0.0.12:61613", "21 Nov 2026, 08:45:00", "21 Nov 2026, 09:00:00"],
+        ["10.0.0.12:61613", "21 Nov 2026, 11:00:00", "21 Nov 2026, 11:18:00"],
+    ]
+    assert table[4] == [
         "audit-writer",
         "/topic/audit",
         "10.0.0.11:61613",
-        "1 min 10 s",
-        "4",
         "21 Nov 2026, 10:00:00",
         "21 Nov 2026, 10:01:10",
+        "1 min 10 s",
+        "1 min 10 s",
+        "4",
         "acked",
     ]
 
@@ -135,6 +142,7 @@ def test_bars_of_stuck_consumers() -> None:
     assert [("open" in bar.classes, bar.attributes["title"].partition(" to ")[2]) for bar in bars] == [
         (True, ""),
         (False, "21 Nov 2026, 08:51:25 UTC"),
+        (False, "21 Nov 2026, 09:00:00 UTC"),
         (False, "21 Nov 2026, 11:18:00 UTC"),
         (False, "21 Nov 2026, 10:01:10 UTC"),
     ]
@@ -145,10 +153,9 @@ def test_more_stuck_than_shown() -> None:
     """Says how many there are."""
     one = replace(
         FINDINGS.stuck[2],
-        episodes=[Episode(BEGIN, BEGIN + MINUTE, 1)],
+        episodes=[Episode(BEGIN, BEGIN + MINUTE, 1, None, 70 * SECOND, "acked")],
         client=None,
         destination=None,
-        broker=None,
     )
     figure = stuck(replace(FINDINGS, stuck=[one], total_stuck=200), [])
     assert str(figure.note).replace("\u202f", " ") == (

@@ -53,16 +53,29 @@ def test_outcomes() -> None:
         "not delivered yet 99.0 %, neither delivered nor confirmed 1.0 %"
     )
     assert figure.sheet is not None
-    assert cells(outline(figure.sheet.__html__())) == [
-        ["All messages", "900", "99", "1"],
-        ["/queue/a", "900", "0", "0"],
-        ["/queue/b", "0", "99", "1"],
+    table = [[cell.replace("\u202f", " ") for cell in row] for row in cells(outline(figure.sheet.__html__()))]
+    assert table == [
+        ["All messages", "1,000", "900 90.0 %", "99 9.9 %", "1 0.1 %"],
+        ["/queue/a", "900", "900 100 %", "0", "0"],
+        ["/queue/b", "100", "0", "99 99.0 %", "1 1.0 %"],
     ]
+
     assert [key.kind for key in figure.legend] == [
         "outcome acked",
         "outcome undelivered",
         "outcome unconfirmed",
     ]
+
+
+def test_topics_without_subscribers_are_told_apart() -> None:
+    """Nothing of theirs waits to be delivered, and their messages are in no share that a consumer should have got."""
+    findings = replace(NOTHING, outcomes={"acked": 9, "undelivered": 1, "unheard": 30})
+    figure = outcomes(findings)
+    assert str(figure.note).replace("\u202f", " ") == (
+        "90.0 % of 10 messages reached a consumer; 30 more went to topics, where nobody got them."
+    )
+    assert "kept for nobody else" in figure.remark
+    assert "kept for nobody else" not in outcomes(replace(NOTHING, outcomes={"acked": 9})).remark
 
 
 def test_no_messages() -> None:
@@ -78,7 +91,7 @@ def test_the_flow() -> None:
     assert len(outline(figure.body or "").one("div", "sankey").all("rect")) == 7
     assert figure.sheet is not None
     assert cells(outline(figure.sheet.__html__())) == [
-        ["a", "/queue/a", "nobody yet", "5"],
+        ["a", "/queue/a", "nobody", "5"],
         ["all others", "no destination", "b", "3"],
         ["not seen sending", "/queue/a", "b", "1"],
     ]
@@ -181,7 +194,7 @@ def test_the_drawing() -> None:
         "all others1",
         "not seen sending100",
     ]
-    assert [label.text for label in made.all("div", "side2")][-1] == "nobody yet100"
+    assert [label.text for label in made.all("div", "side2")][-1] == "nobody100"
 
 
 def test_names_that_mean_harm() -> None:

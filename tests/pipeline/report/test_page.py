@@ -10,11 +10,20 @@ from functools import cache
 
 import pytest
 
-from stomprelay.pipeline.report.findings import Client, Findings, Latency, Percentiles, Span, Trouble
+from stomprelay.pipeline.report.findings import (
+    Client,
+    Earlier,
+    Findings,
+    Latency,
+    Percentiles,
+    Span,
+    Stuck,
+    Trouble,
+)
 from stomprelay.pipeline.report.page import PageOptions, extent, figures, headline, page
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import Element, outline
-from tests.pipeline.report.sample import BEGIN, BROKERS, HOSTILE, damaged, sample
+from tests.pipeline.report.sample import BEGIN, BROKERS, HOSTILE, compared, damaged, sample
 from tests.pipeline.report.test_findings import NOTHING
 
 WISHES = PageOptions(made=BEGIN + DAY)
@@ -30,8 +39,7 @@ def hostile() -> Findings:
             replace(findings.failovers[0], broker=name, upstream=name, moved_to=(name,)) for name in HOSTILE
         ],
         stuck=[
-            replace(findings.stuck[0], client=name, subscription=name, destination=name, broker=name)
-            for name in HOSTILE
+            Stuck(name, name, name, [replace(findings.stuck[0].episodes[0], broker=name)]) for name in HOSTILE
         ],
         ways=[
             replace(way, producer=name, consumer=name)
@@ -53,6 +61,8 @@ KINDS: dict[str, Callable[[], Findings]] = {
     "thousands": lambda: sample(names=[f"/queue/{n}" for n in range(5000)]),
     "nothing": lambda: NOTHING,
     "nothing but damage": lambda: replace(NOTHING, damages=damaged(), total_damages=2),
+    "compared": lambda: compared(sample()),
+    "compared with nothing": lambda: replace(sample(), earlier=Earlier("week", BEGIN - 7 * DAY, BEGIN)),
     "a failover alone": lambda: replace(NOTHING, failovers=sample().failovers),
 }
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -90,11 +100,14 @@ def test_the_structure(kind: str) -> None:
 
 @kinds
 def test_every_chart_has_an_alternative(kind: str) -> None:
-    """A sentence for the drawing and a table with its figures."""
+    """A sentence for the drawing and a table with its figures; a small chart in a list has a table as well."""
     for figure in made(kind).all("figure"):
         drawings = [element for element in figure.all() if element.attributes.get("role") == "img"]
         assert all(drawing.attributes["aria-label"] for drawing in drawings)
-        assert len(figure.all("table")) == (1 if drawings else len(figure.all("div", "sheet")))
+        sheets = [each for each in figure.all() if each.attributes.get("id", "").endswith("-sheet")]
+        assert len(sheets) == 1 if drawings or figure.all("svg") else len(sheets) <= 1
+        for sheet in (*sheets, *figure.all("div", "sheet")):
+            assert len(sheet.all("table")) == 1
         for svg in figure.all("svg"):
             assert {"aria-label", "aria-hidden"} & set(svg.attributes)
         for table in figure.all("table"):
@@ -178,7 +191,7 @@ def test_an_empty_page() -> None:
     """Says what to do, and shows no empty charts."""
     root = made("nothing")
     assert "stomprelay-pipeline once" in root.one("p", "notice").text
-    assert root.all("figure") == root.all("nav") == root.all("dl") == []
+    assert root.all("figure") == root.all("nav") == root.all("dl") == root.all("section") == []
 
 
 def test_the_quarantine_is_announced() -> None:
@@ -212,7 +225,10 @@ def test_one_colour_for_a_destination() -> None:
     root = made("usual")
     colours: dict[str, set[str]] = {}
     for swatch, label in (
-        *((entry.children[0], entry.children[1]) for entry in root.one("main").all("li")),
+        *(
+            (entry.children[0], entry.children[1])
+            for entry in root.one("main").all("ul", "legend")[0].all("li")
+        ),
         *((entry.children[0], entry.children[1]) for entry in root.all("span", "keyed")),
         *((entry.children[0], entry.children[1]) for entry in root.all("div", "side1")),
     ):

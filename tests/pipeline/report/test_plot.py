@@ -17,6 +17,7 @@ from stomprelay.pipeline.report.plot import (
     linear,
     lines,
     logarithmic,
+    meanwhile,
     runs,
     stack,
     times,
@@ -49,6 +50,21 @@ def test_gaps() -> None:
     (gap,) = gaps(SPAN, recorded)
     assert (gap.since, gap.until, gap.kind) == (BEGIN + 22 * MINUTE, BEGIN + 25 * MINUTE, "gap")
     assert gaps(SPAN, [False] * 60) == gaps(SPAN, [True] * 60) == gaps(SPAN, []) == []
+
+
+def test_what_lies_behind_is_told_by_bin() -> None:
+    """For tables: each band in the bins that it touches, once; what is outside is left out."""
+    bands = [
+        Band(BEGIN - HOUR, BEGIN, "outage", "before"),
+        Band(BEGIN - HOUR, BEGIN + 90 * SECOND, "outage", "a broker was out", "b was out"),
+        Band(BEGIN + MINUTE, BEGIN + MINUTE, "outage", "a broker was out", "c was out"),
+        Band(BEGIN + 59 * MINUTE, BEGIN + 2 * HOUR, "gap", "nothing recorded"),
+        Band(BEGIN + HOUR, BEGIN + 2 * HOUR, "gap", "after"),
+    ]
+    said = meanwhile(SPAN, bands)
+    assert said[:2] == ["before; b was out", "b was out; c was out"]
+    assert set(said[2:-1]) == {""}
+    assert said[-1] == "nothing recorded"
 
 
 def test_a_frame() -> None:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from stomprelay.pipeline.report.figure import Palette
-from stomprelay.pipeline.report.findings import Client, Destination, Percentiles
+from stomprelay.pipeline.report.findings import Client, Destination, Earlier, Percentiles
 from stomprelay.pipeline.report.rankings import clients, destinations, quarantine, spark
+from stomprelay.pipeline.report.text import DAY
 from tests.pipeline.report.outline import cells, outline
 from tests.pipeline.report.sample import BEGIN, damaged
 from tests.pipeline.report.test_findings import NOTHING
@@ -24,8 +25,8 @@ def test_destinations() -> None:
     ]
     figure = destinations(replace(NOTHING, destinations=some, total_destinations=1000), Palette(["/queue/a"]))
     assert figure.note == "The 2 busiest of 1,000 destinations."
-    assert figure.sheet is not None
-    made = outline(figure.sheet.__html__())
+    assert figure.listing is not None
+    made = outline(figure.listing.__html__())
     assert [plain(row) for row in cells(made)] == [
         ["/queue/a", "1,200", "800", "", "2 KiB", "2.3 ms", "34 ms", "1.2 s", "21 Nov 08:00"],
         ["/queue/<b>", "1", "0", "", "20 B", "\u2013", "\u2013", "\u2013", "\u2013"],
@@ -36,6 +37,32 @@ def test_destinations() -> None:
         "width:0.05%",
     ]
     assert len(made.all("svg", "spark")) == 1
+    assert figure.sheet is not None
+    course = outline(figure.sheet.__html__())
+    assert cells(course) == [["08:00", "1", "0"], ["08:01", "2", "0"]]
+
+
+def test_changes_since_the_day_before() -> None:
+    """In a column of their own, where there is anything to compare with."""
+    some = [Destination("/queue/a", 100, 50, 1, {}), Destination("/queue/new", 1, 0, 1, {})]
+    people = [Client("shop", 30, 0, 1, 0)]
+    before = replace(
+        NOTHING,
+        destinations=[Destination("/queue/a", 50, 50, 1, {})],
+        clients=[Client("shop", 15, 15, 1, 0)],
+    )
+    findings = replace(NOTHING, destinations=some, clients=people)
+    earlier = Earlier("week", BEGIN - 7 * DAY, BEGIN, BEGIN - 7 * DAY, BEGIN, before)
+    listing = destinations(replace(findings, earlier=earlier), Palette([])).listing
+    sheet = clients(replace(findings, earlier=earlier)).sheet
+    assert listing is not None
+    assert sheet is not None
+    assert listing.columns[-1].title == sheet.columns[-1].title == "Since the week before"
+    assert [plain(row)[-1] for row in cells(outline(listing.__html__()))] == ["+50 %", "none before"]
+    assert [row[-1] for row in cells(outline(sheet.__html__()))] == ["the same"]
+    nothing = destinations(replace(findings, earlier=replace(earlier, found=None)), Palette([])).listing
+    assert nothing is not None
+    assert nothing.columns[-1].title == "In the minute"
 
 
 def test_a_spark() -> None:

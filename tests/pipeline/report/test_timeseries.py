@@ -6,7 +6,8 @@ from stomprelay.pipeline.report.figure import Palette
 from stomprelay.pipeline.report.findings import NOTHING as UNKNOWN
 from stomprelay.pipeline.report.findings import Latency, Percentiles, Rest, Series, Trouble
 from stomprelay.pipeline.report.outages import bands
-from stomprelay.pipeline.report.text import SECOND
+from stomprelay.pipeline.report.plot import Band
+from stomprelay.pipeline.report.text import MINUTE, SECOND
 from stomprelay.pipeline.report.timeseries import errors, latency, traffic
 from tests.pipeline.report.outline import cells, outline
 from tests.pipeline.report.sample import BEGIN, sample
@@ -79,11 +80,23 @@ def test_errors() -> None:
     said = Trouble("No <b> here", "broker", 12, 3, BEGIN, BEGIN + 90 * SECOND)
     figure = errors(replace(NOTHING, errors=[0] * 59 + [12], troubles=[said], total_troubles=1), [])
     assert figure.note == "12 errors, at most 12 in 1\u202fmin."
-    assert figure.open
-    assert figure.sheet is not None
-    assert cells(outline(figure.sheet.__html__())) == [
+    assert figure.listing is not None
+    assert cells(outline(figure.listing.__html__())) == [
         ["No <b> here", "broker", "12", "3", "21 Nov 2026, 08:00:00", "21 Nov 2026, 08:01:30"]
     ]
+
+
+def test_errors_by_time() -> None:
+    """A row for each bin, as the chart has them, and what lay behind it meanwhile."""
+    counted = [0] * 59 + [12]
+    band = Band(BEGIN + 30 * MINUTE, BEGIN + 32 * MINUTE, "outage", "a broker was out", "a:61613 was out")
+    figure = errors(replace(NOTHING, errors=counted), [band])
+    assert figure.listing is None
+    assert figure.sheet is not None
+    assert [column.title for column in figure.sheet.columns] == ["Time", "Errors", "Meanwhile"]
+    table = cells(outline(figure.sheet.__html__()))
+    assert [int(row[1]) for row in table] == counted
+    assert [at for at, row in enumerate(table) if row[2] == "a:61613 was out"] == [30, 31]
 
 
 def test_no_errors() -> None:

@@ -1,0 +1,292 @@
+"""A bar on a terminal: how far something is, how fast, how long still. Nothing where there is no terminal, and nothing
+for what takes less than `AFTER`.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Event, RLock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AFTER: Final = 2.0
+"""Seconds after which a bar is shown."""
+OFTEN: Final = 0.5
+"""Seconds between two drawings."""
+_ROOM: Final = 14
+"""Columns that a bar needs; where there are fewer it is left out, and the words are cut at the edge."""
+_WIDEST: Final = 110
+_SIZES: Final = ("B", "KiB", "MiB", "GiB")
+
+
+class Bar:
+    """One line that changes: `name`, the bar, and how many `unit` are done of `total`, both as `begin` and `set` say.
+    `octets`: they are bytes, and written with their own unit. Any thread may call its methods.
+    """
+
+    def __init__(
+        self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.live: Final = out.isatty()
+        """Whether anything is ever drawn."""
+        self._out = out
+        self._unit = unit
+        self._octets = octets
+        self._clock = clock
+        self._lock = RLock()
+        self._name = ""
+        self._began: float | None = None
+        self._first = self._done = self._total = self._share = 0.0
+        self._width = 0
+
+    def begin(self, name: str, total: float = 0, done: float = 0) -> None:
+        """Begin with something of which `done` was done before; 0 as `total`: it is not known. Raises `ImportError`
+        on a terminal, where what draws it is not installed.
+        """
+        if self.live:
+            import tqdm  # noqa: F401 - the command line is there without the pipeline's packages
+        self._name, self._total, self._share = name, total, 0.0
+        self._first = self._done = done
+        self._began = self._clock()
+
+    def set(
+        self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
+    ) -> None:
+        """Say how far it is; what is None stays as it is. `share`: how much of the time is over, from 0 to 1, where
+        that is not the share of what is done.
+        """
+        self._done, self._share = done, share
+        self._total = self._total if total is None else total
+        self._name = self._name if name is None else name
+
+    def draw(self) -> None:
+        """Show it as it is now, if there is a terminal and it has gone on for long enough."""
+        with self._lock:
+            began = self._began
+            if not self.live or began is None or self._clock() - began < AFTER:
+                return
+            line = self._line(self._clock() - began, shutil.get_terminal_size().columns - 1)
+            self.wipe()
+            self._out.write(line)
+            self._out.flush()
+            self._width = len(line)
+
+    def wipe(self) -> None:
+        """Take it from the screen, for other lines to be written there; `draw` brings it back."""
+        with self._lock:
+            if self._width:
+                self._out.write(f"\r{' ' * self._width}\r")
+                self._out.flush()
+                self._width = 0
+
+    def say(self, text: str) -> None:
+        """Write a line that stays, above it."""
+        with self._lock:
+            self.wipe()
+            self._out.write(f"{text}\n")
+            self._out.flush()
+
+    def beside(self, say: Callable[[str], None]) -> Callable[[str], None]:
+        """Return what writes a line as `say` does, above it."""
+
+        def told(text: str) -> None:
+            with self._lock:
+                self.wipe()
+                say(text)
+
+        return told
+
+    def end(self) -> None:
+        """Take it away."""
+        with self._lock:
+            self._began = None
+            self.wipe()
+
+    @contextmanager
+    def going(self, look: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Draw it every now and then while something is done in this thread, and take it away at the end. `look`:
+        called before each drawing, in another thread, to say how far it is.
+        """
+        over = Event()
+
+        def follow() -> None:
+            while not over.wait(OFTEN):
+                # A session that ended meanwhile cannot be asked; who works with it says so.
+                with suppress(Exception):
+                    look()
+                self.draw()
+
+        thread = Thread(target=follow, name="bar", daemon=True)
+        if self.live:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if self.live:
+                thread.join()
+            self.end()
+
+    def words(self, elapsed: float) -> str:
+        """Return the figures after `elapsed` seconds: `3 of 12 tasks, 1.5/s, 6 s left`."""
+        if not self._total:
+            return spelled(elapsed)
+        text = (
+            f"{self._amount(self._done, self._total)} of {self._amount(self._total, self._total, unit=True)}"
+        )
+        rate = (self._done - self._first) / elapsed if elapsed > 0 else 0
+        if rate > 0:
+            left = elapsed * (1 / self._share - 1) if self._share else (self._total - self._done) / rate
+            text += f", {self._rate(rate)}/s, {spelled(max(left, 0))} left"
+        return text
+
+    def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
+        """Return a number in the unit that fits `like`, with that unit if wanted."""
+        if self._octets:
+            power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
+            text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"
+            return f"{text} {_SIZES[power]}" if unit else text
+        return f"{number:,.0f} {self._unit}".rstrip() if unit else f"{number:,.0f}"
+
+    def _rate(self, rate: float) -> str:
+        if self._octets:
+            return octets(rate)
+        return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
+
+    def _line(self, elapsed: float, width: int) -> str:
+        from tqdm import tqdm
+
+        words = self.words(elapsed)
+        if not self._total or len(self._name) + len(words) + _ROOM > width:
+            return f"{self._name}: {words}"[:width]
+        plain = not (getattr(self._out, "encoding", None) or "utf-8").lower().startswith("utf")
+        form = "{desc}{percentage:3.0f} % |{bar}| " + words
+        done = self._total * self._share if self._share else min(self._done, self._total)
+        columns = min(width, _WIDEST)
+        return str(
+            tqdm.format_meter(done, self._total, elapsed, columns, f"{self._name} ", plain, bar_format=form)
+        )
+
+
+class Tasks:
+    """Counts the tasks of Spark's jobs from now on: those that are done, and those that are planned so far. Spark plans
+    a query's next stages when it has seen the results of those before them.
+    """
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._over: dict[int, int] = dict.fromkeys(self._jobs(), 0)
+
+    def counted(self) -> tuple[int, int]:
+        """Return how many are done, and how many are planned."""
+        done = planned = 0
+        for job in self._jobs():
+            if job not in self._over:
+                found = self._tracker.getJobInfo(job)
+                stages = (
+                    [] if found is None else [self._tracker.getStageInfo(each) for each in found.stageIds]
+                )
+                counts = [(one.numCompletedTasks, one.numTasks) for one in stages if one is not None]
+                if found is not None and found.status != "RUNNING":
+                    # What it had planned and left out needs not be done.
+                    self._over[job] = sum(finished for finished, _ in counts)
+                    continue
+                done += sum(finished for finished, _ in counts)
+                planned += sum(tasks for _, tasks in counts)
+        before = sum(self._over.values())
+        return before + done, before + planned
+
+    def _jobs(self) -> list[int]:
+        return list(self._tracker.getJobIdsForGroup(None))
+
+
+@contextmanager
+def tasks(out: TextIO, name: str, spark: "SparkSession") -> Iterator[Bar]:
+    """Draw a bar of Spark's tasks while something is done in this thread."""
+    bar = Bar(out, "tasks")
+    if not bar.live:
+        yield bar
+        return
+    counting = Tasks(spark)
+    bar.begin(name)
+    with bar.going(lambda: bar.set(*counting.counted())):
+        yield bar
+
+
+def octets(count: float) -> str:
+    """Return a number of bytes with a unit."""
+    for unit in _SIZES[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_SIZES[-1]}"
+
+
+def spelled(seconds: float) -> str:
+    """Return a duration in words, whole seconds or minutes."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class Shares:
+    """How far something of several steps is, from 0 to 1, by how long each of them took the last time. `usual`: seconds
+    of each step, in their order, before there was a last time.
+    """
+
+    def __init__(self, usual: Mapping[str, float], clock: Callable[[], float]) -> None:
+        self._took = dict(usual)
+        self._clock = clock
+        self._now: dict[str, float] = {}
+        self._step = ""
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """Begin anew."""
+        self._now, self._step = {}, ""
+
+    def step(self, name: str) -> None:
+        """Say that a step begins, and so that the one before it is through."""
+        self._close()
+        self._step, self._since = name, self._clock()
+
+    def end(self) -> None:
+        """Say that all are through: from now on these are the last times."""
+        self._close()
+        self._took = self._now or self._took
+
+    def share(self, part: float = 0.0) -> float:
+        """Return how far it is; `part`: of the step that goes on, from 0 to 1."""
+        whole = sum(self._took.values())
+        if not whole:
+            return 0.0
+        through = sum(took for name, took in self._took.items() if name in self._now)
+        return (through + part * self._took.get(self._step, 0.0)) / whole
+
+    def _close(self) -> None:
+        if self._step:
+            self._now[self._step] = self._now.get(self._step, 0.0) + self._clock() - self._since
+        self._step = ""
+
+
+class Steps:
+    """Shows with a bar which of several steps something is at. `usual`: their names, in their order, and how long they
+    take beside each other.
+    """
+
+    def __init__(self, bar: Bar, name: str, usual: Mapping[str, float]) -> None:
+        self.bar: Final = bar
+        self._name = name
+        self._shares = Shares(usual, monotonic)
+        self._begun = 0
+        bar.begin(name, len(usual))
+
+    def step(self, name: str) -> None:
+        """Say that a step begins, and so that the one before it is through."""
+        self._shares.step(name)
+        self.bar.set(self._begun, name=f"{self._name}, {name}", share=self._shares.share())
+        self._begun += 1

@@ -1,0 +1,247 @@
+"""The figures that a report is judged by: their names and spelling, thresholds for them, and how they changed."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final
+
+from stomprelay.pipeline.report import text
+from stomprelay.pipeline.report.findings import MEASURES, UNHEARD, Findings
+
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([a-zµμ%]*)", re.IGNORECASE)
+PERIODS: Final = {"day": text.DAY, "week": 7 * text.DAY}
+"""What a report can be compared with: the same stretch so long before, in microseconds."""
+_MANY: Final = 10
+"""A figure that is more than so many times what it was is told by that, not in percent."""
+
+_ABOUT: Final = 0.5
+"""A figure that changed by less percent is about the same."""
+
+
+class Kind(Enum):
+    """What an indicator is, and so how it is spelled. Shares are from 0 to 1, times are microseconds, sizes bytes."""
+
+    COUNT = "a number, such as 10"
+    SHARE = "a share, such as 99.5%"
+    TIME = "a time with its unit, such as 200ms"
+    SIZE = "a number of bytes, such as 64m"
+
+    def spell(self, value: float) -> str:
+        """Return a value as people read it."""
+        if self is Kind.SHARE:
+            # Rounded down: 99.96 % is not 100 %.
+            return f"{math.floor(value * 1000 + 1e-6) / 10:g}\u202f%"
+        if self is Kind.TIME and value:
+            return text.duration(value)
+        return text.octets(value) if self is Kind.SIZE else text.count(math.ceil(value))
+
+    def read(self, said: str) -> float:
+        """Return the value that an option says. Raises `ValueError`."""
+        found = _AMOUNT.fullmatch(said.strip())
+        units = _UNITS[self]
+        unit = "" if found is None else found[2].lower()
+        if found is None or unit not in units:
+            raise ValueError(f"{said!r} is not {self.value}")
+        return float(found[1]) * units[unit]
+
+
+_UNITS: Final[Mapping[Kind, Mapping[str, float]]] = {
+    Kind.COUNT: {"": 1},
+    Kind.SHARE: {"%": 0.01},
+    Kind.TIME: {
+        **dict.fromkeys(("us", "µs", "μs"), 1),
+        "ms": 1000,
+        "s": text.SECOND,
+        **dict.fromkeys(("m", "min"), text.MINUTE),
+        "h": text.HOUR,
+    },
+    Kind.SIZE: {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
+}
+
+
+@dataclass(frozen=True)
+class Indicator:
+    """A figure by its `name`; `about` says what it is, `target` is the section of the page that tells more. `of`
+    returns its value, None if there is nothing to measure. `least`: a threshold is the least that is good, not the
+    most.
+    """
+
+    name: str
+    about: str
+    kind: Kind
+    target: str
+    of: Callable[[Findings], float | None]
+    least: bool = False
+
+
+def _outcome(*outcomes: str) -> Callable[[Findings], float | None]:
+    return lambda findings: sum(findings.outcomes.get(outcome, 0) for outcome in outcomes)
+
+
+def _percentile(measure: str, which: str) -> Callable[[Findings], float | None]:
+    def of(findings: Findings) -> float | None:
+        found = findings.latencies.get(measure)
+        return None if found is None else getattr(found.whole, which)
+
+    return of
+
+
+_WHOLE: Final = {"p50": "p50", "p95": "p95", "p99": "p99", "max": "longest"}
+_SPELLED: Final = {"receipt": "SEND to RECEIPT", "delivery": "SEND to MESSAGE", "ack": "MESSAGE to ACK"}
+
+_ALL: Final = (
+    Indicator("messages", "messages", Kind.COUNT, "traffic", lambda found: found.messages, least=True),
+    Indicator("octets", "bytes on the wire", Kind.SIZE, "traffic", lambda found: found.octets),
+    Indicator(
+        "delivered",
+        "messages that reached a consumer",
+        Kind.SHARE,
+        "outcomes",
+        lambda found: found.reached / found.expected if found.expected else None,
+        least=True,
+    ),
+    Indicator(
+        "unconfirmed",
+        "messages neither delivered nor confirmed",
+        Kind.COUNT,
+        "outcomes",
+        _outcome("unconfirmed"),
+    ),
+    Indicator("undelivered", "messages not delivered yet", Kind.COUNT, "outcomes", _outcome("undelivered")),
+    Indicator(UNHEARD, "messages to topics that nobody got", Kind.COUNT, "outcomes", _outcome(UNHEARD)),
+    Indicator(
+        "redelivered", "deliveries made again", Kind.COUNT, "outcomes", lambda found: found.redelivered
+    ),
+    *(
+        Indicator(
+            f"{measure}_{which}",
+            f"{_SPELLED[measure]}, {'the longest' if which == 'max' else which}",
+            Kind.TIME,
+            "latency",
+            _percentile(measure, field),
+        )
+        for measure in MEASURES
+        for which, field in _WHOLE.items()
+    ),
+    Indicator(
+        "outages",
+        "outages of brokers that nobody asked for",
+        Kind.COUNT,
+        "failovers",
+        lambda found: len(found.lost),
+    ),
+    Indicator(
+        "silence",
+        "longest time that a session was without a broker",
+        Kind.TIME,
+        "failovers",
+        lambda found: max((one.silence_longest or 0 for one in found.failovers), default=0),
+    ),
+    Indicator(
+        "stuck",
+        "subscriptions that left deliveries unanswered",
+        Kind.COUNT,
+        "stuck",
+        lambda found: found.total_stuck,
+    ),
+    Indicator(
+        "stuck_wait",
+        "longest wait of a delivery for its answer",
+        Kind.TIME,
+        "stuck",
+        lambda found: max((one.worst for one in found.stuck), default=0),
+    ),
+    Indicator(
+        "errors", "errors of brokers and the relay", Kind.COUNT, "errors", lambda found: sum(found.errors)
+    ),
+    Indicator(
+        "damages",
+        "stretches of the journal that are unreadable or missing",
+        Kind.COUNT,
+        "quarantine",
+        lambda found: found.total_damages,
+    ),
+)
+INDICATORS: Final = {one.name: one for one in _ALL}
+"""All indicators by name, in the order of the page."""
+COMPARED: Final = tuple(
+    one for one in _ALL if one.name != "damages" and not one.name.endswith(("_p95", "_max"))
+)
+"""Those that are compared with what was before. Damages have no time."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What an indicator may be at most, or must be at least if it is one of those (`Indicator.least`)."""
+
+    indicator: Indicator
+    limit: float
+
+    @property
+    def spelled(self) -> str:
+        """Return its name and what it allows."""
+        one = self.indicator
+        return f"{one.name} ({'at least' if one.least else 'at most'} {one.kind.spell(self.limit)})"
+
+    def crossed(self, findings: Findings) -> bool | None:
+        """Return whether the figure is beyond it; None if there is nothing to measure."""
+        value = self.indicator.of(findings)
+        if value is None:
+            return None
+        return value < self.limit if self.indicator.least else value > self.limit
+
+    def sentence(self, findings: Findings) -> str:
+        """Return what came of it in words, without the name in front."""
+        one, value = self.indicator, self.indicator.of(findings)
+        if value is None:
+            return "there was nothing to measure"
+        side = ("below" if one.least else "above") if self.crossed(findings) else "within"
+        return f"{one.kind.spell(value)}, {side} the threshold of {one.kind.spell(self.limit)}"
+
+
+def threshold(said: str) -> Threshold:
+    """Return the threshold that `NAME=VALUE` says. Raises `ValueError` with a sentence for the user."""
+    name, sign, value = (part.strip() for part in said.partition("="))
+    one = INDICATORS.get(name)
+    if one is None:
+        near = get_close_matches(name, INDICATORS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(INDICATORS)}"
+        raise ValueError(f"{name or said!r} has no threshold: {hint}")
+    if not sign:
+        raise ValueError(f"{said!r} has no value: say {name}=VALUE, {one.kind.value}")
+    try:
+        return Threshold(one, one.kind.read(value))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def crossed(thresholds: Iterable[Threshold], findings: Findings) -> Sequence[Threshold]:
+    """Return the thresholds that are crossed, in their order."""
+    return [one for one in thresholds if one.crossed(findings)]
+
+
+def change(now: float | None, before: float | None, kind: Kind = Kind.COUNT) -> str:
+    """Return how a figure changed, in words: `+12 %`, `12 times as much`, `+0.5 points` of a share. `text.NOTHING`
+    where one of both is not known.
+    """
+    if now is None or before is None:
+        return text.NOTHING
+    if kind.spell(now) == kind.spell(before):
+        return "the same"
+    if kind is Kind.SHARE:
+        return f"{_signed(100 * (now - before))} points"
+    if before == 0:
+        return "none before"
+    if now == 0:
+        return "none now"
+    if now > _MANY * before:
+        return f"{text.digits(now / before)} times as much"
+    percent = 100 * (now / before - 1)
+    return "about the same" if abs(percent) < _ABOUT else f"{_signed(percent)}\u202f%"
+
+
+def _signed(number: float) -> str:
+    return ("+" if number > 0 else "\u2212") + text.digits(abs(number))

@@ -1,0 +1,152 @@
+"""The figures that a report is judged by."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stomprelay.pipeline.report.findings import Latency, Percentiles
+from stomprelay.pipeline.report.indicators import (
+    INDICATORS,
+    Kind,
+    change,
+    crossed,
+    threshold,
+)
+from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
+from tests.pipeline.report.sample import sample
+from tests.pipeline.report.test_findings import NOTHING
+
+MANUAL = Path(__file__).parents[3] / "docs" / "pipeline.md"
+TIMED = Latency([], Percentiles(9, 2_400, 9_000, 34_000, 40_000))
+FINDINGS = replace(
+    sample(),
+    outcomes={"acked": 990, "undelivered": 8, "unheard": 100, "unconfirmed": 2},
+    latencies={"delivery": TIMED},
+    redelivered=5,
+    octets=5 << 20,
+    errors=[0, 3, 4],
+    total_damages=6,
+)
+
+
+def test_the_values() -> None:
+    """Each of a day on which something happened, and of one on which nothing did."""
+    assert {name: one.of(FINDINGS) for name, one in INDICATORS.items()} == {
+        "messages": 1100,
+        "octets": 5 << 20,
+        "delivered": 0.99,
+        "unconfirmed": 2,
+        "undelivered": 8,
+        "unheard": 100,
+        "redelivered": 5,
+        **{f"receipt_{which}": None for which in ("p50", "p95", "p99", "max")},
+        "delivery_p50": 2_400,
+        "delivery_p95": 9_000,
+        "delivery_p99": 34_000,
+        "delivery_max": 40_000,
+        **{f"ack_{which}": None for which in ("p50", "p95", "p99", "max")},
+        "outages": 2,
+        "silence": 4_180_000,
+        "stuck": 3,
+        "stuck_wait": 4 * HOUR,
+        "errors": 7,
+        "damages": 6,
+    }
+    assert {one.of(NOTHING) for one in INDICATORS.values()} == {0, None}
+
+
+@pytest.mark.parametrize(
+    ("said", "limit"),
+    [
+        ("receipt_p99=200ms", 200_000),
+        ("receipt_p99 = 1.5 s", 1.5 * SECOND),
+        ("ack_max=2m", 2 * MINUTE),
+        ("ack_max=2min", 2 * MINUTE),
+        ("delivery_p50=300us", 300),
+        ("delivery_p50=300µs", 300),
+        ("stuck_wait=1h", HOUR),
+        ("errors=0", 0),
+        ("octets=2g", 2 << 30),
+        ("octets=5", 5),
+    ],
+)
+def test_a_threshold(said: str, limit: float) -> None:
+    """A name and a value, of times with the unit."""
+    assert threshold(said).limit == limit
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("recipt_p99=1s", "'recipt_p99' has no threshold: did you mean receipt_p99?"),
+        ("=1", "'=1' has no threshold: there are messages, octets"),
+        ("errors", "'errors' has no value: say errors=VALUE, a number, such as 10"),
+        ("errors=few", "errors: 'few' is not a number"),
+        ("errors=-1", "errors: '-1' is not a number"),
+        ("receipt_p99=200", "receipt_p99: '200' is not a time with its unit, such as 200ms"),
+        ("delivered=99", "delivered: '99' is not a share, such as 99.5%"),
+        ("octets=1s", "octets: '1s' is not a number of bytes"),
+    ],
+)
+def test_what_is_no_threshold(said: str, told: str) -> None:
+    """Is told with what could have been meant."""
+    with pytest.raises(ValueError, match=re.escape(told)):
+        threshold(said)
+
+
+def test_what_is_crossed() -> None:
+    """More than the most, or less than the least; what cannot be measured is neither crossed nor kept."""
+    said = ["errors=6", "errors=7", "delivered=99.1%", "delivered=99%", "messages=1101", "ack_p99=1ms"]
+    thresholds = [threshold(each) for each in said]
+    assert [one.crossed(FINDINGS) for one in thresholds] == [True, False, True, False, True, None]
+    assert list(crossed(thresholds, FINDINGS)) == [thresholds[0], thresholds[2], thresholds[4]]
+    assert [one.sentence(FINDINGS).replace("\u202f", " ") for one in thresholds] == [
+        "7, above the threshold of 6",
+        "7, within the threshold of 7",
+        "99 %, below the threshold of 99.1 %",
+        "99 %, within the threshold of 99 %",
+        "1,100, below the threshold of 1,101",
+        "there was nothing to measure",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "kind", "told"),
+    [
+        (112, 100, Kind.COUNT, "+12 %"),
+        (90, 100, Kind.COUNT, "\u221210 %"),
+        (100, 100, Kind.COUNT, "the same"),
+        (100_001, 100_000, Kind.COUNT, "about the same"),
+        (0, 0, Kind.COUNT, "the same"),
+        (5, 0, Kind.COUNT, "none before"),
+        (0, 5, Kind.COUNT, "none now"),
+        (1200, 100, Kind.COUNT, "12 times as much"),
+        (34_000, 17_000, Kind.TIME, "+100 %"),
+        (0.995, 0.99, Kind.SHARE, "+0.5 points"),
+        (0.9, 0.99, Kind.SHARE, "\u22129 points"),
+        (None, 5, Kind.TIME, "\u2013"),
+        (5, None, Kind.TIME, "\u2013"),
+    ],
+)
+def test_a_change(now: float | None, before: float | None, kind: Kind, told: str) -> None:
+    """In words that fit what it is."""
+    assert change(now, before, kind).replace("\u202f", " ") == told
+
+
+def test_a_share_is_not_rounded_up() -> None:
+    """One message in a million that was lost is not all delivered."""
+    assert Kind.SHARE.spell(0.999999) == "99.9\u202f%"
+    assert Kind.SHARE.spell(1) == "100\u202f%"
+
+
+def test_the_manual_names_them() -> None:
+    """Each of them, and nothing else, in the table of thresholds."""
+    table = (
+        MANUAL.read_text(encoding="utf-8")
+        .partition("| `NAME` | what | is crossed |\n")[2]
+        .partition("\n\n")[0]
+    )
+    named = [each.strip("` ") for line in table.splitlines()[1:] for each in line.split("|")[1].split(",")]
+    assert named == list(INDICATORS)
