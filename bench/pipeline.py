@@ -15,7 +15,7 @@ from typing import Final
 
 from bench import journals
 from bench.aggregates import Answer
-from bench.machine import PATIENCE, ROOT, memory_kb
+from bench.machine import PATIENCE, ROOT, memory_kb, processes
 from bench.report import figure, median, table
 
 NAME: Final = "pipeline"
@@ -184,7 +184,7 @@ def _started(command: Sequence[str], out: Path, log: Path) -> Iterator["subproce
 def _memory(pid: int) -> tuple[float, float]:
     """MiB of the driver and of its workers, as they are now. Java's own children are Python's workers."""
     family: dict[int, list[tuple[int, str]]] = {}
-    for child, parent, name in _processes():
+    for child, parent, name in processes():
         family.setdefault(parent, []).append((child, name))
     kinds = {pid: True}
     waiting = [pid]
@@ -199,15 +199,6 @@ def _memory(pid: int) -> tuple[float, float]:
             size = memory_kb(child) / 1024
             driver, workers = (driver + size, workers) if is_driver else (driver, workers + size)
     return driver, workers
-
-
-def _processes() -> Iterator[tuple[int, int, str]]:
-    """Id, parent's id and name of all processes."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
-                yield int(entry.name), int(rest.split()[1]), name
 
 
 def verify(tables: Path, wanted: dict[str, int]) -> None:

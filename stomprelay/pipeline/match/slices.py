@@ -10,7 +10,22 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from stomprelay.pipeline.match.conversation import SessionRow
+from stomprelay.pipeline.match.matching import DDL, MatchRow
+from stomprelay.pipeline.spark.tasks import together
+from stomprelay.pipeline.store.store import Store, batch_name
+
+KEPT: Final = "kept"
+"""Under this name the store has the slices: rows of `matching.DDL` with the hash of their `match`; and, of a kind each,
+the rows of a batch that are of no message, see `special`.
+"""
+SPECIAL: Final = (*SessionRow, MatchRow.REPEAT)
+"""The kinds of these."""
+_STORED: Final = f"{DDL}, `hash` bigint"
+_INDEX: Final = "hash bigint, due bigint"
 ROWS: Final = 20_000
 """Rows in a slice, about."""
 
@@ -67,17 +82,72 @@ def plan(
 
 @dataclass(frozen=True)
 class Touched:
-    """Call it with rows of (hash, due, ...). It yields those of these hashes, and those that are due before `until`."""
+    """Call it with rows of (hash, due, slice) that are together by their hash: those of a batch, without a slice, and
+    those of slices. It yields those of slices that have the hash of one of the batch, or are due before `until`.
+    """
 
-    hashes: pa.Array
     until: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take and yield batches, as `mapInArrow` wants it."""
+        kept: list[pa.RecordBatch] = []
+        news: list[pa.Array] = []
         for batch in batches:
-            known = pc.is_in(batch.column(0), value_set=self.hashes)
+            fresh = batch.column(2).null_count
+            if fresh:
+                news.append(batch.column(0).filter(batch.column(2).is_null()))
+            if fresh < len(batch):
+                kept.append(batch.filter(batch.column(2).is_valid()) if fresh else batch)
+        hashes = pa.chunked_array(news, pa.int64()).unique()
+        for batch in kept:
+            known = pc.is_in(batch.column(0), value_set=hashes)
             due = pc.less(batch.column(1), self.until)
             yield batch.filter(pc.or_kleene(known, due))
+
+
+def special(number: int, what: int) -> str:
+    """Return the name of the slice with a batch's rows of a kind that are of no message."""
+    return f"{batch_name(number)}-said{int(what)}"
+
+
+def hits(store: Store, known: Mapping[str, Slice], said: DataFrame, until: int) -> DataFrame:
+    """Return hash and slice of the rows that a batch touches: those of the keys of its transfers `said`, and those
+    whose time is over.
+    """
+    index = store.slices(KEPT, _INDEX, known).select("hash", "due", "slice")
+    keys = said.where(F.col("kind") < int(SessionRow.STATE))
+    news = keys.select(F.xxhash64("key").alias("hash"), F.lit(0).cast("bigint"), F.lit(None).cast("string"))
+    rows = together(news.union(index), "hash")
+    return rows.mapInArrow(Touched(until), f"{_INDEX}, slice string")
+
+
+def parted(store: Store, doing: Plan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of the slices that are gone: those that are touched (None: all), and the others."""
+    rows = store.slices(KEPT, _STORED, doing.gone)
+    if touched is None or not doing.gone:
+        return rows, rows.limit(0)
+    rows, found = together(rows, "hash"), together(touched.select("hash").distinct(), "hash")
+    return rows.join(found.hint("shuffle_hash"), "hash", "left_semi"), rows.join(
+        found.hint("shuffle_hash"), "hash", "left_anti"
+    )
+
+
+def sliced(found: DataFrame, same: DataFrame, doing: Plan, number: int) -> DataFrame:
+    """Return rows that a batch has made, and the others of the slices that are gone, with the `slice` that they go to,
+    null for final ones.
+    """
+    what = F.col("what")
+    at = F.unix_micros("at") * 1000 - doing.since
+    turn = F.greatest(F.least(F.floor(at / doing.span), F.lit(len(doing.fresh) - 1)), F.lit(0))
+    fresh = F.element_at(F.array(*map(F.lit, doing.fresh)), F.coalesce(turn.cast("int"), F.lit(0)) + 1)
+    other = F.concat(F.lit(special(number, 0)[:-1]), what.cast("string"))
+    kept = what.isin(int(MatchRow.OPEN), int(MatchRow.KEPT))
+    which = F.when(kept, fresh).when(what != int(MatchRow.FINAL), other)
+    rows = found.withColumns({"hash": F.xxhash64("match"), "slice": which})
+    if not doing.into:
+        return rows
+    into = F.create_map(*(F.lit(each) for pair in doing.into.items() for each in pair))
+    return rows.unionByName(same.withColumn("slice", into[F.col("slice")]))
 
 
 def dumped(slices: Mapping[str, Slice]) -> dict[str, Any]:

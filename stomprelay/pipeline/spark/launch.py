@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from stomprelay.pipeline.spark import class_archive, executors, java
+from stomprelay.pipeline.spark import class_archive, executors, java, tasks
 from stomprelay.pipeline.spark.errors import MissingSpark, reason, thrown
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> di
         heap = 768 if brief else min(max(memory // _MIB // 4, 1024), 4096)
         chosen |= LOCAL
         chosen["spark.driver.memory"] = f"{heap}m"
-        chosen[executors.PARTITIONS] = str(min(cores, 2) if brief else max(cores, 2))
+        chosen[tasks.PARTITIONS] = str(min(cores, 2) if brief else max(cores, 2))
     else:
         chosen |= CLUSTER
     return chosen

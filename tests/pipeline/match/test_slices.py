@@ -46,12 +46,18 @@ def test_many_new_rows_are_cut_by_their_time() -> None:
 
 
 def test_who_is_touched() -> None:
-    """A key that a batch has rows for, and one whose time is over."""
-    batch = pa.RecordBatch.from_pydict(
-        {"hash": [1, 2, 3, 4], "due": [50, 50, 9, 10], "slice": ["a", "a", "b", "b"]}
+    """A key that a batch has rows for, wherever they stand, and one whose time is over."""
+    names = ["hash", "due", "slice"]
+    kept = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2, 3, 4]), pa.array([50, 50, 9, 10]), pa.array(["a", "a", "b", "b"])], names
     )
-    (found,) = Touched(pa.array([2], pa.int64()), 10)([batch])
-    assert found.column("hash").to_pylist() == [2, 3]
+    both = pa.RecordBatch.from_arrays([pa.array([2, 5]), pa.array([0, 99]), pa.array([None, "b"])], names)
+    more = pa.RecordBatch.from_arrays([pa.array([4]), pa.array([0]), pa.array([None], pa.string())], names)
+    found = pa.Table.from_batches(Touched(10)([kept, both, more]))
+    assert found.column("hash").to_pylist() == [2, 3, 4]
+    assert found.column("slice").to_pylist() == ["a", "b", "b"]
+    (found,) = Touched(10)([kept])
+    assert found.column("hash").to_pylist() == [3]
 
 
 def test_from_batch_to_batch() -> None:
