@@ -21,9 +21,11 @@ from stomprelay.pipeline.match.matching import NAMES, MatchRow
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.match.slices import (
     KEPT,
+    ROWS,
     SPECIAL,
     Plan,
     Slice,
+    bounds,
     dumped,
     hits,
     loaded,
@@ -68,7 +70,7 @@ def advance(batch: Batch) -> list[str]:
     batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in SPECIAL)])
     said = passes.conversations(batch, runs, limits, passes.read(batch, ready))
     said = passes.ordered(batch, runs, limits, said)
-    doing, had = _matched(batch, runs, limits, known, said, rows, _span(ready))
+    doing, had = _matched(batch, runs, limits, known, said, rows)
     _note(batch, runs, before, known, doing, had)
     return missing
 
@@ -76,15 +78,6 @@ def advance(batch: Batch) -> list[str]:
 def _limits(batch: Batch) -> TimeLimits:
     settings = batch.settings
     return TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
-
-
-def _span(ready: Iterable[Segment]) -> tuple[int, int]:
-    """Return the times in ns of the first and last record in these segments."""
-    spans = [each for each in ready if each.first_ns is not None]
-    return (
-        min((each.first_ns or 0 for each in spans), default=0),
-        max((each.newest_ns or 0 for each in spans), default=0),
-    )
 
 
 def runs_before(batch: Batch) -> Runs:
@@ -100,11 +93,10 @@ def _matched(
     known: Mapping[str, Slice],
     said: DataFrame,
     rows: int,
-    span: tuple[int, int],
 ) -> tuple[Plan, dict[str, Any]]:
     """Match the transfers `said` with what is open in the slices `known`, and write what comes of it. Return what was
-    done with slices, and what was seen of the rows that were written, see `_watched`. `rows` of the journal made the
-    batch, their times are within `span`.
+    done with slices, and what was seen of the rows that were written, see `_watched`. So many `rows` of the journal are
+    the batch.
     """
     store = batch.store
     held: list[DataFrame] = []
@@ -115,9 +107,11 @@ def _matched(
             held.append(said := said.persist())
             held.append(touched := hits(store, known, said, runs.until).persist())
             counts = {row["slice"]: row["count"] for row in touched.groupBy("slice").count().collect()}
-        doing = plan(batch_name(batch.number), known, counts, rows // 3, span)
+        doing = plan(batch_name(batch.number), known, counts, rows // 3)
         there, same = parted(store, doing, touched)
         held.append(found := few(passes.matched(runs, limits, said, there)).persist())
+        if rows > ROWS:
+            doing.bounds = bounds(found)
         after = sliced(found, same, doing, batch.number)
         seen = Observation()
         watched = few(after).observe(seen, *_watched(doing))
