@@ -7,10 +7,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from bench import cluster, connector, decoder, goals, journal, memory, outage, pipeline, rows, survival
+from bench import (
+    batches,
+    cluster,
+    connector,
+    decoder,
+    goals,
+    journal,
+    memory,
+    outage,
+    pipeline,
+    rows,
+    survival,
+)
 from bench.contenders import HAPROXY, JOURNAL, RELAY
 from bench.goals import Judged
 from bench.load import RABBITMQ, Load, LoadError, loaded
@@ -18,8 +30,8 @@ from bench.machine import AbsentError, describe, raise_descriptor_limit
 from bench.report import median, ratios, spread
 from bench.rounds import Outcome
 
-OFFLINE = (decoder.NAME, pipeline.NAME, cluster.NAME, connector.NAME)
-GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME)
+OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME, cluster.NAME, connector.NAME)
+GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME, batches.NAME)
 ALONE = (RELAY, JOURNAL, HAPROXY)
 NAMES = (*rows.NAMES, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
 
@@ -52,8 +64,16 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         "--bodies", type=_sizes, default=[100, 1024, 65536], help="the decoder's: 100,1024,65536"
     )
     parser.add_argument(
-        "--long", action="store_true", help="a journal of 20 million records, too, to the pipeline"
+        "--long",
+        action="store_true",
+        help="a journal of 20 million records, too, to the pipeline; 200 batches after 5 million",
     )
+    for name, what in (
+        ("first", "records before"),
+        ("backlog", "undelivered messages"),
+        ("batches", "how many"),
+    ):
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"of batches: {what}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every run, for other programs")
     parsed = parser.parse_args(arguments)
     if "goals" in parsed.only:
@@ -101,6 +121,8 @@ class Bench:
             self.decoder()
         if pipeline.NAME in wanted:
             self.pipeline()
+        if batches.NAME in wanted:
+            self.batches()
         if cluster.NAME in wanted:
             self.cluster()
         if connector.NAME in wanted:
@@ -220,6 +242,25 @@ class Bench:
         self.found[pipeline.NAME] = [asdict(one) for one in found]
         self.judged += pipeline.judged(found)
         print(pipeline.report(found), flush=True)
+
+    def batches(self) -> None:
+        """Small batches, one after another."""
+        if pipeline.missing():
+            self.note(f"batches: left out, it needs the package {pipeline.missing()}")
+            return
+        asked = self.asked
+        sizes = batches.QUICK if asked.quick else batches.LONG if asked.long else batches.Sizes()
+        given = {"first": asked.first, "backlog": asked.backlog, "batches": asked.batches}
+        sizes = replace(sizes, **{name: value for name, value in given.items() if value is not None})
+        try:
+            found = batches.measure(self.directory, sizes, self.note)
+        except pipeline.PipelineError as error:
+            self.note(f"FAILED batches: {error}")
+            self.failed = True
+            return
+        self.found[batches.NAME] = [asdict(one) for one in found]
+        self.judged += batches.judged(found, sizes)
+        print(batches.report(found, sizes), flush=True)
 
     def cluster(self) -> None:
         """The same on a cluster of this machine."""

@@ -9,7 +9,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -162,6 +163,24 @@ def memory_kb(pid: int) -> float:
     except OSError:
         text, wanted = Path(f"/proc/{pid}/status").read_text(), "RssAnon:"
     return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(wanted))
+
+
+def processes() -> Iterator[tuple[int, int, str]]:
+    """Id, parent's id and name of all processes."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+                yield int(entry.name), int(rest.split()[1]), name
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it, and those, have started."""
+    found = {pid}
+    children = {child: parent for child, parent, _ in processes()}
+    while more := {child for child, parent in children.items() if parent in found} - found:
+        found |= more
+    return sorted(found)
 
 
 def which(*names: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import Final
 from bench import goals, journals
 from bench.aggregates import Answer
 from bench.goals import Judged
-from bench.machine import PATIENCE, ROOT, memory_kb
+from bench.machine import PATIENCE, ROOT, memory_kb, processes
 from bench.report import figure, median, spread, table
 from stomprelay.pipeline.store import layout
 
@@ -210,7 +210,7 @@ def _started(command: Sequence[str], out: Path, log: Path) -> Iterator["subproce
 def _memory(pid: int) -> tuple[float, float, float]:
     """MiB of Java, of the driver and of the largest worker, as they are now. Java's own children are the workers."""
     family: dict[int, list[tuple[int, str]]] = {}
-    for child, parent, name in _processes():
+    for child, parent, name in processes():
         family.setdefault(parent, []).append((child, name))
     kinds = {pid: _DRIVER}
     waiting = [pid]
@@ -224,15 +224,6 @@ def _memory(pid: int) -> tuple[float, float, float]:
         with suppress(OSError, StopIteration):  # it has ended meanwhile
             most[kind] = max(most[kind], memory_kb(child) / 1024)
     return most[_JAVA], most[_DRIVER], most[_WORKER]
-
-
-def _processes() -> Iterator[tuple[int, int, str]]:
-    """Id, parent's id and name of all processes."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
-                yield int(entry.name), int(rest.split()[1]), name
 
 
 def verify(tables: Path, wanted: dict[str, int]) -> None:

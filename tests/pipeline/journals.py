@@ -81,7 +81,7 @@ class Run:
 
 
 def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.Record], Segment]:
-    """The records of a segment, and what the pipeline needs to know of it. What Spark does in `messages.records`."""
+    """The records of a segment, and what the pipeline needs to know of it. What Spark does in `passes.records`."""
     found: list[record.Record] = []
     times = []
     ended = False

@@ -15,7 +15,7 @@ from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.spark import executors, launch
+from stomprelay.pipeline.spark import executors, launch, tasks
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.lock import Lock
@@ -40,27 +40,11 @@ STEPS: Final[tuple[Step, ...]] = (
 )
 """What each batch does after its frames are written, in this order."""
 
-_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
-_SMALL: Final = 64 << 20
 _FOR_EVER: Final = "36500d"
 _LOOK: Final = 0.5
 """Seconds between two looks at Spark's progress."""
 _RECOVER: Final = 60.0
 """Seconds between two looks for segments that a dead relay left open."""
-
-
-@contextmanager
-def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """Switch Spark's adaptive execution off for a batch of few bytes: each of its stages would be a job of its own, and
-    there is nothing to adapt to.
-    """
-    adaptive = spark.conf.get(_ADAPTIVE)
-    if octets < _SMALL:
-        spark.conf.set(_ADAPTIVE, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_ADAPTIVE, str(adaptive))
 
 
 class _Stopped(Exception):
@@ -212,10 +196,10 @@ class Stream:
         octets = sum(each.size for each in arrivals)
         progress.begin(part.number, len(arrivals), octets)
         if self._far:
-            executors.fit(self._spark, octets)
+            executors.fit(self._spark)
         fresh, again = gaps.first_of_each(arrivals, messages.runs_before(batch))
         told: list[str] = []
-        with planned(self._spark, octets):
+        with tasks.planned(self._spark, octets):
             taken = frames.advance(batch, fresh, again)
             for name, advance in self._steps:
                 progress.step(name)

@@ -10,9 +10,30 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from stomprelay.pipeline.match.conversation import SessionRow
+from stomprelay.pipeline.match.matching import DDL, MatchRow
+from stomprelay.pipeline.spark.tasks import together
+from stomprelay.pipeline.store.store import Store, batch_name
+
+KEPT: Final = "kept"
+"""Under this name the store has the slices: rows of `matching.DDL` with the hash of their `match`; and, of a kind each,
+the rows of a batch that are of no message, see `special`.
+"""
+SPECIAL: Final = (*SessionRow, MatchRow.REPEAT)
+"""The kinds of these."""
+_STORED: Final = f"{DDL}, `hash` bigint"
+_INDEX: Final = "hash bigint, due bigint"
 ROWS: Final = 20_000
-"""Rows in a slice, about."""
+"""Rows in a slice, about, at most."""
+JOINED: Final = 5_000
+"""What is left of slices is joined up to so many rows: each of them may be copied again because of another one."""
+SMALL: Final = 1_000
+MANY: Final = 16
+"""More slices than this that have fewer rows than that become one."""
+_PARTS: Final = 256
 
 
 class Slice(NamedTuple):
@@ -26,15 +47,24 @@ class Slice(NamedTuple):
 @dataclass
 class Plan:
     """What a batch does with slices. `gone`: those that it reads, and whose place others take; `into`: the slice that
-    the untouched rows of each go to; `fresh`: slices for the rows that the batch makes, one for each span of time from
-    `since` on that is `span` ns long.
+    the untouched rows of each go to; `fresh`: the slice for the rows that the batch makes; of many, the further ones
+    begin with rows of the times `bounds` (µs).
     """
 
+    name: str
     gone: dict[str, Slice] = field(default_factory=dict)
     into: dict[str, str] = field(default_factory=dict)
-    fresh: list[str] = field(default_factory=list)
-    since: int = 0
-    span: int = 1
+    first: int = 0
+    bounds: list[int] = field(default_factory=list)
+
+    def named(self, number: int) -> str:
+        """Return the name of one of the slices that this batch writes."""
+        return f"{self.name}-{number:04d}"
+
+    @property
+    def fresh(self) -> list[str]:
+        """Return the slices for the rows that the batch makes."""
+        return [self.named(self.first + number) for number in range(len(self.bounds) + 1)]
 
     @property
     def made(self) -> list[str]:
@@ -42,42 +72,110 @@ class Plan:
         return sorted({*self.into.values(), *self.fresh})
 
 
-def plan(
-    name: str, known: Mapping[str, Slice], hits: Mapping[str, int], fresh: int, times: tuple[int, int]
-) -> Plan:
-    """Return what to do for a batch that touches so many rows of these slices, and makes about `fresh` rows with
-    these times in ns, first and last. `name` begins the names of its slices.
+def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> Plan:
+    """Return what to do for a batch that touches so many rows of these slices, and makes about `fresh` rows. `name`
+    begins the names of its slices.
+
+    What is due soon and what is not stay apart, so that not all slices are touched again and again.
     """
-    found = Plan({each: known[each] for each in sorted(hits)})
+    small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
+    joined = small if len(small) > MANY else []
+    gone = sorted({*touched, *joined}, key=lambda each: (known[each].due, each))
+    found = Plan(name, {each: known[each] for each in gone})
     made, held = 0, 0
     for each, old in found.gone.items():
-        left = max(old.rows - hits[each], 0)
-        if held and held + left > ROWS:
+        left = max(old.rows - touched.get(each, 0), 0)
+        if held and held + left > JOINED:
             made, held = made + 1, 0
-        found.into[each] = f"{name}-{made:04d}"
+        found.into[each] = found.named(made)
         held += left
-    if found.gone and held + fresh > ROWS:
-        made += 1
-    many = -(-fresh // ROWS) or 1
-    found.fresh = [f"{name}-{number:04d}" for number in range(made, made + many)]
-    found.since = times[0]
-    found.span = max(-(-(times[1] - times[0] + 1) // many), 1)
+    found.first = made + 1 if held and held + fresh > SMALL else made
     return found
 
 
 @dataclass(frozen=True)
 class Touched:
-    """Call it with rows of (hash, due, ...). It yields those of these hashes, and those that are due before `until`."""
+    """Call it with rows of (hash, due, slice) that are together by their hash: those of a batch, without a slice, and
+    those of slices. It yields those of slices that have the hash of one of the batch, or are due before `until`.
+    """
 
-    hashes: pa.Array
     until: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take and yield batches, as `mapInArrow` wants it."""
+        kept: list[pa.RecordBatch] = []
+        news: list[pa.Array] = []
         for batch in batches:
-            known = pc.is_in(batch.column(0), value_set=self.hashes)
+            fresh = batch.column(2).null_count
+            if fresh:
+                news.append(batch.column(0).filter(batch.column(2).is_null()))
+            if fresh < len(batch):
+                kept.append(batch.filter(batch.column(2).is_valid()) if fresh else batch)
+        hashes = pa.chunked_array(news, pa.int64()).unique()
+        for batch in kept:
+            known = pc.is_in(batch.column(0), value_set=hashes)
             due = pc.less(batch.column(1), self.until)
             yield batch.filter(pc.or_kleene(known, due))
+
+
+def special(number: int, what: int) -> str:
+    """Return the name of the slice with a batch's rows of a kind that are of no message."""
+    return f"{batch_name(number)}-said{int(what)}"
+
+
+def hits(store: Store, known: Mapping[str, Slice], said: DataFrame, until: int) -> DataFrame:
+    """Return hash and slice of the rows that a batch touches: those of the keys of its transfers `said`, and those
+    whose time is over.
+    """
+    index = store.slices(KEPT, _INDEX, known).select("hash", "due", "slice")
+    keys = said.where(F.col("kind") < int(SessionRow.STATE))
+    news = keys.select(F.xxhash64("key").alias("hash"), F.lit(0).cast("bigint"), F.lit(None).cast("string"))
+    rows = together(news.union(index), "hash")
+    return rows.mapInArrow(Touched(until), f"{_INDEX}, slice string")
+
+
+def parted(store: Store, doing: Plan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of the slices that are gone: those that are touched (None: all), and the others."""
+    rows = store.slices(KEPT, _STORED, doing.gone)
+    if touched is None or not doing.gone:
+        return rows, rows.limit(0)
+    rows, found = together(rows, "hash"), together(touched.select("hash").distinct(), "hash")
+    return rows.join(found.hint("shuffle_hash"), "hash", "left_semi"), rows.join(
+        found.hint("shuffle_hash"), "hash", "left_anti"
+    )
+
+
+def bounds(found: DataFrame) -> list[int]:
+    """Return the times (µs) by which open rows that a batch has made are cut into slices of `ROWS` rows, about."""
+    parts = [number / _PARTS for number in range(1, _PARTS)]
+    at = F.unix_micros("at")
+    told = found.where(_kept()).agg(F.count(at), F.percentile_approx(at, parts, 10_000)).head()
+    if told is None or not told[0]:
+        return []
+    many = min(-(-told[0] // ROWS), _PARTS)
+    return sorted({told[1][number * _PARTS // many - 1] for number in range(1, many)})
+
+
+def sliced(found: DataFrame, same: DataFrame, doing: Plan, number: int) -> DataFrame:
+    """Return rows that a batch has made, and the others of the slices that are gone, with the `slice` that they go to,
+    null for final ones.
+    """
+    what, at = F.col("what"), F.unix_micros("at")
+    first, *further = doing.fresh
+    fresh = F.lit(first)
+    for bound, name in zip(doing.bounds, further, strict=True):
+        fresh = F.when(at >= bound, name).otherwise(fresh)
+    other = F.concat(F.lit(special(number, 0)[:-1]), what.cast("string"))
+    which = F.when(_kept(), fresh).when(what != int(MatchRow.FINAL), other)
+    rows = found.withColumns({"hash": F.xxhash64("match"), "slice": which})
+    if not doing.into:
+        return rows
+    into = F.create_map(*(F.lit(each) for pair in doing.into.items() for each in pair))
+    return rows.unionByName(same.withColumn("slice", into[F.col("slice")]))
+
+
+def _kept() -> Column:
+    return F.col("what").isin(int(MatchRow.OPEN), int(MatchRow.KEPT))
 
 
 def dumped(slices: Mapping[str, Slice]) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from stomprelay.pipeline.spark.errors import MissingSpark, reason, said
+from stomprelay.pipeline.spark.tasks import PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _BY_DEFAULT: Final = "200"
 _FITTED: Final = "spark.stomprelay.partitions"
 """Where it is kept how many partitions `fit` found right the last time."""
@@ -33,8 +33,6 @@ _KNOCK: Final = 10.0
 """Seconds in which a master must take a connection."""
 _EACH: Final = 2
 """Partitions of a shuffle for each core: sessions and destinations are not of one size."""
-_PART: Final = 4 << 20
-"""Bytes of a journal that are worth a partition: they take a second or two."""
 _OTHER_PYTHON: Final = re.compile(r"different version: (\S+) than that in driver: ([^\s,]+)")
 _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
 _NO_MODULE: Final = re.compile(r"No module named '([^']+)'")
@@ -84,15 +82,14 @@ def equip(spark: "SparkSession") -> None:
     fit(spark)
 
 
-def fit(spark: "SparkSession", octets: int | None = None) -> None:
-    """Cut shuffles into as many parts as the executors that are there now have cores for, unless the user chose; fewer
-    where no more than `octets` of a journal are worked on. Each part is a task, and a file of a table.
+def fit(spark: "SparkSession") -> None:
+    """Cut shuffles into as many parts as the executors that are there now have cores for, unless the user chose. Each
+    part is a task, and a file of a table.
     """
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
     if not chosen and spark.conf.get(PARTITIONS) in {_BY_DEFAULT, spark.conf.get(_FITTED, "")}:
-        most = _EACH * context.defaultParallelism
-        fitting = str(most if octets is None else min(max(-(-octets // _PART), 1), most))
+        fitting = str(_EACH * context.defaultParallelism)
         spark.conf.set(PARTITIONS, fitting)
         spark.conf.set(_FITTED, fitting)
 

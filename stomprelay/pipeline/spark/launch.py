@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from stomprelay.pipeline.spark import class_archive, executors, java
+from stomprelay.pipeline.spark import class_archive, executors, java, tasks
 from stomprelay.pipeline.spark.errors import MissingSpark, reason, thrown
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ _NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Folders of this machine are listed faster than a job begins that would list them side by side.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
     # Without Hadoop's native library each file would start a `chmod` or a `readlink` of its own.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
@@ -82,7 +84,7 @@ def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> di
         heap = 768 if brief else min(max(memory // _MIB // 4, 1024), 4096)
         chosen |= LOCAL
         chosen["spark.driver.memory"] = f"{heap}m"
-        chosen[executors.PARTITIONS] = str(min(cores, 2) if brief else max(cores, 2))
+        chosen[tasks.PARTITIONS] = str(min(cores, 2) if brief else max(cores, 2))
     else:
         chosen |= CLUSTER
     return chosen

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.schema import Table
+from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
 
 
@@ -75,15 +76,15 @@ class Rollup:
                 before.append(f"hour={hour}/batch={version}")
             newest = now if hour in adding else version
             after += [f"hour={hour}/batch={each}" for each in (newest, *slices.get(hour, ())) if each]
-        news = self.summed(rows)
+        news = self.summed(few(rows))
         if before:
             old = store.sums(name, self.kept, before).withColumn("batch", F.lit(now))
-            news = self.added(news.unionByName(old))
+            news = self.added(few(news.unionByName(old)))
         store.save_sums(name, news)
         if self.plain and store.format == "parquet":
             store.publish(name, wanted, batch.number)
             return
-        store.replace(name, self.folded(store.sums(name, self.kept, after)), wanted)
+        store.replace(name, self.folded(few(store.sums(name, self.kept, after))), wanted)
 
     def advance_messages(self, batch: Batch) -> None:
         """Do so with the messages that became final in this batch, and with the open ones of its slices."""

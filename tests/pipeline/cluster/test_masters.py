@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline import cli
-from stomprelay.pipeline.spark import errors, executors, launch
+from stomprelay.pipeline.spark import errors, executors, launch, tasks
 from stomprelay.pipeline.spark.errors import MissingSpark
 
 if TYPE_CHECKING:
@@ -153,22 +153,19 @@ def test_what_is_asked_of_executors(spark: "SparkSession", tmp_path: Path) -> No
 
 @pytest.mark.spark
 def test_partitions_fit_the_cores(spark: "SparkSession") -> None:
-    """Two for each core that is there, fewer for few bytes; what the user chose stays."""
+    """Two for each core that is there; what the user chose stays."""
     executors.fit(spark)
-    assert spark.conf.get(executors.PARTITIONS) == "1"
+    assert spark.conf.get(tasks.PARTITIONS) == "1"
     other = spark.newSession()
     nothing = SimpleNamespace(contains=lambda name: False)
     cores = SimpleNamespace(getConf=lambda: nothing, defaultParallelism=5)
     made: Any = SimpleNamespace(conf=other.conf, sparkContext=cores)
-    other.conf.set(executors.PARTITIONS, "200")
+    other.conf.set(tasks.PARTITIONS, "200")
     executors.fit(made)
-    assert other.conf.get(executors.PARTITIONS) == "10"
+    assert other.conf.get(tasks.PARTITIONS) == "10"
     cores.defaultParallelism = 7
     executors.fit(made)
-    assert other.conf.get(executors.PARTITIONS) == "14"
-    for octets, parts in ((0, "1"), (9 << 20, "3"), (1 << 30, "14")):
-        executors.fit(made, octets)
-        assert other.conf.get(executors.PARTITIONS) == parts
-    other.conf.set(executors.PARTITIONS, "33")
+    assert other.conf.get(tasks.PARTITIONS) == "14"
+    other.conf.set(tasks.PARTITIONS, "33")
     executors.fit(made)
-    assert other.conf.get(executors.PARTITIONS) == "33"
+    assert other.conf.get(tasks.PARTITIONS) == "33"

@@ -1,0 +1,60 @@
+"""Into how many tasks the work of a batch is cut, and what a small one does without.
+
+What Spark does for large amounts of data costs more than it gains for some megabytes: each shuffle is a stage of its
+own, each plan is made Java code and compiled. A batch of few bytes is one task from its files to those that it writes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+WORTH: Final = 4 << 20
+"""Bytes of a journal that are worth a partition: they take a second or two."""
+_SMALL: Final = 64 << 20
+_ADAPTIVE: Final = {"spark.sql.adaptive.enabled": "false"}
+"""For a batch of fewer bytes: each stage would be a job of its own, and there is nothing to adapt to."""
+_COMPILED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For a batch that is one task: to compile its plans takes longer than to run them over so few rows."""
+
+
+@contextmanager
+def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
+    """Have Spark plan for a batch of so many bytes of a journal while the context is entered: fewer partitions than the
+    session has where these are not worth as many.
+    """
+    before = int(spark.conf.get(PARTITIONS) or 1)
+    fitting = min(before, max(-(-octets // WORTH), 1))
+    wanted = {PARTITIONS: str(fitting)}
+    if octets < _SMALL:
+        wanted |= _ADAPTIVE
+    if fitting == 1:
+        wanted |= _COMPILED
+    was = {name: str(spark.conf.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in was.items():
+            spark.conf.set(name, value)
+
+
+def together(rows: "DataFrame", *by: str) -> "DataFrame":
+    """Return the rows with those that have the same values in these columns in one partition. Where shuffles have one
+    partition, all rows come to it without one.
+    """
+    if rows.sparkSession.conf.get(PARTITIONS) == "1":
+        return rows.coalesce(1)
+    return rows.repartition(*by)
+
+
+def few(rows: "DataFrame") -> "DataFrame":
+    """Return the rows, in one partition where shuffles have one, so that nothing that follows needs a shuffle."""
+    return rows.coalesce(1) if rows.sparkSession.conf.get(PARTITIONS) == "1" else rows
