@@ -86,8 +86,12 @@ def _wrong(findings: Findings) -> Iterator[Highlight]:
         most = join(", most often: ", name(worst.text)) if worst else ""
         yield Highlight(join(text.plural(errors, "error"), most, "."), "errors", "bad")
     if unheard:
-        verb = "was" if unheard == 1 else "were"
-        said = f"{text.plural(unheard, 'message')} {verb} sent to topics where nobody got them."
+        ending = (
+            "was sent to a topic where nobody got it"
+            if unheard == 1
+            else "were sent to topics where nobody got them"
+        )
+        said = f"{text.plural(unheard, 'message')} {ending}."
         yield Highlight(join(said), "outcomes")
 
 

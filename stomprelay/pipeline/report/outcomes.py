@@ -262,7 +262,7 @@ def outcomes(findings: Findings) -> Figure:
         f"{text.percent(findings.reached, expected)} of {text.plural(expected, 'message')} reached a consumer"
     )
     if unheard:
-        note += f"; {text.count(unheard)} more went to topics, where nobody got them"
+        note += f"; {text.count(unheard)} more went to topics, where nobody got {'it' if unheard == 1 else 'them'}"
     if findings.redelivered:
         note += f"; {text.plural(findings.redelivered, 'delivery was', 'deliveries were')} made again"
     if findings.unsettled:

@@ -88,6 +88,9 @@ def test_what_went_wrong() -> None:
         "30 messages were sent to topics where nobody got them.",
     ]
     assert [one.tone for one in highlights(findings)] == ["bad"] * 4 + [""]
+    assert told(replace(QUIET, outcomes={"acked": 9, "unheard": 1})) == [
+        "1 message was sent to a topic where nobody got it."
+    ]
 
 
 def test_what_changed() -> None:
