@@ -65,7 +65,7 @@ def advance(batch: Batch) -> list[str]:
     before = _noted(batch, number - 1)
     runs = runs_before(batch)
     arrived, rows = segments(batch)
-    ready = runs.arrived(arrived)
+    ready = runs.arrived(arrived, batch.unread)
     missing = gaps.advance(batch, runs)
     known = loaded(before.get(_SLICES, {}))
     store.keep_slices(_KEPT, [*known, *(_special(number - 1, what) for what in _SPECIAL)])
