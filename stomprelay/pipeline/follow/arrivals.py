@@ -21,12 +21,14 @@ _DONE: Final = "done-"
 
 class Part(NamedTuple):
     """The segments that are read at a time. `number` counts the parts of all runs, from 0; `last`: it is the
-    last part of Spark's batch.
+    last part of Spark's batch. `unread`: when the first segment of the next part was begun, ns since 1970; None if
+    there is none.
     """
 
     number: int
     paths: tuple[str, ...]
     last: bool
+    unread: int | None = None
 
 
 class Arrivals:
@@ -47,7 +49,8 @@ class Arrivals:
         done = self.finished
         for number, paths in enumerate(groups, first):
             if number > done:
-                yield Part(number, tuple(paths), number == first + len(groups) - 1)
+                unread = [begun(group[0]) for group in groups[number - first + 1 :][:1]]
+                yield Part(number, tuple(paths), not unread, unread[0] if unread else None)
 
     def waiting(self, batch: int) -> int:
         """Return the bytes of the segments of Spark's batch in parts that are not done; 0 where they are not known: the
@@ -148,6 +151,12 @@ def _plain(uri: str) -> str:
     """Return the path of a file on this machine; other URIs unquoted, as Hadoop's Path takes them."""
     scheme, _, rest = unquote(uri).partition(":")
     return "/" + rest.lstrip("/") if scheme == "file" else unquote(uri)
+
+
+def begun(path: str) -> int | None:
+    """Return when a segment was begun, by its name, ns since 1970; None for other files."""
+    read = parse_name(posixpath.basename(path))
+    return None if read is None else read[0].created
 
 
 def ordered(paths: Sequence[str]) -> list[str]:

@@ -192,7 +192,7 @@ class Stream:
     def _part(self, part: Part) -> None:
         progress = self._progress
         arrivals = self._arrivals.arrivals(part)
-        batch = Batch(self._spark, self._store, part.number, self._settings)
+        batch = Batch(self._spark, self._store, part.number, self._settings, part.unread)
         octets = sum(each.size for each in arrivals)
         progress.begin(part.number, len(arrivals), octets)
         if self._far:

@@ -64,7 +64,7 @@ def advance(batch: Batch) -> list[str]:
     before = _noted(batch, number - 1)
     runs = runs_before(batch)
     arrived, rows = segments(batch)
-    ready = runs.arrived(arrived)
+    ready = runs.arrived(arrived, batch.unread)
     missing = gaps.advance(batch, runs)
     known = loaded(before.get(_SLICES, {}))
     batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in SPECIAL)])

@@ -147,14 +147,17 @@ class Runs:
         self._limits = limits
         self._runs: dict[str, _Run] = {}
         self._until = 0
+        self._unread: int | None = None
         self._before: dict[str, list[Gap]] = {}
         self.gone: dict[str, int] = {}
         self.gaps: dict[str, list[Gap]] = {}
 
-    def arrived(self, segments: Iterable[Segment]) -> list[Segment]:
+    def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
         """Add segments that were read, in any order. Return those that can be used now, in order of run and
-        number; of several with the same number only one.
+        number; of several with the same number only one. `unread`: the time in ns when the first of those was begun
+        that are there and will be read later; None if there are none.
         """
+        self._unread = unread
         self._before = {name: run.gaps for name, run in self._runs.items()}
         came = set()
         for segment in segments:
@@ -203,16 +206,17 @@ class Runs:
     @property
     def horizon(self) -> int:
         """Return the time in ns of the newest record that arrived; 0 without any. A relay that was found to be gone
-        was found at some time, too.
+        was found at some time, too, perhaps long after what is still unread: no later than that it is now.
         """
         waiting = [each for run in self._runs.values() for each in run.waiting.values()]
-        return max(
+        newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
                 *(max(each.newest_ns or 0, each.found_ns) for each in waiting),
             ],
             default=0,
         )
+        return newest if self._unread is None else min(newest, self._unread)
 
     @property
     def until(self) -> int:

@@ -460,13 +460,15 @@ class Store:
 @dataclass(frozen=True)
 class Batch:
     """What a step of the pipeline is given: the batch's `number`, from 0, and the `store` to write to under
-    that number. A batch that was cut short comes again with the same number and the same segments.
+    that number. A batch that was cut short comes again with the same number and the same segments. `unread`: when the
+    first of the segments was begun that later batches will have, as far as that is known, ns since 1970.
     """
 
     spark: "SparkSession"
     store: Store
     number: int
     settings: Settings
+    unread: int | None = None
 
     def frames(self) -> "DataFrame":
         """Return this batch's rows of the table `frames`, which an earlier step has written."""

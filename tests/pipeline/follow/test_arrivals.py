@@ -7,7 +7,7 @@ import pytest
 
 from stomprelay.pipeline.follow.arrivals import Arrivals, Part, logged, ordered
 from stomprelay.pipeline.read.frames import SegmentFile
-from tests.pipeline.journal_files import name
+from tests.pipeline.journal_files import START, name
 
 JOURNAL = "file:///j"
 
@@ -59,8 +59,8 @@ def test_a_batch_of_sparks_is_cut_into_parts_by_name() -> None:
     files.came(0, *(f"{JOURNAL}/{name(number)}" for number in (3, 1, 5, 2, 4)))
     parts = list(arrivals(files).parts(0))
     assert parts == [
-        Part(0, (f"/j/{name(1)}", f"/j/{name(2)}"), last=False),
-        Part(1, (f"/j/{name(3)}", f"/j/{name(4)}"), last=False),
+        Part(0, (f"/j/{name(1)}", f"/j/{name(2)}"), last=False, unread=START),
+        Part(1, (f"/j/{name(3)}", f"/j/{name(4)}"), last=False, unread=START),
         Part(2, (f"/j/{name(5)}",), last=True),
     ]
     assert arrivals(files).arrivals(parts[2]) == [SegmentFile(f"/j/{name(5)}", len(f"/j/{name(5)}"))]

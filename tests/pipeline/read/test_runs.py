@@ -50,6 +50,19 @@ def test_a_missing_segment_is_not_waited_for_for_ever() -> None:
     assert runs.until == 621 * SECOND
 
 
+def test_a_relay_that_was_found_dead_long_after() -> None:
+    """Its end is no later than what is there and not read yet: neither are others over by it, nor is all final."""
+    died = _segment(1, 0, 10, ended=True)._replace(found_ns=10**6 * SECOND)
+    alive = _segment(1, 0, 30, "b")._replace(within_ns=60 * SECOND)
+    for segments, until in (([died], 40), ([died, alive], 30)):
+        runs = Runs(TERMS)
+        runs.arrived(segments, 40 * SECOND)
+        assert (runs.until, runs.horizon) == (until * SECOND, 40 * SECOND)
+        runs = Runs.load(runs.dump(), TERMS)
+        assert _numbers(runs.arrived([_segment(2, 30, 90, "b")])) == [2]
+        assert runs.until == 10**6 * SECOND
+
+
 def test_a_segment_of_which_nothing_can_be_read() -> None:
     """It is no gap."""
     runs = Runs(TERMS)
