@@ -67,7 +67,7 @@ def test_a_dead_relay_makes_nothing_final_that_goes_on_in_the_next_batch(
     """
     journal = tmp_path / "j"
     journal.mkdir()
-    truth = make(journal, World(3000, relays=2, deaths=2, age=3600.0, failovers=0))
+    truth = make(journal, World(3000, relays=2, deaths=4, age=3600.0, rate=50.0))
     size = sum(path.stat().st_size for path in journal.iterdir())
     settings = Settings(journal=str(journal), tables=str(tmp_path / "t"), bytes_per_batch=size * 55 // 100)
     progress = ProgressLine(io.StringIO())
