@@ -83,7 +83,7 @@ def _measured(place: Path, sizes: Sizes, note: Callable[[str], None]) -> list[On
     many = sizes.batches + WARM
     records = sizes.first + 2 * sizes.backlog + (many + 1) * FRAMES
     world = journals.World(
-        records, runs=1, deaths=0, failovers=0, comings=0, trace=False, nacked=0.0, backlog=sizes.backlog,
+        records, runs=1, deaths=0, failovers=0, comings=0, nacked=0.0, backlog=sizes.backlog,
         rate=_RATE, age=_AGE,
     )  # fmt: skip
     journals.make(made, world)
