@@ -31,7 +31,7 @@ from bench.report import median, ratios, spread
 from bench.rounds import Outcome
 
 OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME, cluster.NAME, connector.NAME)
-GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME, batches.NAME)
+GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME)
 ALONE = (RELAY, JOURNAL, HAPROXY)
 NAMES = (*rows.NAMES, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
 
@@ -49,7 +49,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="NAME",
         choices=(*NAMES, "goals"),
         default=NAMES,
-        help=f"{', '.join(NAMES)}; or goals: all that has one",
+        help=f"{', '.join(NAMES)}; or goals: all of the relay's that has one",
     )
     parser.add_argument(
         "--alone",
@@ -74,6 +74,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         ("batches", "how many"),
     ):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"of batches: {what}")
+    parser.add_argument("--traced", action="store_true", help="of batches: messages carry the relay's trace")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every run, for other programs")
     parsed = parser.parse_args(arguments)
     if "goals" in parsed.only:
@@ -250,7 +251,7 @@ class Bench:
             return
         asked = self.asked
         sizes = batches.QUICK if asked.quick else batches.LONG if asked.long else batches.Sizes()
-        given = {"first": asked.first, "backlog": asked.backlog, "batches": asked.batches}
+        given = {name: getattr(asked, name) for name in ("first", "backlog", "batches", "traced")}
         sizes = replace(sizes, **{name: value for name, value in given.items() if value is not None})
         try:
             found = batches.measure(self.directory, sizes, self.note)

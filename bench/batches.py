@@ -31,6 +31,8 @@ WARM: Final = 3
 _RATE: Final = 5000.0
 _AGE: Final = FRAMES / _RATE / 4
 """Seconds of the journal in which so many frames come, about four for a message."""
+_SKEW: Final = 0.05
+"""Seconds by which clocks of relays differ that are kept in step."""
 _DONE: Final = re.compile(r"^batch \d+: ([\d,]+) segments?, .*: ([\d,]+) frames? in ([\d.]+) s")
 _LAST: Final = 3
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -42,11 +44,14 @@ JOBS: Final = Goal(10, at_most=True)
 
 @dataclass(frozen=True)
 class Sizes:
-    """`first`: records before all batches; `backlog`: messages that stay undelivered; `batches`: how many count."""
+    """`first`: records before all batches; `backlog`: messages that stay undelivered; `batches`: how many count.
+    `traced`: messages carry a trace; without one they are matched by their order.
+    """
 
     first: int = 200_000
     backlog: int = 400_000
     batches: int = 25
+    traced: bool = False
 
 
 QUICK: Final = Sizes(20_000, 40_000, 5)
@@ -84,7 +89,7 @@ def _measured(place: Path, sizes: Sizes, note: Callable[[str], None]) -> list[On
     records = sizes.first + 2 * sizes.backlog + (many + 1) * FRAMES
     world = journals.World(
         records, runs=1, deaths=0, failovers=0, comings=0, nacked=0.0, backlog=sizes.backlog,
-        rate=_RATE, age=_AGE,
+        rate=_RATE, age=_AGE, trace=sizes.traced, skew=_SKEW,
     )  # fmt: skip
     journals.make(made, world)
     segments = [(path, _frames(path)) for path in sorted(made.iterdir())]
@@ -226,7 +231,7 @@ def _row(name: str, one: One) -> list[str]:
 
 def judged(found: Sequence[One], sizes: Sizes) -> list[Judged]:
     """Its goals. The first and the last cost are medians of three batches."""
-    what = f"batches, {sizes.backlog:,} undelivered"
+    what = f"batches, {sizes.backlog:,} undelivered{', traced' if sizes.traced else ''}"
     first, last = (median([one.cpu for one in some]) or 0.0 for some in (found[:_LAST], found[-_LAST:]))
     return [
         Judged(what, "seconds", None, spread([one.seconds for one in found]), SECONDS),
@@ -244,5 +249,6 @@ def report(found: Sequence[One], sizes: Sizes) -> str:
         for name, some in (("first", found[:1]), ("median", middle), ("last", found[-1:]))
         for one in some
     ]
-    title = f"batches: {sizes.backlog:,} messages undelivered, {sizes.first:,} records before, all warm"
+    matched = "traced" if sizes.traced else "matched by order"
+    title = f"batches: {sizes.backlog:,} messages undelivered, {sizes.first:,} records before, {matched}, all warm"
     return "\n".join([table(title, HEADER, rows), verdicts("batches: goals", judged(found, sizes))])
