@@ -17,6 +17,23 @@ def ours(name: bytes) -> bool:
     return name.startswith(TOKEN)
 
 
+class Orders:
+    """Numbers for the deliveries of one client, from 1 on, in the order in which they come: whoever reads a journal can
+    count them, too.
+    """
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = 1
+
+    def give(self, many: int = 1) -> int:
+        """Return the first of so many numbers in a row that nobody else has."""
+        first = self._next
+        self._next += many
+        return first
+
+
 class Taken(Sized, Iterable[int], Protocol):
     """Positions that an ACK took out of those that are pending."""
 

@@ -9,7 +9,6 @@ Nothing here goes through deliveries but to forget them, each once: what is sett
 `delivery` and `positions`), whatever its length.
 """
 
-from itertools import count
 from operator import itemgetter
 from typing import Final
 
@@ -19,6 +18,7 @@ from stomprelay.session.delivery import (
     Cumulative,
     Delivery,
     Individual,
+    Orders,
     Taken,
     Unsettled,
     ours,
@@ -85,11 +85,11 @@ class Ledger:
     def __init__(
         self,
         most: int,
-        orders: "count[int] | None" = None,
+        orders: Orders | None = None,
         dialect: Dialect = V1_2,
     ) -> None:
         self._most = most
-        self._orders = count(1) if orders is None else orders
+        self._orders = Orders() if orders is None else orders
         self.forgot = self.dropped = self._again = False
         self._size = 0
         self._connection = Connection()
@@ -222,7 +222,7 @@ class Ledger:
         account = self._accounts.get(subscription)
         if self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
-        order = next(self._orders)
+        order = self._orders.give()
         return self._add(
             order, subscription, message_id, ack, open=subscription.open, tokened=tokened, hidden=hidden
         )

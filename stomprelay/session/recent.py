@@ -11,10 +11,10 @@ message-id. Both come as texts, with an LF behind each value, and values stand t
 client, or would: see `Dialect.spells_once`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from stomprelay.session.delivery import TOKEN
+from stomprelay.session.delivery import TOKEN, Orders
 from stomprelay.session.kept import THING
 from stomprelay.session.rows import ROWS, joined, split
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
@@ -33,14 +33,16 @@ _OURS: Final = b"\n" + TOKEN
 class Recent:
     """The newest deliveries of a client of this dialect: all came on the broker's connection that there is, for open
     subscriptions, and no two have one name, nor has anything else in the ledger. They are kept in the order in which
-    they came, and `orders` numbers them when they are taken.
+    they came, and numbered by `orders` as they come; nobody else has a number of these until they are taken. Which ones
+    those had that were settled is not kept: those that are left have the last ones.
     """
 
-    __slots__ = ("_cumulative", "_dialect", "_orders", "_rows", "_subscriptions", "_width")
+    __slots__ = ("_cumulative", "_dialect", "_end", "_orders", "_rows", "_subscriptions", "_width")
 
-    def __init__(self, dialect: Dialect, orders: Iterator[int]) -> None:
+    def __init__(self, dialect: Dialect, orders: Orders) -> None:
         self._dialect = dialect
         self._orders = orders
+        self._end = 0
         self._width = _WIDEST
         self._rows = ROWS(_WIDEST, *_NAME[dialect.delivery])
         self._subscriptions: dict[bytes, Subscription] = {}
@@ -111,7 +113,12 @@ class Recent:
                 return False
             self._width = width
             self._rows = ROWS(width, *_NAME[self._dialect.delivery])
-        return self._rows.add(rows, self._cumulative)
+        before = len(self._rows)
+        if not self._rows.add(rows, self._cumulative):
+            return False
+        many = len(self._rows) - before
+        self._end = self._orders.give(many) + many
+        return True
 
     def settle(self, names: bytes) -> tuple[bool, list[Subscription]]:
         """Forget what ACKs of these names are for: each for its delivery, and where its subscription is cumulative for
@@ -125,7 +132,7 @@ class Recent:
         """Return all of them in order, each as its number, its subscription and, decoded, its message-id and `ack`
         value. They are forgotten here.
         """
-        subscriptions = self._subscriptions
+        subscriptions, left = self._subscriptions, len(self._rows)
         rows = self._rows.take()
         self._subscriptions, self._cumulative = {}, set()
         return [
@@ -133,7 +140,7 @@ class Recent:
             for id, row, order in zip(
                 rows.split(b"\n")[: -1 : self._width],
                 self.decoded(rows, self._width),
-                self._orders,
-                strict=False,
+                range(self._end - left, self._end),
+                strict=True,
             )
         ]

@@ -5,10 +5,10 @@ A session belongs to one client connection and outlives the legs toward brokers.
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count, filterfalse
+from itertools import filterfalse
 from typing import Final
 
-from stomprelay.session.delivery import ours
+from stomprelay.session.delivery import Orders, ours
 from stomprelay.session.kept import THING, Budget, cost
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.rows import ids_of, joined, split
@@ -129,7 +129,7 @@ class Session:
         dialect: Dialect,
         unsettled: int,
         counters: dict[str, int],
-        orders: "count[int] | None" = None,
+        orders: Orders | None = None,
         neighbours: "list[Session] | None" = None,
         *,
         transactions: int = 1024,
@@ -161,7 +161,7 @@ class Session:
         """Return a session of the same client for one more broker. The two never give the client the same name for
         two deliveries.
         """
-        self._orders = self._orders or count(1)
+        self._orders = self._orders or Orders()
         if self._neighbours is None:
             self._neighbours = [self]
         return Session(
@@ -193,7 +193,7 @@ class Session:
     def ledger(self) -> Ledger:
         """The account of deliveries, opened with the first one that the two sides name differently."""
         if self._ledger is None:
-            self._orders = self._orders or count(1)
+            self._orders = self._orders or Orders()
             ledger = self._ledger = Ledger(self._most, self._orders, self.dialect)
             self.kept.watch(ledger)
         return self._ledger

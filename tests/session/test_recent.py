@@ -380,3 +380,24 @@ def test_receipts_that_cost_too_much() -> None:
     it = session(kept=Budget(1000))
     assert not it.owed_all([b"1", b"x" * 900])
     assert (it.receipts, it.kept.size) == ({}, 0)
+
+
+def order(it: Session, name: bytes) -> int:
+    """The number of the delivery of this name, by which the client may know it."""
+    return found(it, name).order
+
+
+def test_all_deliveries_are_counted() -> None:
+    """Those too that were settled by their names alone: who reads the journal has them all, and counts them."""
+    it = session()
+    subscribe(it, b"a")
+    assert delivered(it, b"1", b"2", b"3")
+    assert acknowledged(it, b"1", b"2", b"3")
+    assert delivered(it, b"4", b"5")
+    assert acknowledged(it, b"4")
+    assert order(it, b"5") == 5
+    assert delivered(it, b"6", b"7", b"8")
+    assert acknowledged(it, b"7")
+    it.ledger.lost()
+    assert delivered(it, b"9")
+    assert order(it, b"9") == 9
