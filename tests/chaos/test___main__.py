@@ -57,7 +57,7 @@ def _keeps_its_promises(*arguments: str) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.deep
+@pytest.mark.long
 @pytest.mark.e2e
 @pytest.mark.broker
 def test_half_a_minute_of_faults() -> None:

@@ -16,6 +16,7 @@ def test_a_demo_lasts_less_than_a_minute() -> None:
 
 @pytest.mark.deep
 @pytest.mark.e2e
+@pytest.mark.spark
 def test_the_report_has_what_was_staged_and_nothing_else(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -24,7 +25,11 @@ def test_the_report_has_what_was_staged_and_nothing_else(
     said = capfd.readouterr()
     assert said.out.splitlines()[-1] == str(tmp_path / "report.html")
     assert "\r" not in said.err
-    root = outline((tmp_path / "report.html").read_text(encoding="utf-8"))
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for name in ("shop", "billing", "/queue/orders", "/topic/prices"):
+        assert name in page
+    assert "1 outage under 8 sessions; 8 went on at another broker" in page
+    root = outline(page)
     numbers = {each.one("dt").text: each.one("dd", "value").text for each in root.one("dl").children}
     assert {
         name: numbers[name] for name in ("Lost or unconfirmed", "Failovers", "Stuck consumers", "Errors")

@@ -198,7 +198,7 @@ uri = "tcp://127.0.0.1:%d"
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("broker", ["activemq", pytest.param("rabbitmq", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("broker", ["activemq", pytest.param("rabbitmq", marks=pytest.mark.long)])
 def test_through_the_relay_to(
     broker: str, through: Callable[[str, str | None], Place], queue: str, tmp_path: Path
 ) -> None:
