@@ -56,8 +56,8 @@ _NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Each sort and sum of a small batch takes one: larger ones are each a collection of Java's garbage.
-    "spark.buffer.pageSize": "512k",
+    # Each sort and sum of a small batch takes one. With 512k a heap of 2 GiB ran out in large batches.
+    "spark.buffer.pageSize": "4m",
     # Folders of this machine are listed faster than a job begins that would list them side by side.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
     # Without Hadoop's native library each file would start a `chmod` or a `readlink` of its own.
