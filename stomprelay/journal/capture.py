@@ -188,7 +188,7 @@ class LegRecorder:
 
     `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, alone or in runs,
     `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `bare`: of
-    a frame that is alone its head is recorded as it is, and nothing else. `place` is the caller's: where the leg leads;
+    a frame but the first its head is recorded as it is, and nothing else. `place` is the caller's: where the leg leads;
     and so is `context`: the encoded `Context` of the leg's frames, empty until it is known.
     """
 
@@ -223,7 +223,7 @@ class LegRecorder:
         self._traced = traced
         self._uniform = capture.uniform and not traced
         self._heads_only = capture.heads_only and not traced
-        self.bare = False
+        self.bare = self._uniform and self._heads_only
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> BlockContent:
@@ -245,7 +245,6 @@ class LegRecorder:
                 else:
                     head = self._head(frame)
                 self.number = number + 1
-                self.bare = self._uniform
                 return number, pack_sizes(len(head), 0, frame.end - frame.body), head
         pieces: list[bytes] = []
         sizes = bytearray()
@@ -259,7 +258,6 @@ class LegRecorder:
                 self._add(frame, pieces, sizes)
                 self.number += 1
         frames.clear()
-        self.bare = self._uniform and self._heads_only
         return number, bytes(sizes), pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _add(self, frame: Frame, pieces: list[bytes], sizes: bytearray) -> None:

@@ -512,8 +512,8 @@ cdef class Portions:
         for run in frames:
             if type(run) is Run:
                 continue
-            if len(frames) == 1 and type(run) is Frame and recorder.bare:
-                number = recorder.number
+            number = recorder.number
+            if number and len(frames) == 1 and type(run) is Frame and recorder.bare:
                 recorder.number = number + 1
                 frames.clear()
                 self.lone(context, number, run)
