@@ -253,7 +253,7 @@ int broker(void)
     for (size_t i = 0; i <= last; i++)
         broker_listen(&PRODUCTS[i], i == last ? '\n' : ' ');
     for (;;) {
-        int count = epoll_wait(epoll_fd, events, EVENTS, -1);
+        int count = events_of(events, -1);
         for (int i = 0; i < count; i++) {
             struct conn *c = events[i].data.ptr;
             char octet;

@@ -62,7 +62,7 @@ struct conn *client_connect(void)
 void client_turn(void)
 {
     struct epoll_event events[EVENTS];
-    int count = epoll_wait(epoll_fd, events, EVENTS, 1000);
+    int count = events_of(events, 1000);
     for (int i = 0; i < count; i++) {
         struct conn *c = events[i].data.ptr;
         if ((events[i].events & ~(uint32_t)EPOLLOUT) && !receive(c))

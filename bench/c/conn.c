@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 enum {
+    AWAKE = 1000 * 1000,        /* nanoseconds, see `events_of` */
     TURN = 256 * 1024,          /* what one connection may write before the others are looked at */
     BUFFER = 128 * 1024         /* of a socket: what waits at either end stays in the processor's cache, and HAProxy cheap */
 };
@@ -213,4 +215,18 @@ bool receive(struct conn *c)
     c->carried = 0;
     consume(c, input, input + carried + size);
     return true;
+}
+
+/* ---------------------------------------------------------------- waiting */
+
+int events_of(struct epoll_event *events, int patience)
+{
+    for (uint64_t until = now() + AWAKE;;) {
+        int count = epoll_wait(epoll_fd, events, EVENTS, 0);
+        if (count)
+            return count;
+        if (now() > until)
+            return epoll_wait(epoll_fd, events, EVENTS, patience);
+        sched_yield();
+    }
 }

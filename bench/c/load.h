@@ -151,6 +151,10 @@ struct role {
 extern struct role role;
 extern int epoll_fd;
 
+/* As `epoll_wait`, but awake for a millisecond before it sleeps: on loopback whoever wakes a peer is charged for it, which
+ * no network does, and how often that is depends on who happens to be ahead. */
+int events_of(struct epoll_event *events, int patience);
+
 struct conn *new_conn(int fd, enum version version);
 void release(struct conn *c);                   /* close it; the memory stays */
 void set_up(int fd);

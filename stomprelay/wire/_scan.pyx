@@ -110,7 +110,7 @@ cdef class Facts:
     cdef bint keeps             # runs are recorded
     cdef int secret_count
     cdef Name[SECRETS] secrets
-    cdef uint32_t[64] starts    # for each length of a secret's name a bit for each letter that it may begin with
+    cdef uint64_t[256] starts   # for each octet a bit for each length of what may be a secret's name and begins with it
     cdef bint strict, padded, crlf, raw_cr, utf8, escapes
     cdef bint[256] letters
     cdef int count
@@ -145,11 +145,15 @@ cdef class Facts:
             raise ValueError("secrets of too many names")
         self.keeps = True
         self.bodies = min(keep.bodies, _MOST)
+        for octet in range(ord(" ") + 1):
+            self.starts[octet] = ~<uint64_t>0   # or before it
         self.longest = min(self.longest, 0xffffffff)
         for name in keep.secrets:
             self.secrets[self.secret_count] = Name(<Text>PyBytes_AS_STRING(name), len(name), -1)
             self.secret_count += 1
-            self.starts[min(len(name), 63)] |= letter(name[0]) if name else 0
+            if name:
+                for octet in {*name[:1].lower(), *name[:1].upper()}:
+                    self.starts[octet] |= ~(bit(len(name)) - 1)     # and longer: there may be blanks behind it
 
     cdef add(self, bytes text, rule):
         cdef Command *command = &self.commands[self.count]
@@ -183,18 +187,12 @@ cdef inline uint64_t bit(Py_ssize_t length) noexcept nogil:
     return (<uint64_t>1) << (length if length < 63 else 63)
 
 
-cdef inline uint32_t letter(unsigned char octet) noexcept nogil:
-    """A bit that is the same for a letter in either case."""
-    return (<uint32_t>1) << (octet & 31)
-
-
-cdef inline bint veiled(Facts facts, Text text, Py_ssize_t line, Py_ssize_t colon) noexcept nogil:
-    """Whether a header line may be one whose value is not recorded: rather too often than too seldom."""
-    cdef Py_ssize_t size = colon - line
-    return (
-        text[line] <= c" "
-        or text[colon - 1] <= c" "
-        or (facts.starts[size if size < 63 else 63] & letter(text[line]) and secret(facts, text + line, size))
+cdef inline bint veiled(Facts facts, Text text, Py_ssize_t line, Py_ssize_t colon, uint64_t length) noexcept nogil:
+    """Whether a header line, whose name is so long, may be one whose value is not recorded: rather too often than too
+    seldom.
+    """
+    return facts.starts[text[line]] & length and (
+        text[line] <= c" " or text[colon - 1] <= c" " or secret(facts, text + line, colon - line)
     )
 
 
@@ -225,7 +223,7 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
     cdef const Command *command = NULL
     cdef Py_ssize_t line, colon = -1, second = -1, place = at, i
     cdef Span length
-    cdef uint64_t marks, lengths
+    cdef uint64_t marks, lengths, known
     cdef bint crlf, plain = True
     cdef unsigned char octet
     cdef int number
@@ -285,10 +283,12 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
                     if strict:
                         return False
                     plain = False
-                elif lengths & bit(colon - line) and not named(command, text, line, colon, i, &length, found):
-                    return False
-                elif keeps and veiled(facts, text, line, colon):
-                    found.barred = True
+                else:
+                    known = bit(colon - line)
+                    if lengths & known and not named(command, text, line, colon, i, &length, found):
+                        return False
+                    if keeps and veiled(facts, text, line, colon, known):
+                        found.barred = True
                 line = i + 1
                 colon = -1
             elif octet == c"\\":

@@ -34,7 +34,7 @@ cdef extern from *:
 
 cdef enum:
     FEW = 16 * 1024     # bytes that are received on the stack, and copied
-    READ = 256 * 1024   # as in `direct`
+    READ = 512 * 1024   # as in `direct`
 
 
 def write(connection, bytes data not None):
@@ -153,14 +153,15 @@ cdef class Pipe:
                 self.frames += frames
                 self._size += at
                 self._at = self._seconds()
+                # First: the heads are still in the processor's cache.
+                if at == size and self._runs is not None:
+                    self._record(self._recorder)
                 if anew:
                     if kept < at:
                         anew.append(data[kept:at])
                     self.target.write(b"".join(anew))   # one alone is not copied
                 else:
                     self.target.write(data if at == size else data[:at])
-                if at == size and self._runs is not None:
-                    self._record(self._recorder)
         except Exception as error:
             self._failed(error)
             return None

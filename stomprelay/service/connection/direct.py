@@ -23,7 +23,7 @@ from stomprelay.service.network.sockets import Socket
 
 FIRST_READ: Final = 16 * 1024
 """Bytes read at once from a connection that receives little: large buffers for a few bytes fragment the heap."""
-READ: Final = 256 * 1024
+READ: Final = 512 * 1024
 """Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
 
 PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})

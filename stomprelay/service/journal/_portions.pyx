@@ -172,69 +172,127 @@ cdef extern from *:
     }
 
     /* Heads of a group, see `stomprelay.journal.alike`: the first one, and the ends of lines that it does not share. */
-    enum { LINES = 64, CUTS = 16, GROUP = 12, LONGEST = 0xffff, TIGHT = 0xffff };
+    enum { LINES = 64, CUTS = 16, GROUP = 12, LONGEST = 0xffff, TIGHT = 0xffff, COPY = 2048, AHEAD = 3 };
+    typedef struct {
+        const uint8_t *at;
+        size_t whole, rest;     /* of its size so many bytes by 16, and those behind them */
+    } Shared;
     typedef struct {
         const uint8_t *first;
         size_t size;
         int cuts;
         size_t begin[CUTS], end[CUTS];
+        Shared shared[CUTS + 1];    /* before each cut, and behind the last */
         size_t loose[LINES];    /* where in a line heads were found to differ, TIGHT: nowhere yet */
     } Likeness;
 
-    static inline int same(const uint8_t *one, const uint8_t *other, size_t size)
+    /* 16 bytes, wherever they stand: two of them compared, and where in them the first LF is. */
+    #ifdef __SSE2__
+    typedef __m128i Sixteen;
+    #define SIXTEEN(at) _mm_loadu_si128((const __m128i *)(at))
+    #define NONE _mm_setzero_si128()
+    #define DIFFER(one, other) _mm_xor_si128(one, other)
+    #define BOTH(one, other) _mm_and_si128(one, other)
+    #define EITHER(one, other) _mm_or_si128(one, other)
+
+    static inline int nothing(Sixteen in)
     {
-        uint64_t a, b, differ = 0;
-        if (size < 8)
-            return memcmp(one, other, size) == 0;
-        for (size_t i = 0; i < size - 8; i += 8) {
-            memcpy(&a, one + i, 8);
-            memcpy(&b, other + i, 8);
-            differ |= a ^ b;
-        }
-        memcpy(&a, one + size - 8, 8);
-        memcpy(&b, other + size - 8, 8);
-        return !(differ | (a ^ b));
+        return _mm_movemask_epi8(_mm_cmpeq_epi8(in, NONE)) == 0xffff;
     }
+
+    static inline size_t first_lf(Sixteen in)
+    {
+        unsigned found = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(in, _mm_set1_epi8('\\n')));
+        return found ? (size_t)__builtin_ctz(found) : 16;
+    }
+    #else
+    typedef struct { uint64_t low, high; } Sixteen;
+    #define NONE (Sixteen){0, 0}
+    #define DIFFER(one, other) (Sixteen){(one).low ^ (other).low, (one).high ^ (other).high}
+    #define BOTH(one, other) (Sixteen){(one).low & (other).low, (one).high & (other).high}
+    #define EITHER(one, other) (Sixteen){(one).low | (other).low, (one).high | (other).high}
+
+    static inline Sixteen sixteen(const uint8_t *at)
+    {
+        Sixteen in;
+        memcpy(&in, at, 16);
+        return in;
+    }
+    #define SIXTEEN(at) sixteen(at)
+
+    static inline int nothing(Sixteen in)
+    {
+        return !(in.low | in.high);
+    }
+
+    static inline size_t first_lf(Sixteen in)
+    {
+        const uint8_t *bytes = (const uint8_t *)&in;
+        size_t i = 0;
+        while (i < 16 && bytes[i] != '\\n')
+            i++;
+        return i;
+    }
+    #endif
 
     /* How many bytes there are up to the next LF, `size` where there is none. */
     static inline size_t line_of(const uint8_t *at, size_t size)
     {
-    #ifdef __SSE2__
-        if (size >= 16) {
-            int found = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)at), _mm_set1_epi8('\\n')));
-            if (found)
-                return (size_t)__builtin_ctz((unsigned)found);
-        }
-    #endif
         const uint8_t *end = memchr(at, '\\n', size);
         return end ? (size_t)(end - at) : size;
     }
 
+    /* How many bytes behind a head, and behind what is written of it, `own` may read and write. */
+    static inline size_t beyond(const Likeness *of)
+    {
+        return 16 * (size_t)(of->cuts + 1);
+    }
+
     /* Write what of a head is its own, and return the place behind that; NULL where it differs elsewhere, or there is no
-       room up to `full`. What is behind the head, up to `end`, may be read. */
+       room up to `full`. Up to `end` may be read: at least as much as the first head has, and `beyond`. */
     static uint8_t *own(
         const Likeness *of, const uint8_t *at, size_t size, const uint8_t *end, uint8_t *into, const uint8_t *full)
     {
+        static const uint8_t few[32] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
         const uint8_t *stop = at + size;
-        size_t from = 0, shared, own;
-        for (int i = 0; i < of->cuts; i++) {
-            shared = of->begin[i] - from;
-            if (shared > (size_t)(stop - at) || !same(at, of->first + from, shared))
-                return NULL;
-            at += shared;
-            own = line_of(at, (size_t)(end - at));
-            if (own >= (size_t)(stop - at) || own >= (size_t)(full - into))
-                return NULL;
-            if (own < 16 && end - at >= 16 && full - into >= 16)
-                memcpy(into, at, 16);   /* in one go; what is too much is written over */
-            else
+        Sixteen differ = NONE;
+        size_t more = of->size + beyond(of), own;
+        if ((size_t)(full - into) < beyond(of))
+            return NULL;
+        for (const Shared *piece = of->shared, *last = piece + of->cuts;; piece++) {
+            for (size_t i = 0; i < piece->whole; i += 16)
+                differ = EITHER(differ, DIFFER(SIXTEEN(at + i), SIXTEEN(piece->at + i)));
+            at += piece->whole;
+            differ = EITHER(
+                differ, BOTH(DIFFER(SIXTEEN(at), SIXTEEN(piece->at + piece->whole)), SIXTEEN(few + 16 - piece->rest)));
+            at += piece->rest;
+            if (piece == last)
+                return at == stop && nothing(differ) ? into : NULL;
+            own = first_lf(SIXTEEN(at));
+            memcpy(into, at, 16);   /* in one go; what is too much is written over */
+            if (own == 16) {
+                if (stop - at <= 16)
+                    return NULL;
+                own += line_of(at + 16, (size_t)(stop - at) - 16);
+                if ((size_t)(end - at) < own + more || (size_t)(full - into) < own + beyond(of))
+                    return NULL;
                 memcpy(into, at, own + 1);
+            }
             into += own + 1;
             at += own;
-            from = of->end[i];
         }
-        shared = of->size - from;
-        return shared == (size_t)(stop - at) && same(at, of->first + from, shared) ? into : NULL;
+    }
+
+    /* The same of the last heads of a chunk, behind which less than that may be read: of a copy. */
+    static uint8_t *own_of_last(
+        const Likeness *of, const uint8_t *at, size_t size, const uint8_t *end, uint8_t *into, const uint8_t *full)
+    {
+        uint8_t copy[COPY];
+        if (size > COPY || of->size + beyond(of) > COPY || (size_t)(end - of->first) < of->size + 16)
+            return NULL;
+        memcpy(copy, at, size);
+        memset(copy + size, 0, COPY - size);
+        return own(of, copy, size, copy + COPY, into, full);
     }
 
     static int is_of_word(uint8_t octet)
@@ -281,11 +339,26 @@ cdef extern from *:
         }
         if (size > LONGEST || (size_t)(full - into) < GROUP + 4 * (size_t)of->cuts + size)
             return NULL;
+        for (int i = 0; i <= of->cuts; i++) {
+            size_t from = i ? of->end[i - 1] : 0, to = i < of->cuts ? of->begin[i] : size;
+            of->shared[i] = (Shared){at + from, (to - from) / 16 * 16, (to - from) % 16};
+        }
         into = number_at(number_at(into + 8, size, 2), (uint64_t)of->cuts, 2);
         for (int i = 0; i < of->cuts; i++)
             into = number_at(number_at(into, of->begin[i], 2), of->end[i], 2);
         memcpy(into, at, size);
         return into + size;
+    }
+
+    /* Where the frame behind this one, whose sizes these are, begins. The LF is not waited for: it is guessed. */
+    static inline const uint8_t *next_of(const uint8_t *at, const uint8_t *after, const uint8_t *size)
+    {
+        at += (size_t)number_of(size) + number_of(size + 8) + 1;
+        if (at < after && __builtin_expect(*at == '\\n', 1)) {
+            __asm__ volatile ("");
+            at++;
+        }
+        return at;
     }
 
     /* Write the heads from `at` up to `after`, whose sizes these are, as groups; return the place behind them, or NULL
@@ -298,16 +371,21 @@ cdef extern from *:
         uint8_t *begun = NULL, *values = NULL, *told;
         uint32_t count = 0, frames = 0, all = 0;
         size_t head, next;
-        const uint8_t *behind;
+        const uint8_t *behind, *ahead = at, *its = size;
         for (int line = 0; line < LINES; line++)
             of.loose[line] = TIGHT;
         for (; at < after; at = behind, size += 12, frames++) {
             head = number_of(size);
-            behind = at + head + number_of(size + 8) + 1;
-            behind += behind < after && *behind == '\\n';
-            for (size_t i = 0; i < head; i += 64)
-                __builtin_prefetch(behind + i);     /* the next head, which is about as long */
-            told = begun ? own(&of, at, head, end, into, full) : NULL;
+            behind = next_of(at, after, size);
+            /* Heads some frames ahead, which are about as long, are fetched meanwhile. */
+            for (; ahead < after && its <= size + 12 * AHEAD; its += 12) {
+                ahead = next_of(ahead, after, its);
+                for (size_t i = 0; i < head; i += 64)
+                    __builtin_prefetch(ahead + i);
+            }
+            told = !begun ? NULL
+                : (size_t)(end - at) >= of.size + beyond(&of) ? own(&of, at, head, end, into, full)
+                : own_of_last(&of, at, head, end, into, full);
             if (told) {
                 into = told;
                 count++;
