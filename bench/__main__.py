@@ -6,9 +6,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from bench import (
     batches,
@@ -29,6 +30,11 @@ from bench.load import RABBITMQ, Load, LoadError, loaded
 from bench.machine import AbsentError, describe, raise_descriptor_limit
 from bench.report import median, ratios, spread
 from bench.rounds import Outcome
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME, cluster.NAME, connector.NAME)
 GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME)
@@ -227,66 +233,52 @@ class Bench:
             self.judged.append(Judged(f"decoder, {name}", "over stomp.py", median(peer), over, goals.SCAN))
         print(decoder.report(rates), flush=True)
 
+    def measured(self, name: str, measure: Callable[[], Sequence[T]]) -> Sequence[T]:
+        """What was found with Spark; nothing where a package is missing or a run failed, which is noted."""
+        if pipeline.missing():
+            self.note(f"{name}: left out, it needs the package {pipeline.missing()}")
+            return ()
+        try:
+            found = measure()
+        except pipeline.PipelineError as error:
+            self.note(f"FAILED {name}: {error}")
+            self.failed = True
+            return ()
+        self.found[name] = [asdict(one) for one in found]
+        return found
+
     def pipeline(self) -> None:
         """From journals to tables."""
-        if pipeline.missing():
-            self.note(f"pipeline: left out, it needs the package {pipeline.missing()}")
-            return
-        try:
-            found = pipeline.measure(
-                self.directory, pipeline.steps(quick=self.asked.quick, long=self.asked.long), self.note
-            )
-        except pipeline.PipelineError as error:
-            self.note(f"FAILED pipeline: {error}")
-            self.failed = True
-            return
-        self.found[pipeline.NAME] = [asdict(one) for one in found]
-        self.judged += pipeline.judged(found)
-        print(pipeline.report(found), flush=True)
+        steps = pipeline.steps(quick=self.asked.quick, long=self.asked.long)
+        found = self.measured(pipeline.NAME, lambda: pipeline.measure(self.directory, steps, self.note))
+        if found:
+            self.judged += pipeline.judged(found)
+            print(pipeline.report(found), flush=True)
 
     def batches(self) -> None:
         """Small batches, one after another."""
-        if pipeline.missing():
-            self.note(f"batches: left out, it needs the package {pipeline.missing()}")
-            return
         asked = self.asked
         sizes = batches.QUICK if asked.quick else batches.LONG if asked.long else batches.Sizes()
         given = {name: getattr(asked, name) for name in ("first", "backlog", "batches", "traced")}
         sizes = replace(sizes, **{name: value for name, value in given.items() if value is not None})
-        try:
-            found = batches.measure(self.directory, sizes, self.note)
-        except pipeline.PipelineError as error:
-            self.note(f"FAILED batches: {error}")
-            self.failed = True
-            return
-        self.found[batches.NAME] = [asdict(one) for one in found]
-        self.judged += batches.judged(found, sizes)
-        print(batches.report(found, sizes), flush=True)
+        found = self.measured(batches.NAME, lambda: batches.measure(self.directory, sizes, self.note))
+        if found:
+            self.judged += batches.judged(found, sizes)
+            print(batches.report(found, sizes), flush=True)
 
     def cluster(self) -> None:
         """The same on a cluster of this machine."""
-        if pipeline.missing():
-            self.note(f"cluster: left out, it needs the package {pipeline.missing()}")
-            return
         records = cluster.QUICK if self.asked.quick else cluster.RECORDS
-        try:
-            found = cluster.measure(self.directory, records, self.note)
-        except pipeline.PipelineError as error:
-            self.note(f"FAILED cluster: {error}")
-            self.failed = True
-            return
-        self.found[cluster.NAME] = [asdict(one) for one in found]
-        print(cluster.report(found), flush=True)
+        found = self.measured(cluster.NAME, lambda: cluster.measure(self.directory, records, self.note))
+        if found:
+            print(cluster.report(found), flush=True)
 
     def connector(self) -> None:
         """Spark's way to brokers and back."""
-        if pipeline.missing():
-            self.note(f"connector: left out, it needs the package {pipeline.missing()}")
-            return
         rounds, messages = (1, 20_000) if self.asked.quick else (3, 100_000)
-        rates = connector.measure(self.directory, rounds, messages)
-        self.found[connector.NAME] = [asdict(rate) for rate in rates]
-        print(connector.report(rates), flush=True)
+        found = self.measured(connector.NAME, lambda: connector.measure(self.directory, rounds, messages))
+        if found:
+            print(connector.report(found), flush=True)
 
     def memory(self, load: Load) -> None:
         """Idle connections."""
