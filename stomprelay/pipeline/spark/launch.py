@@ -56,6 +56,9 @@ _NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Shuffles have a partition for each core, so that there is nothing to adapt to, and to plan each stage anew takes
+    # longer than many a question to the tables.
+    "spark.sql.adaptive.enabled": "false",
     # Each sort and sum of a small batch takes one. With 512k a heap of 2 GiB ran out in large batches.
     "spark.buffer.pageSize": "4m",
     # Folders of this machine are listed faster than a job begins that would list them side by side.
