@@ -91,7 +91,12 @@ def test_what_failed_is_asked_while_java_is_there(
 ) -> None:
     """Only then the session ends, after which nothing can be asked."""
     done: list[str] = []
-    monkeypatch.setattr(launch, "reason", lambda error: done.append("asked") or reason(error))
+
+    def asked(error: Exception) -> str:
+        done.append("asked")
+        return reason(error)
+
+    monkeypatch.setattr(launch, "reason", asked)
     monkeypatch.setattr(launch, "stop", lambda _: done.append("stopped"))
     jvm: Any = spark._jvm
     with pytest.raises(FailedSpark, match=r'^For input string: "x"$'), launch.ending(spark):
