@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
-from typing import Final
+from typing import Any, Final
 
 from bench import goals, journals
 from bench.aggregates import Answer
@@ -27,7 +27,8 @@ LONG: Final = (*RECORDS, 20_000_000)
 QUICK: Final = (200_000,)
 _SAMPLE: Final = 0.25
 """Seconds between two looks at the memory."""
-_ROUNDS: Final = 3
+_ROUNDS: Final = 7
+"""Of questions: in the first ones Java still compiles."""
 _JAVA, _DRIVER, _WORKER = range(3)
 
 MASTER: Final = "local[2]"
@@ -51,7 +52,16 @@ HEADER: Final = (
     "worker MiB",
     "nothing new s",
 )
-ANSWERS: Final = ("question", "records", "rows", "cells", "Spark s", "DuckDB s", "Spark/DuckDB")
+ANSWERS: Final = (
+    "question",
+    "records",
+    "rows",
+    "cells",
+    "Spark s",
+    "DuckDB s",
+    "Spark/DuckDB",
+    "CPU/DuckDB's",
+)
 
 
 class PipelineError(Exception):
@@ -178,9 +188,11 @@ def _answers(tables: Path) -> tuple[Answer, ...]:
         if process.wait():
             raise PipelineError(f"the tables do not answer:\n{_tail(log)}")
     answers = [json.loads(line) for line in told.read_text().splitlines()]
-    return tuple(
-        Answer(**{**one, "spark": tuple(one["spark"]), "duckdb": tuple(one["duckdb"])}) for one in answers
-    )
+    return tuple(Answer(**{name: _frozen(found) for name, found in one.items()}) for one in answers)
+
+
+def _frozen(found: Any) -> Any:
+    return tuple(found) if isinstance(found, list) else found
 
 
 @contextmanager
@@ -275,7 +287,8 @@ def report(found: Sequence[Step]) -> str:
             f"{answer.cells:,}",
             figure(min(answer.spark)),
             figure(min(answer.duckdb, default=None)),
-            figure(_ratio(answer)),
+            figure(_ratio(answer.spark, answer.duckdb)),
+            figure(_ratio(answer.spark_cpu, answer.duckdb_cpu)),
         ]
         for step in found
         for answer in step.answers
@@ -302,7 +315,7 @@ def judged(found: Sequence[Step]) -> list[Judged]:
         Judged(what, "worker MiB", None, spread([max(peak.worker for peak in peaks)]), goals.PIPELINE_WORKER),
     ]
     for answer in last.answers:
-        over = _ratio(answer)
+        over = _ratio(answer.spark, answer.duckdb)
         best = min(answer.duckdb, default=None)
         found_ratio = None if over is None else spread([over])
         made.append(
@@ -311,6 +324,6 @@ def judged(found: Sequence[Step]) -> list[Judged]:
     return made
 
 
-def _ratio(answer: Answer) -> float | None:
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     """The median of the rounds' ratios."""
-    return median([one / other for one, other in zip(answer.spark, answer.duckdb, strict=False) if other])
+    return median([one / other for one, other in zip(ours, theirs, strict=False) if other])

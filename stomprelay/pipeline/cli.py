@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import stomprelay
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.spark.errors import MissingSpark, reason
+from stomprelay.pipeline.spark.errors import FailedSpark, MissingSpark
 from stomprelay.pipeline.spark.java import MissingJava
 from stomprelay.pipeline.store.store import StoreError
 
@@ -88,8 +88,8 @@ def _told(error: Exception) -> str | None:
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if isinstance(error, MissingJava | MissingSpark | StoreError | ValueError):
         return str(error)
-    if any(kind.__name__ in {"PySparkException", "Py4JError"} for kind in type(error).__mro__):
-        return f"{reason(error)} (--spark-log error says more)"
+    if isinstance(error, FailedSpark):
+        return f"{error} (--spark-log error says more)"
     return None
 
 

@@ -20,7 +20,7 @@ def test_sizes() -> None:
 
 def step(records: int, seconds: float, idle: float = 10.0) -> Step:
     """A run with round figures."""
-    answer = Answer("traffic", records, 7, (4.0, 2.0), (0.5, 0.5))
+    answer = Answer("traffic", records, 7, (4.0, 2.0), (0.5, 0.5), (3.0, 3.0), (1.0, 2.0))
     return Step(
         records,
         records * 100,
@@ -60,10 +60,10 @@ def test_goals_are_of_the_largest_journal() -> None:
 def test_questions_are_compared_round_by_round() -> None:
     """The best seconds of each, and the median of the ratios; a dash where DuckDB is not there."""
     (row,) = (line.split() for line in report([step(1000, 20)]).splitlines() if line.startswith("traffic"))
-    assert row == ["traffic", "1,000", "1,000", "7", "2.00", "0.500", "6.00"]
+    assert row == ["traffic", "1,000", "1,000", "7", "2.00", "0.500", "6.00", "2.25"]
     alone = Step(**{**vars(step(1, 1)), "answers": (Answer("flow", 1, 1, (1.0,), ()),)})
     (row,) = (line.split() for line in report([alone]).splitlines() if line.startswith("flow"))
-    assert row[-2:] == ["-", "-"]
+    assert row[-3:] == ["-", "-", "-"]
 
 
 def test_memory_of_a_tree_of_processes() -> None:

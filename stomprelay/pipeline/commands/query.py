@@ -58,14 +58,11 @@ def main(given: argparse.Namespace) -> int:
     """
     sql = sys.stdin.read() if given.sql == "-" else given.sql
     spark = options.session(given, "query", brief=True, say=options.say)
-    try:
-        with tasks(sys.stderr, "query", spark) as bar:
-            views(spark, opened(spark, given.tables, options.table_format(given), given.as_of))
-            found = _asked(spark, sql)
-            _WRITERS[given.format](found.columns, _beside(bar, _rows(found)), sys.stdout)
-            sys.stdout.flush()
-    finally:
-        launch.stop(spark)
+    with launch.ending(spark), tasks(sys.stderr, "query", spark) as bar:
+        views(spark, opened(spark, given.tables, options.table_format(given), given.as_of))
+        found = _asked(spark, sql)
+        _WRITERS[given.format](found.columns, _beside(bar, _rows(found)), sys.stdout)
+        sys.stdout.flush()
     return 0
 
 

@@ -4,7 +4,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline import options
@@ -43,7 +43,7 @@ def main(given: argparse.Namespace) -> int:
     progress = ProgressLine(sys.stderr)
     brief = given.command == "once" and is_small(settings.journal)
     spark = options.session(given, given.command, brief=brief, say=progress.say)
-    try:
+    with launch.ending(spark), closing(progress):
         stream = Stream(spark, settings, progress)
         with _signals(stream, progress):
             if given.command == "run":
@@ -51,9 +51,6 @@ def main(given: argparse.Namespace) -> int:
             else:
                 stream.once()
         progress.say(progress.summary())
-    finally:
-        progress.close()
-        launch.stop(spark)
     return 0
 
 

@@ -142,11 +142,8 @@ def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
     from stomprelay.pipeline.replay.selection import preview
 
     spark = options.session(given, "replay", brief=True, say=options.say)
-    try:
-        with tasks(sys.stderr, "selecting messages", spark):
-            found = preview(selected(_store(spark, given), wanted))
-    finally:
-        launch.stop(spark)
+    with launch.ending(spark), tasks(sys.stderr, "selecting messages", spark):
+        found = preview(selected(_store(spark, given), wanted))
     if found.lines:
         found.show(sys.stdout)
         sys.stdout.flush()
@@ -168,12 +165,10 @@ def _replay(given: argparse.Namespace, wanted: Selection, state: State, sink: Si
             return 0
         options.say(f"going on: {before:,} of {frozen.messages:,} messages are confirmed")
     spark = options.session(given, "replay", brief=frozen is not None, say=options.say)
-    try:
+    with launch.ending(spark):
         if frozen is None:
             frozen = _freeze(given, _store(spark, given), wanted, state)
         _send(spark, state, frozen, sink, given.spark_log)
-    finally:
-        launch.stop(spark)
     return 0
 
 

@@ -90,7 +90,7 @@ def main(given: argparse.Namespace) -> int:
     from stomprelay.pipeline.report.previous import earlier, stretch
 
     spark = shared.session(given, "report", brief=True, say=shared.say)
-    try:
+    with launch.ending(spark):
         store = opened(spark, given.tables, shared.table_format(given))
         store.check()
         steps = Steps(Bar(sys.stderr, "steps"), "report", STEPS | ({_BEFORE: 4.0} if period else {}))
@@ -100,8 +100,6 @@ def main(given: argparse.Namespace) -> int:
             if period:
                 steps.step(_BEFORE)
                 findings = replace(findings, earlier=earlier(store, findings, period))
-    finally:
-        launch.stop(spark)
     options = PageOptions(made=now, title=given.title, local=given.local, thresholds=given.threshold)
     size = write(given.output, page(findings, options))
     shared.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")

@@ -15,6 +15,10 @@ class MissingSpark(Exception):
     """
 
 
+class FailedSpark(Exception):
+    """Spark could not do what it was asked for. The text is for the user, the cause is Spark's exception."""
+
+
 @contextmanager
 def as_value_error() -> Iterator[None]:
     """Turn Spark's exceptions into `ValueError` with one sentence for the user, while the context is entered."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from stomprelay.pipeline.spark import class_archive, executors, java, tasks
-from stomprelay.pipeline.spark.errors import MissingSpark, reason, thrown
+from stomprelay.pipeline.spark.errors import FailedSpark, MissingSpark, reason, thrown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +56,9 @@ _NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Shuffles have a partition for each core, so that there is nothing to adapt to, and to plan each stage anew takes
+    # longer than many a question to the tables.
+    "spark.sql.adaptive.enabled": "false",
     # Each sort and sum of a small batch takes one. With 512k a heap of 2 GiB ran out in large batches.
     "spark.buffer.pageSize": "4m",
     # Folders of this machine are listed faster than a job begins that would list them side by side.
@@ -237,6 +240,22 @@ def _created(builder: Any, chosen: Mapping[str, str]) -> "SparkSession":
         ) from None
     _started.add(spark)
     return spark
+
+
+@contextmanager
+def ending(spark: "SparkSession") -> Iterator[None]:
+    """End a session that `session` returned with the context. Raises `FailedSpark` in place of Spark's exceptions: what
+    they say is asked of Java, so it must be before that ends.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise FailedSpark(reason(error)) from error
+    finally:
+        stop(spark)
 
 
 def stop(spark: "SparkSession") -> None:

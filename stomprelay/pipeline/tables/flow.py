@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import FLOW
 from stomprelay.pipeline.store.store import Batch
-from stomprelay.pipeline.tables.rollup import Rollup, hour_of
+from stomprelay.pipeline.tables.rollup import Rollup, named
 
 SUMS: Final = (
     "producer string, destination string, consumer string, messages bigint NOT NULL, deliveries bigint NOT NULL, "
@@ -24,23 +24,28 @@ def carried(messages: DataFrame) -> DataFrame:
     """Of rows of `messages` the sums by producer, destination and consumer, with their `hour`. A message that a
     consumer got twice is one message and two deliveries; its time is that of the first.
     """
-    # A consumer without a name goes by its session: null means that there was no consumer.
-    consumers = F.transform("deliveries", lambda one: F.coalesce(one["client"], one["session"]))
+    # Of the deliveries only what is needed is read from the files, as these are columns of their own there.
+    names, sessions = F.col("deliveries.client"), F.col("deliveries.session")
+    batch = [name for name in messages.columns if name == "batch"]
     rows = messages.select(
-        hour_of(F.col("at")).alias("hour"),
+        F.floor(F.unix_seconds("at") / 3600).alias("hour"),
         "producer",
         "destination",
-        "sent_at",
-        *[name for name in messages.columns if name == "batch"],
+        F.unix_micros("sent_at").alias("sent"),
         F.coalesce("size", F.lit(0)).alias("size"),
-        consumers.alias("consumers"),
-        F.posexplode_outer("deliveries").alias("position", "delivery"),
+        names.alias("names"),
+        sessions.alias("sessions"),
+        F.when(F.size(names) > 1, F.zip_with(names, sessions, _consumer)).alias("consumers"),
+        F.posexplode_outer("deliveries.at").alias("position", "got_at"),
+        *batch,
     )
-    got = F.col("delivery").isNotNull()
-    consumer = F.coalesce(F.col("delivery.client"), F.col("delivery.session"))
-    first = ~got | (F.array_position("consumers", consumer) == F.col("position") + 1)
-    took = F.unix_micros("delivery.at") - F.unix_micros("sent_at")
-    return added(
+    got = F.col("position").isNotNull()
+    consumer = _consumer(F.get("names", F.col("position")), F.get("sessions", F.col("position")))
+    first = (
+        ~got | (F.col("position") == 0) | (F.array_position("consumers", consumer) == F.col("position") + 1)
+    )
+    took = F.unix_micros("got_at") - F.col("sent")
+    hourly = _summed(
         rows.select(
             "hour",
             "producer",
@@ -52,9 +57,16 @@ def carried(messages: DataFrame) -> DataFrame:
             F.when(first & took.isNotNull(), 1).otherwise(0).cast("bigint").alias("timed"),
             F.when(first, took).alias("total_us"),
             F.when(first, took).alias("longest_us"),
-            *[name for name in messages.columns if name == "batch"],
-        )
+            *batch,
+        ),
+        [*_KEYS, *batch],
     )
+    return named(hourly, F.timestamp_seconds(F.col("hour") * 3600))
+
+
+def _consumer(client: Column, session: Column) -> Column:
+    """A consumer without a name goes by its session: null means that there was no consumer."""
+    return F.coalesce(client, session)
 
 
 def added(sums: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import LATENCY
 from stomprelay.pipeline.store.store import Batch
-from stomprelay.pipeline.tables.rollup import Rollup, hour_of
+from stomprelay.pipeline.tables.rollup import Rollup, named
 
 MEASURES: Final = ("receipt", "delivery", "ack")
 PERCENTILES: Final = (50, 95, 99)
@@ -28,7 +28,7 @@ BUCKETS: Final = (
 """The schema of the sums."""
 
 _MEASURED: Final = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
-_MINUTE: Final = ("hour", "minute", "destination")
+_MINUTE: Final = ("minute", "destination")
 _BUCKET: Final = (*_MINUTE, "measure", "bucket")
 _APART: Final = (*_BUCKET, "batch")
 
@@ -36,7 +36,6 @@ _APART: Final = (*_BUCKET, "batch")
 def bucketed(messages: DataFrame) -> DataFrame:
     """Return the buckets of rows of `messages`, with their `hour`."""
     measured = messages.select(
-        hour_of(F.col("at")).alias("hour"),
         F.date_trunc("minute", F.col("at")).alias("minute"),
         "destination",
         F.expr(f"stack({len(MEASURES)}, {_MEASURED})").alias("measure", "us"),
@@ -59,7 +58,8 @@ def added(buckets: DataFrame) -> DataFrame:
 
 def _summed(buckets: DataFrame, *, apart: bool = True) -> DataFrame:
     by = [name for name in (_APART if apart else _BUCKET) if name in buckets.columns]
-    return buckets.groupBy(*by).agg(F.sum("count").alias("count"), F.max("longest").alias("longest"))
+    summed = buckets.groupBy(*by).agg(F.sum("count").alias("count"), F.max("longest").alias("longest"))
+    return named(summed, "minute")
 
 
 def folded(buckets: DataFrame) -> DataFrame:
@@ -78,7 +78,7 @@ def folded(buckets: DataFrame) -> DataFrame:
             in_reach = here & (F.col("reached") * 100 >= F.col("total") * part)
             columns.append(F.min(F.when(in_reach, F.col("longest"))).alias(f"{name}_p{part}"))
         columns.append(F.max(F.when(here, F.col("longest"))).alias(f"{name}_max"))
-    return ranked.groupBy(*_MINUTE).agg(*columns)
+    return named(ranked.groupBy(*_MINUTE).agg(*columns), "minute")
 
 
 ROLLUP: Final = Rollup(LATENCY, BUCKETS, bucketed, added, folded)

@@ -25,6 +25,14 @@ def hour_of(time: Column) -> Column:
     return F.date_format(time, "yyyy-MM-dd-HH")
 
 
+def named(sums: DataFrame, time: str | Column) -> DataFrame:
+    """Return the rows with the name of the hour of `time` in front, in `hour`. Sums are given it when they are added
+    up: a name takes longer to make than a row to add.
+    """
+    others = [name for name in sums.columns if name != "hour"]
+    return sums.select(hour_of(F.col(time) if isinstance(time, str) else time).alias("hour"), *others)
+
+
 def hours_of(rows: DataFrame) -> set[str]:
     """Return the names of the hours in the column `hour` of these rows."""
     return {row.hour for row in rows.select("hour").distinct().collect()}

@@ -8,9 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import TRAFFIC
 from stomprelay.pipeline.store.store import Batch
-from stomprelay.pipeline.tables.rollup import Rollup, hour_of
+from stomprelay.pipeline.tables.rollup import Rollup, named
 
-_KEYS: Final = ("hour", "minute", "destination", "client", "upstream", "direction")
+_KEYS: Final = ("minute", "destination", "client", "upstream", "direction")
 _APART: Final = (*_KEYS, "batch")
 _SUMS: Final = ("frames", "messages", "octets", "body_octets", "errors")
 
@@ -25,7 +25,6 @@ def counted(frames: DataFrame) -> DataFrame:
         (command == "MESSAGE") & (direction == "to_client")
     )
     rows = frames.where(frame | (F.col("event") == "error")).select(
-        hour_of(F.col("at")).alias("hour"),
         F.date_trunc("minute", F.col("at")).alias("minute"),
         "destination",
         "client",
@@ -52,9 +51,10 @@ def folded(counts: DataFrame) -> DataFrame:
 
 
 def _summed(counts: DataFrame, by: Iterable[str]) -> DataFrame:
-    return counts.groupBy(*by).agg(
+    summed = counts.groupBy(*by).agg(
         *(F.coalesce(F.sum(name), F.lit(0)).cast("bigint").alias(name) for name in _SUMS)
     )
+    return named(summed, "minute")
 
 
 ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, added, folded, plain=True)

@@ -8,10 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 
 from stomprelay.pipeline import cli
-from stomprelay.pipeline.spark.errors import MissingSpark
+from stomprelay.pipeline.spark.errors import FailedSpark, MissingSpark
 from stomprelay.pipeline.spark.java import MissingJava
 from stomprelay.pipeline.store.store import StoreError
 
@@ -80,7 +79,7 @@ def test_wrong_usage_ends_as_usual(capsys: pytest.CaptureFixture[str]) -> None:
             "the pipeline needs the package pyspark: pip install 'stomprelay[pipeline]'",
         ),
         (
-            PySparkException("[NO_SPACE] There is no space. SQLSTATE: 1\n\n== SQL =="),
+            FailedSpark("There is no space."),
             "There is no space. (--spark-log error says more)",
         ),
         (PermissionError(13, "Permission denied", "/t"), "/t: Permission denied"),

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark.errors import FailedSpark, reason
 from stomprelay.pipeline.spark.java import Java
 
 if TYPE_CHECKING:
@@ -82,6 +83,25 @@ def test_a_session_is_set_up(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
     assert spark.sparkContext.pythonExec == os.environ.get("PYSPARK_PYTHON", sys.executable)
     assert "SPARK_SUBMIT_OPTS" not in os.environ or "stomprelay" not in os.environ["SPARK_SUBMIT_OPTS"]
+
+
+@pytest.mark.spark
+def test_what_failed_is_asked_while_java_is_there(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only then the session ends, after which nothing can be asked."""
+    done: list[str] = []
+
+    def asked(error: Exception) -> str:
+        done.append("asked")
+        return reason(error)
+
+    monkeypatch.setattr(launch, "reason", asked)
+    monkeypatch.setattr(launch, "stop", lambda _: done.append("stopped"))
+    jvm: Any = spark._jvm
+    with pytest.raises(FailedSpark, match=r'^For input string: "x"$'), launch.ending(spark):
+        jvm.java.lang.Integer.parseInt("x")
+    assert done == ["asked", "stopped"]
 
 
 @pytest.mark.deep
