@@ -18,6 +18,7 @@ from pyarrow import parquet
 from stomprelay.pipeline.match import passes, record, transfer
 from stomprelay.pipeline.match.conversation import Conversations, SessionRow
 from stomprelay.pipeline.match.matching import SCHEMA, Matchings, MatchRow
+from stomprelay.pipeline.match.message import TOPICS
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.slices import KEPT, ROWS, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
@@ -34,6 +35,8 @@ _STATE: Final = f"_state/{KEPT}"
 _MOST: Final = 10 * ROWS
 """Rows in slices whose time is over: if there are more, they are worth more than one task."""
 _TURN: Final = "shiftright(kind, 1)"
+_LATE: Final = tuple(f"{transfer.BY_ORDER}{each}" for each in TOPICS)
+"""How the keys of late rows begin, see `Slice`."""
 _UNLIKE: Final = frozenset({"text", "match", "message_id", "receipt", "key", "number", "offset"})
 _REPEATING: Final = [
     *(field.name for field in SCHEMA if field.type == pa.string() and field.name not in _UNLIKE),
@@ -94,11 +97,14 @@ class AtOnce:
         found = _after(self.matchings, SCHEMA, [told, kept], transfer.SORTED)
         what = found["what"]
         out.add(None, found.filter(pc.equal(what, int(MatchRow.FINAL))))
-        is_kept = pc.is_in(what, pa.array([MatchRow.OPEN, MatchRow.KEPT], pa.int32()))
-        out.add(doing.fresh[0], found.filter(is_kept))
+        kept = found.filter(pc.is_in(what, pa.array([MatchRow.OPEN, MatchRow.KEPT], pa.int32())))
+        late = pa.array([key.startswith(_LATE) for key in kept["match"].to_pylist()], pa.bool_())
+        out.add(doing.fresh[0], kept.filter(pc.invert(late)))
+        out.add(doing.late, kept.filter(late))
         for each in (*SessionRow, MatchRow.REPEAT):
             out.add(special(self.number, each), found.filter(pc.equal(what, int(each))))
-        made = {name: each for name in doing.made if (each := out.slice(name)).rows}
+        made = {name: out.slice(name, late=doing.is_late(name)) for name in [*doing.made, doing.late]}
+        made = {name: each for name, each in made.items() if each.rows}
         done = {"made": made, "gone": [*doing.gone], **out.written()}
         yield pa.RecordBatch.from_pydict({"text": [json.dumps(done)]})
 
@@ -149,7 +155,7 @@ def _after(
     """Return what a pass makes of these rows, sorted, as rows of a schema."""
     rows = pa.concat_tables(parts).combine_chunks()
     wanted = rows.append_column(_TURN, pc.shift_right(rows["kind"], 1)) if _TURN in by else rows
-    order = pc.sort_indices(wanted, [(name, "ascending") for name in by], null_placement="at_start")
+    order = pc.sort_indices(wanted, [(name, "ascending", "at_start") for name in by])
     return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)
 
 
@@ -168,12 +174,12 @@ class _Files:
         if len(rows):
             (self._final if name is None else self._rows.setdefault(name, [])).append(rows)
 
-    def slice(self, name: str) -> Slice:
+    def slice(self, name: str, *, late: bool) -> Slice:
         """Return what is known of a slice, of which all rows are there."""
         rows = self._rows.get(name, [])
         hours = {hour for each in rows for hour in each["hour"].unique().to_pylist()} - {None}
         due = min((pc.min(each["due"]).as_py() for each in rows), default=0)
-        return Slice(sum(map(len, rows)), due, sorted(hours))
+        return Slice(sum(map(len, rows)), due, sorted(hours), late)
 
     def written(self) -> dict[str, list[str]]:
         """Write the files. Return the hours of final rows, and the paths of files, by what `AtOnce` calls them. Raises

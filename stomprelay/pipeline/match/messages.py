@@ -150,7 +150,7 @@ def _done(doing: Plan, had: Mapping[str, Any]) -> Done:
         if row["hour"] is not None:
             hours.setdefault(row["slice"], set()).add(row["hour"])
     made = {
-        name: Slice(had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())))
+        name: Slice(had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())), doing.is_late(name))
         for at, name in enumerate(doing.made)
         if had[f"rows{at}"]
     }

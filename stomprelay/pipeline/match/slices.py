@@ -36,11 +36,14 @@ _PARTS: Final = 256
 
 
 class Slice(NamedTuple):
-    """How many rows a slice has, up to when (ns) none of them changes by itself, and the hours of the rows."""
+    """How many rows a slice has, up to when (ns) none of them changes by itself, and the hours of the rows. `late`:
+    they are of topics and known by their order, of which other relays may tell deliveries at any time.
+    """
 
     rows: int
     due: int
     hours: list[str]
+    late: bool = False
 
 
 @dataclass
@@ -66,9 +69,20 @@ class Plan:
         return [self.named(self.first + number) for number in range(len(self.bounds) + 1)]
 
     @property
+    def late(self) -> str:
+        """Return one more slice, for those of them that are late where these are told apart."""
+        return self.named(self.first + len(self.bounds) + 1)
+
+    @property
     def made(self) -> list[str]:
         """Return the slices that this batch writes."""
         return sorted({*self.into.values(), *self.fresh})
+
+    def is_late(self, name: str) -> bool:
+        """Return whether one of these is for late rows."""
+        return name == self.late or any(
+            self.into[each] == name for each, old in self.gone.items() if old.late
+        )
 
 
 @dataclass(frozen=True)
@@ -84,20 +98,21 @@ def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fres
     """Return what to do for a batch that touches so many rows of these slices, and makes about `fresh` rows. `name`
     begins the names of its slices.
 
-    What is due soon and what is not stay apart, so that not all slices are touched again and again.
+    What is due soon and what is not stay apart, and so does what is late, so that not all slices are touched again and
+    again.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []
-    gone = sorted({*touched, *joined}, key=lambda each: (known[each].due, each))
+    gone = sorted({*touched, *joined}, key=lambda each: (not known[each].late, known[each].due, each))
     found = Plan(name, {each: known[each] for each in gone})
-    made, held = 0, 0
+    made, held, late = 0, 0, False
     for each, old in found.gone.items():
         left = max(old.rows - touched.get(each, 0), 0)
-        if held and held + left > JOINED:
+        if (held and held + left > JOINED) or (late and not old.late):
             made, held = made + 1, 0
         found.into[each] = found.named(made)
-        held += left
-    found.first = made + 1 if held and held + fresh > SMALL else made
+        held, late = held + left, old.late
+    found.first = made + 1 if late or (held and held + fresh > SMALL) else made
     return found
 
 
