@@ -221,9 +221,10 @@ class Stream:
                 else:
                     progress.step(name)
                     told += advance(batch) or ()
-            wait([future for _, future in waiting])
             for name, future in waiting:
                 progress.step(name)
+                wait([future])
+            for _, future in waiting:  # when all are done, though one has failed
                 told += future.result() or ()
         self._arrivals.done(part)
         progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])

@@ -90,7 +90,9 @@ class AtOnce:
             if name in masks:
                 before.append(rows.filter(masks[name]))
                 rows = rows.filter(pc.invert(masks[name]))
-            out.add(doing.into[name], rows)
+            rest, late = _parted(rows)
+            out.add(doing.into[name], rest)
+            out.add(doing.into[name] if self.known[name].late else doing.late, late)
         kept = pa.concat_tables([SCHEMA.empty_table(), *before])
         kept = kept.filter(pc.is_valid(kept["text"]))
         kept = _made(_TRANSFERS, kept, key=kept["match"], ns=kept["turn"], kind=_kept(kept))
@@ -98,9 +100,9 @@ class AtOnce:
         what = found["what"]
         out.add(None, found.filter(pc.equal(what, int(MatchRow.FINAL))))
         kept = found.filter(pc.is_in(what, pa.array([MatchRow.OPEN, MatchRow.KEPT], pa.int32())))
-        late = pa.array([key.startswith(_LATE) for key in kept["match"].to_pylist()], pa.bool_())
-        out.add(doing.fresh[0], kept.filter(pc.invert(late)))
-        out.add(doing.late, kept.filter(late))
+        rest, late = _parted(kept)
+        out.add(doing.fresh[0], rest)
+        out.add(doing.late, late)
         for each in (*SessionRow, MatchRow.REPEAT):
             out.add(special(self.number, each), found.filter(pc.equal(what, int(each))))
         made = {name: out.slice(name, late=doing.is_late(name)) for name in [*doing.made, doing.late]}
@@ -126,6 +128,12 @@ class _Slices:
             for path in sorted((self.there / f"slice={name}").glob("part-*"))
         ]
         return pa.concat_tables(tables) if tables else wanted.empty_table()
+
+
+def _parted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that are not late, and those that are."""
+    late = pa.array([key.startswith(_LATE) for key in rows["match"].to_pylist()], pa.bool_())
+    return rows.filter(pc.invert(late)), rows.filter(late)
 
 
 def _same(rows: pa.Table, value: int) -> pa.Array:

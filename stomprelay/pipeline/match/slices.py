@@ -37,7 +37,8 @@ _PARTS: Final = 256
 
 class Slice(NamedTuple):
     """How many rows a slice has, up to when (ns) none of them changes by itself, and the hours of the rows. `late`:
-    they are of topics and known by their order, of which other relays may tell deliveries at any time.
+    they are of topics and known by their order, of which other relays may tell deliveries at any time. Large batches
+    do not tell these apart; the first small one that touches their slices does.
     """
 
     rows: int

@@ -64,7 +64,7 @@ def test_late_rows_stay_apart() -> None:
     assert doing.into == {"e": "7-0000", "d": "7-0000", "a": "7-0001", "b": "7-0001"}
     assert (doing.fresh, doing.late) == (["7-0001"], "7-0002")
     assert [doing.is_late(f"7-{number:04d}") for number in range(3)] == [True, False, True]
-    assert plan("7", known, {"d": 3}, 1).fresh == ["7-0001"]
+    assert plan("7", {"d": known["d"]}, {"d": 3}, 1).fresh == ["7-0001"]
 
 
 def test_many_new_rows_are_cut_by_their_time() -> None:
