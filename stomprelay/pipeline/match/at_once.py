@@ -67,9 +67,12 @@ class AtOnce:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take batches of records and yield one of a column, as `mapInArrow` wants it."""
+        with arrow.uncollected():
+            yield self._done(pa.Table.from_batches([*batches], _RECORDS))
+
+    def _done(self, records: pa.Table) -> pa.RecordBatch:
         state = self._said(SessionRow.STATE)
         state = _made(_RECORDS, state, session=state["match"], turn=_same(state, record.SAID))
-        records = pa.Table.from_batches([*batches], _RECORDS)
         told = _after(self.conversations, _TRANSFERS, [records, state], record.SORTED)
         orders = self._said(SessionRow.ORDER)
         orders = _made(_TRANSFERS, orders, key=orders["match"], ns=_same(orders, 0), kind=_kept(orders))
@@ -108,7 +111,7 @@ class AtOnce:
         made = {name: out.slice(name, late=doing.is_late(name)) for name in [*doing.made, doing.late]}
         made = {name: each for name, each in made.items() if each.rows}
         done = {"made": made, "gone": [*doing.gone], **out.written()}
-        yield pa.RecordBatch.from_pydict({"text": [json.dumps(done)]})
+        return pa.RecordBatch.from_pydict({"text": [json.dumps(done)]})
 
     def _said(self, what: int) -> pa.Table:
         return self.there.read(special(self.number - 1, what), ("match", "turn", "text"))

@@ -302,8 +302,8 @@ def test_random_conversations_in_spark(
     seeds: Sequence[int],
     partitions: str,
 ) -> None:
-    """Many relays write to one folder, segments come in any order, and a batch is cut short and done again. All that fits
-    is done in one task, or nothing is.
+    """Many relays write to one folder, segments come in any order, and a batch is cut short and done again. All that
+    fits is done in one task, or nothing is.
     """
     spark = spark.newSession()
     spark.conf.set(PARTITIONS, partitions)
