@@ -41,7 +41,9 @@ SHORT: dict[str, str] = {
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
 
-WIDE: dict[str, str] = {}
+WIDE: dict[str, str] = {
+    "stomprelay/pipeline/match": "one step, in which each module is one of the things that a session or an order has",
+}
 """Folders with more than ``WIDEST`` entries, each with the reason why it is not divided."""
 
 

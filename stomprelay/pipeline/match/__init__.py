@@ -4,6 +4,7 @@ First session by session, then order by order, then message by message:
 
 - `messages`: the step of a batch, as Spark does it
 - `passes`: what of that is done session by session, order by order and message by message
+- `at_once`: all of that in one task, of a small batch
 - `slices`: the parts in which open messages are kept, and which of them a batch touches
 - `record`: what is read of each frame and event
 - `conversation`: one session's records in order

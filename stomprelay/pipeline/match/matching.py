@@ -306,12 +306,13 @@ def _types() -> Iterator[tuple[str, Any]]:
         yield name, arrow.schema([("", kind)]).field(0).type
 
 
-_SCHEMA: Final = pa.schema(list(_types()))
-NAMES: Final = _SCHEMA.names
-"""The columns of `DDL`."""
+SCHEMA: Final = pa.schema(list(_types()))
+"""The columns of `DDL` in Arrow."""
+NAMES: Final = SCHEMA.names
+"""Their names."""
 _WIDTH: Final = len(NAMES)
 _HEADERS_AT, _DELIVERIES_AT = (NAMES.index(name) for name in _OF_MANY)
-_TIMES: Final = frozenset(at for at, field in enumerate(_SCHEMA) if field.type == arrow.MICROSECONDS)
+_TIMES: Final = frozenset(at for at, field in enumerate(SCHEMA) if field.type == arrow.MICROSECONDS)
 _WHAT, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name in ("what", "text", "match", "turn", "due"))
 
 
@@ -383,8 +384,8 @@ def batch(rows: list[list[Any]]) -> pa.RecordBatch:
         elif at in _TIMES:
             arrays.append(arrow.times(values))
         else:
-            arrays.append(pa.array(values, _SCHEMA.field(at).type))
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+            arrays.append(pa.array(values, SCHEMA.field(at).type))
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _deliveries(lists: Any) -> pa.Array:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.segment import CLOSED
-from stomprelay.pipeline.match import passes
+from stomprelay.pipeline.match import at_once, passes
 from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.matching import NAMES, MatchRow
@@ -23,6 +23,7 @@ from stomprelay.pipeline.match.slices import (
     KEPT,
     ROWS,
     SPECIAL,
+    Done,
     Plan,
     Slice,
     bounds,
@@ -68,10 +69,12 @@ def advance(batch: Batch) -> list[str]:
     missing = gaps.advance(batch, runs)
     known = loaded(before.get(_SLICES, {}))
     batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in SPECIAL)])
-    said = passes.conversations(batch, runs, limits, passes.read(batch, ready))
-    said = passes.ordered(batch, runs, limits, said)
-    doing, had = _matched(batch, runs, limits, known, said, rows)
-    _note(batch, runs, before, known, doing, had)
+    done = at_once.advance(batch, runs, limits, ready, known, rows)
+    if done is None:
+        said = passes.conversations(batch, runs, limits, passes.read(batch, ready))
+        said = passes.ordered(batch, runs, limits, said)
+        done = _matched(batch, runs, limits, known, said, rows)
+    _note(batch, runs, before, known, done)
     return missing
 
 
@@ -93,10 +96,9 @@ def _matched(
     known: Mapping[str, Slice],
     said: DataFrame,
     rows: int,
-) -> tuple[Plan, dict[str, Any]]:
-    """Match the transfers `said` with what is open in the slices `known`, and write what comes of it. Return what was
-    done with slices, and what was seen of the rows that were written, see `_watched`. So many `rows` of the journal are
-    the batch.
+) -> Done:
+    """Match the transfers `said` with what is open in the slices `known`, and write what comes of it. So many `rows` of
+    the journal are the batch.
     """
     store = batch.store
     held: list[DataFrame] = []
@@ -117,12 +119,12 @@ def _matched(
         watched = few(after).observe(seen, *_watched(doing))
         gone = {name: each.hours for name, each in doing.gone.items()}
         store.replace_open(batch.number, watched.where(F.col("final").isNotNull()), doing.made, gone)
-        kept = few(after.where(F.col("slice").isNotNull()).select(*NAMES, "hash", "slice"))
+        kept = few(after.where(F.col("slice").isNotNull()).select(*NAMES, "slice"))
         store.save_slices(KEPT, kept)
     finally:
         for each in held:
             each.unpersist()
-    return doing, seen.get
+    return _done(doing, seen.get)
 
 
 def _watched(doing: Plan) -> Sequence[Column]:
@@ -141,32 +143,32 @@ def _watched(doing: Plan) -> Sequence[Column]:
     return told
 
 
-def _note(
-    batch: Batch,
-    runs: Runs,
-    before: Mapping[str, Any],
-    known: Mapping[str, Slice],
-    doing: Plan,
-    had: Mapping[str, Any],
-) -> None:
-    """Leave what the next batch and the other tables must know, as texts."""
-    store, number = batch.store, batch.number
+def _done(doing: Plan, had: Mapping[str, Any]) -> Done:
+    """Return what was done, by what was seen of the rows that were written, see `_watched`."""
     hours: dict[str, set[str]] = {}
     for row in had["hours"]:
         if row["hour"] is not None:
             hours.setdefault(row["slice"], set()).add(row["hour"])
-    slices = {name: each for name, each in known.items() if name not in doing.gone}
-    made = {}
-    for at, name in enumerate(doing.made):
-        if had[f"rows{at}"]:
-            slices[name] = Slice(had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())))
-            made[name] = slices[name].hours
+    made = {
+        name: Slice(had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())), doing.is_late(name))
+        for at, name in enumerate(doing.made)
+        if had[f"rows{at}"]
+    }
+    return Done(made, doing.gone, sorted(had[_FINAL]))
+
+
+def _note(
+    batch: Batch, runs: Runs, before: Mapping[str, Any], known: Mapping[str, Slice], done: Done
+) -> None:
+    """Leave what the next batch and the other tables must know, as texts."""
+    store, number = batch.store, batch.number
+    slices = {name: each for name, each in known.items() if name not in done.gone} | done.made
     outages = _outages(batch, before.get(_LOSSES, []))
     store.save_text(_OUTAGES, number, json.dumps(outages.changed))
     losses = outages.kept(runs.horizon - _limits(batch).give_up)
-    noted = {_RUNS: runs.dump(), _LOSSES: losses, _SLICES: dumped(slices), _MADE: made}
-    noted[_GONE] = {name: each.hours for name, each in doing.gone.items()}
-    noted[_FINAL] = sorted(had[_FINAL])
+    noted = {_RUNS: runs.dump(), _LOSSES: losses, _SLICES: dumped(slices), _FINAL: done.final}
+    noted[_MADE] = {name: each.hours for name, each in done.made.items()}
+    noted[_GONE] = {name: each.hours for name, each in done.gone.items()}
     store.save_text(_WATCH, number, json.dumps(noted))
 
 

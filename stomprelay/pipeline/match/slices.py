@@ -19,13 +19,12 @@ from stomprelay.pipeline.spark.tasks import together
 from stomprelay.pipeline.store.store import Store, batch_name
 
 KEPT: Final = "kept"
-"""Under this name the store has the slices: rows of `matching.DDL` with the hash of their `match`; and, of a kind each,
-the rows of a batch that are of no message, see `special`.
+"""Under this name the store has the slices: rows of `matching.DDL`; and, of a kind each, the rows of a batch that are
+of no message, see `special`.
 """
 SPECIAL: Final = (*SessionRow, MatchRow.REPEAT)
 """The kinds of these."""
-_STORED: Final = f"{DDL}, `hash` bigint"
-_INDEX: Final = "hash bigint, due bigint"
+_INDEX: Final = "match string, due bigint"
 ROWS: Final = 20_000
 """Rows in a slice, about, at most."""
 JOINED: Final = 5_000
@@ -37,11 +36,15 @@ _PARTS: Final = 256
 
 
 class Slice(NamedTuple):
-    """How many rows a slice has, up to when (ns) none of them changes by itself, and the hours of the rows."""
+    """How many rows a slice has, up to when (ns) none of them changes by itself, and the hours of the rows. `late`:
+    they are of topics and known by their order, of which other relays may tell deliveries at any time. Large batches
+    do not tell these apart; the first small one that touches their slices does.
+    """
 
     rows: int
     due: int
     hours: list[str]
+    late: bool = False
 
 
 @dataclass
@@ -67,36 +70,57 @@ class Plan:
         return [self.named(self.first + number) for number in range(len(self.bounds) + 1)]
 
     @property
+    def late(self) -> str:
+        """Return one more slice, for those of them that are late where these are told apart."""
+        return self.named(self.first + len(self.bounds) + 1)
+
+    @property
     def made(self) -> list[str]:
         """Return the slices that this batch writes."""
         return sorted({*self.into.values(), *self.fresh})
+
+    def is_late(self, name: str) -> bool:
+        """Return whether one of these is for late rows."""
+        return name == self.late or any(
+            self.into[each] == name for each, old in self.gone.items() if old.late
+        )
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a batch did: the slices that it made, those that are gone, and the hours of rows that became final."""
+
+    made: dict[str, Slice]
+    gone: dict[str, Slice]
+    final: list[str]
 
 
 def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> Plan:
     """Return what to do for a batch that touches so many rows of these slices, and makes about `fresh` rows. `name`
     begins the names of its slices.
 
-    What is due soon and what is not stay apart, so that not all slices are touched again and again.
+    What is due soon and what is not stay apart, and so does what is late, so that not all slices are touched again and
+    again.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []
-    gone = sorted({*touched, *joined}, key=lambda each: (known[each].due, each))
+    gone = sorted({*touched, *joined}, key=lambda each: (not known[each].late, known[each].due, each))
     found = Plan(name, {each: known[each] for each in gone})
-    made, held = 0, 0
+    made, held, late = 0, 0, False
     for each, old in found.gone.items():
         left = max(old.rows - touched.get(each, 0), 0)
-        if held and held + left > JOINED:
+        if (held and held + left > JOINED) or (late and not old.late):
             made, held = made + 1, 0
         found.into[each] = found.named(made)
-        held += left
-    found.first = made + 1 if held and held + fresh > SMALL else made
+        held, late = held + left, old.late
+    found.first = made + 1 if late or (held and held + fresh > SMALL) else made
     return found
 
 
 @dataclass(frozen=True)
 class Touched:
-    """Call it with rows of (hash, due, slice) that are together by their hash: those of a batch, without a slice, and
-    those of slices. It yields those of slices that have the hash of one of the batch, or are due before `until`.
+    """Call it with rows of (match, due, slice) that are together by their `match`: those of a batch, without a slice,
+    and those of slices. It yields those of slices that have the key of one of the batch, or are due before `until`.
     """
 
     until: int
@@ -111,11 +135,14 @@ class Touched:
                 news.append(batch.column(0).filter(batch.column(2).is_null()))
             if fresh < len(batch):
                 kept.append(batch.filter(batch.column(2).is_valid()) if fresh else batch)
-        hashes = pa.chunked_array(news, pa.int64()).unique()
+        keys = pa.chunked_array(news, pa.string()).unique()
         for batch in kept:
-            known = pc.is_in(batch.column(0), value_set=hashes)
-            due = pc.less(batch.column(1), self.until)
-            yield batch.filter(pc.or_kleene(known, due))
+            yield batch.filter(touched(batch.column(0), batch.column(1), keys, self.until))
+
+
+def touched(match: Any, due: Any, keys: pa.Array, until: int) -> Any:
+    """Return of rows with these two columns which a batch with transfers of `keys` touches, as a column."""
+    return pc.or_kleene(pc.is_in(match, value_set=keys), pc.less(due, until))
 
 
 def special(number: int, what: int) -> str:
@@ -124,25 +151,24 @@ def special(number: int, what: int) -> str:
 
 
 def hits(store: Store, known: Mapping[str, Slice], said: DataFrame, until: int) -> DataFrame:
-    """Return hash and slice of the rows that a batch touches: those of the keys of its transfers `said`, and those
+    """Return key and slice of the rows that a batch touches: those of the keys of its transfers `said`, and those
     whose time is over.
     """
-    index = store.slices(KEPT, _INDEX, known).select("hash", "due", "slice")
+    index = store.slices(KEPT, _INDEX, known).select("match", "due", "slice")
     keys = said.where(F.col("kind") < int(SessionRow.STATE))
-    news = keys.select(F.xxhash64("key").alias("hash"), F.lit(0).cast("bigint"), F.lit(None).cast("string"))
-    rows = together(news.union(index), "hash")
+    news = keys.select(F.col("key").alias("match"), F.lit(0).cast("bigint"), F.lit(None).cast("string"))
+    rows = together(news.union(index), "match")
     return rows.mapInArrow(Touched(until), f"{_INDEX}, slice string")
 
 
 def parted(store: Store, doing: Plan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
     """Return the rows of the slices that are gone: those that are touched (None: all), and the others."""
-    rows = store.slices(KEPT, _STORED, doing.gone)
+    rows = store.slices(KEPT, DDL, doing.gone)
     if touched is None or not doing.gone:
         return rows, rows.limit(0)
-    rows, found = together(rows, "hash"), together(touched.select("hash").distinct(), "hash")
-    return rows.join(found.hint("shuffle_hash"), "hash", "left_semi"), rows.join(
-        found.hint("shuffle_hash"), "hash", "left_anti"
-    )
+    rows, found = together(rows, "match"), together(touched.select("match").distinct(), "match")
+    found = found.hint("shuffle_hash")
+    return rows.join(found, "match", "left_semi"), rows.join(found, "match", "left_anti")
 
 
 def bounds(found: DataFrame) -> list[int]:
@@ -167,7 +193,7 @@ def sliced(found: DataFrame, same: DataFrame, doing: Plan, number: int) -> DataF
         fresh = F.when(at >= bound, name).otherwise(fresh)
     other = F.concat(F.lit(special(number, 0)[:-1]), what.cast("string"))
     which = F.when(_kept(), fresh).when(what != int(MatchRow.FINAL), other)
-    rows = found.withColumns({"hash": F.xxhash64("match"), "slice": which})
+    rows = found.withColumn("slice", which)
     if not doing.into:
         return rows
     into = F.create_map(*(F.lit(each) for pair in doing.into.items() for each in pair))

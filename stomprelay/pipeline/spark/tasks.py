@@ -46,15 +46,18 @@ def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
+def is_single(spark: "SparkSession") -> bool:
+    """Return whether shuffles have one partition, as those of a small batch."""
+    return spark.conf.get(PARTITIONS) == "1"
+
+
 def together(rows: "DataFrame", *by: str) -> "DataFrame":
     """Return the rows with those that have the same values in these columns in one partition. Where shuffles have one
     partition, all rows come to it without one.
     """
-    if rows.sparkSession.conf.get(PARTITIONS) == "1":
-        return rows.coalesce(1)
-    return rows.repartition(*by)
+    return rows.coalesce(1) if is_single(rows.sparkSession) else rows.repartition(*by)
 
 
 def few(rows: "DataFrame") -> "DataFrame":
     """Return the rows, in one partition where shuffles have one, so that nothing that follows needs a shuffle."""
-    return rows.coalesce(1) if rows.sparkSession.conf.get(PARTITIONS) == "1" else rows
+    return rows.coalesce(1) if is_single(rows.sparkSession) else rows

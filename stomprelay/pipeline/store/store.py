@@ -100,8 +100,9 @@ class Store:
         self.volume.remove(f"{self.root}/{table}/batch={name}")
 
     def stage(self, table: str, batch: int) -> Path | None:
-        """Return a folder where tasks may put Parquet files with the rows of a batch, in folders `layout.place`, for
-        `adopt`; None where only Spark can write the table.
+        """Return a folder where tasks may put Parquet files with the rows of a batch, for `adopt`; None where only
+        Spark can write the table. In it are folders `layout.place`, within these perhaps `batch=…` where rows are not
+        all of one; or `slice=S`, where `table` is `_state/<name>`.
         """
         if local(self.root) is None or self.format != "parquet":
             return None
@@ -115,12 +116,14 @@ class Store:
         """
         folder = self._staging(table, batch)
         known = frozenset(files)
-        for hour in sorted({file.parent for file in known}):
-            for file in hour.iterdir():
+        for made in sorted({file.parent for file in known}):
+            for file in made.iterdir():
                 if file not in known:
                     file.unlink()
-            name = layout.place(layout.hour_at(str(hour)))
-            place = f"{self.root}/{table}/{name}/batch={batch_name(batch)}"
+            name = made.relative_to(Path(str(local(folder)))).as_posix()
+            place = f"{self.root}/{table}/{name}"
+            if made.name.startswith("hour="):
+                place += f"/batch={batch_name(batch)}"
             self.volume.remove(place)
             self.volume.rename(f"{folder}/{name}", place)
         self.volume.remove(folder)
@@ -148,7 +151,11 @@ class Store:
         `slices`. The slices in `gone` are removed from the hours that it names; other slices stay.
         """
         self._write(TABLES[table], self._sliced(TABLES[table], batch, rows))
-        for name, hours in (gone or {}).items():
+        self.drop_slices(gone or {}, table)
+
+    def drop_slices(self, gone: Mapping[str, Iterable[str]], table: str = "messages") -> None:
+        """Remove these slices from the hours that are named for each."""
+        for name, hours in gone.items():
             for hour in hours:
                 self.volume.remove(f"{self.root}/{table}/{layout.place(hour)}/batch={OPEN}-{name}")
 

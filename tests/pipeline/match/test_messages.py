@@ -11,14 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stomprelay.journal.schema import Context, JournalSide
-from stomprelay.pipeline.match import messages
+from stomprelay.pipeline.match import at_once, messages
 from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.matching import MatchRow
 from stomprelay.pipeline.match.outages import OUTAGE
+from stomprelay.pipeline.match.slices import Done
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
+from stomprelay.pipeline.spark.tasks import PARTITIONS
 from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline import journal_files as made
 from tests.pipeline.journals import BEGUN, Run, Tables
@@ -292,8 +294,28 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
     "seeds",
     [pytest.param((1, 2, 4, 8), id="few"), pytest.param(range(1, 25), id="many", marks=pytest.mark.deep)],
 )
-def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, seeds: Sequence[int]) -> None:
-    """Many relays write to one folder, segments come in any order, and a batch is cut short and done again."""
+@pytest.mark.parametrize("partitions", ["1", "2"], ids=["at-once", "in-passes"])
+def test_random_conversations_in_spark(
+    spark: "SparkSession",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seeds: Sequence[int],
+    partitions: str,
+) -> None:
+    """Many relays write to one folder, segments come in any order, and a batch is cut short and done again. All that
+    fits is done in one task, or nothing is.
+    """
+    spark = spark.newSession()
+    spark.conf.set(PARTITIONS, partitions)
+    done: list[bool] = []
+
+    def noted(*given: Any) -> Done | None:
+        found = advance(*given)
+        done.append(found is not None)
+        return found
+
+    advance = at_once.advance
+    monkeypatch.setattr(at_once, "advance", noted)
     journal = tmp_path / "journal"
     journal.mkdir()
     random = Random(1)
@@ -345,6 +367,7 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, se
     assert {(row["date"], row["hour"]) for row in final} == {
         (row["at"].date(), row["at"].hour) for row in final
     }
+    assert (True in done) == (partitions == "1")
     assert _told(_rows(messages.settled(batches[2]))) == _told(rows)
     assert messages.still_open(batches[2]).count() == 0
     changed = messages.changes(batches[2])

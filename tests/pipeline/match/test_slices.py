@@ -54,6 +54,19 @@ def test_small_slices_become_one_before_they_are_many() -> None:
     assert doing.into == {"a": "7-0000", "b": "7-0000", "c": "7-0001", "d": "7-0002", "e": "7-0002"}
 
 
+def test_late_rows_stay_apart() -> None:
+    """What is left of their slices is joined with none of the others, in which far fewer rows are touched."""
+    known = _known(a=3, b=3, c=3, d=3) | {
+        "d": Slice(3, 9, HOURS, late=True),
+        "e": Slice(3, 1, HOURS, late=True),
+    }
+    doing = plan("7", known, {"a": 1, "d": 2, "b": 1, "e": 1}, 1)
+    assert doing.into == {"e": "7-0000", "d": "7-0000", "a": "7-0001", "b": "7-0001"}
+    assert (doing.fresh, doing.late) == (["7-0001"], "7-0002")
+    assert [doing.is_late(f"7-{number:04d}") for number in range(3)] == [True, False, True]
+    assert plan("7", {"d": known["d"]}, {"d": 3}, 1).fresh == ["7-0001"]
+
+
 def test_many_new_rows_are_cut_by_their_time() -> None:
     """A slice for the rows before the first bound, and one from each."""
     doing = plan("0", {}, {}, 25)
@@ -77,17 +90,17 @@ def test_where_many_new_rows_are_cut(spark: "SparkSession", monkeypatch: pytest.
 
 def test_who_is_touched() -> None:
     """A key that a batch has rows for, wherever they stand, and one whose time is over."""
-    names = ["hash", "due", "slice"]
+    names = ["match", "due", "slice"]
     kept = pa.RecordBatch.from_arrays(
-        [pa.array([1, 2, 3, 4]), pa.array([50, 50, 9, 10]), pa.array(["a", "a", "b", "b"])], names
+        [pa.array(["1", "2", "3", "4"]), pa.array([50, 50, 9, 10]), pa.array(["a", "a", "b", "b"])], names
     )
-    both = pa.RecordBatch.from_arrays([pa.array([2, 5]), pa.array([0, 99]), pa.array([None, "b"])], names)
-    more = pa.RecordBatch.from_arrays([pa.array([4]), pa.array([0]), pa.array([None], pa.string())], names)
+    both = pa.RecordBatch.from_arrays([pa.array(["2", "5"]), pa.array([0, 99]), pa.array([None, "b"])], names)
+    more = pa.RecordBatch.from_arrays([pa.array(["4"]), pa.array([0]), pa.array([None], pa.string())], names)
     found = pa.Table.from_batches(Touched(10)([kept, both, more]))
-    assert found.column("hash").to_pylist() == [2, 3, 4]
+    assert found.column("match").to_pylist() == ["2", "3", "4"]
     assert found.column("slice").to_pylist() == ["a", "b", "b"]
     (found,) = Touched(10)([kept])
-    assert found.column("hash").to_pylist() == [3]
+    assert found.column("match").to_pylist() == ["3"]
 
 
 def test_from_batch_to_batch() -> None:

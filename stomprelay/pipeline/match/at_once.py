@@ -1,0 +1,269 @@
+"""A small batch in one task: all passes of `passes` one after the other, and the files that come of it.
+
+To shuffle and sort some thousand rows in Spark, and to have it write them, takes several times as long as all that is
+done with them. So the task sorts by Arrow, and reads and writes slices itself.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from stomprelay.pipeline.match import passes, record, transfer
+from stomprelay.pipeline.match.conversation import Conversations, SessionRow
+from stomprelay.pipeline.match.matching import SCHEMA, Matchings, MatchRow
+from stomprelay.pipeline.match.message import TOPICS
+from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.slices import KEPT, ROWS, Done, Slice, loaded, plan, special, touched
+from stomprelay.pipeline.read.runs import Runs, Segment
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.spark import arrow
+from stomprelay.pipeline.spark.tasks import few, is_single
+from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
+
+_RECORDS: Final = arrow.schema(record.FIELDS)
+_TRANSFERS: Final = arrow.schema(transfer.FIELDS)
+_STATE: Final = f"_state/{KEPT}"
+_MOST: Final = 10 * ROWS
+"""Rows in slices whose time is over: if there are more, they are worth more than one task."""
+_TURN: Final = "shiftright(kind, 1)"
+_LATE: Final = tuple(f"{transfer.BY_ORDER}{each}" for each in TOPICS)
+"""How the keys of late rows begin, see `Slice`."""
+_UNLIKE: Final = frozenset({"text", "match", "message_id", "receipt", "key", "number", "offset"})
+_REPEATING: Final = [
+    *(field.name for field in SCHEMA if field.type == pa.string() and field.name not in _UNLIKE),
+    *(
+        f"deliveries.list.element.{name}"
+        for name in ("client", "session", "upstream", "broker", "mode", "outcome")
+    ),
+]
+"""Columns with dictionaries: of others each value is another one."""
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """Call it with the `record.FIELDS` of batch `number`, of about `rows` rows, in any order. It writes the batch's
+    rows of `messages` to a folder as `Store.stage` returns them, and those of slices to another. It yields one row, as
+    JSON: `made`, `gone` and `final` as `Done` has them, and the files in both folders, `messages` and `slices`.
+    """
+
+    number: int
+    rows: int
+    conversations: Conversations
+    orders: Orders
+    matchings: Matchings
+    known: Mapping[str, Slice]
+    there: "_Slices"
+    messages: Path
+    slices: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take batches of records and yield one of a column, as `mapInArrow` wants it."""
+        with arrow.uncollected():
+            yield self._done(pa.Table.from_batches([*batches], _RECORDS))
+
+    def _done(self, records: pa.Table) -> pa.RecordBatch:
+        state = self._said(SessionRow.STATE)
+        state = _made(_RECORDS, state, session=state["match"], turn=_same(state, record.SAID))
+        told = _after(self.conversations, _TRANSFERS, [records, state], record.SORTED)
+        orders = self._said(SessionRow.ORDER)
+        orders = _made(_TRANSFERS, orders, key=orders["match"], ns=_same(orders, 0), kind=_kept(orders))
+        told = _after(self.orders, _TRANSFERS, [told, orders], ("key", *transfer.PHASED))
+        keys = told["key"].filter(pc.less(told["kind"], int(SessionRow.STATE))).unique()
+        masks = {}
+        for name in self.known:
+            index = self.there.read(name, ("match", "due"))
+            mask = touched(index["match"], index["due"], keys, self.matchings.until)
+            if pc.any(mask).as_py():
+                masks[name] = mask
+        counts = {name: pc.sum(mask).as_py() for name, mask in masks.items()}
+        doing = plan(batch_name(self.number), self.known, counts, self.rows // 3)
+        out = _Files(self.messages, self.slices, batch_name(self.number))
+        before = []
+        for name in doing.gone:
+            rows = self.there.read(name)
+            if name in masks:
+                before.append(rows.filter(masks[name]))
+                rows = rows.filter(pc.invert(masks[name]))
+            rest, late = _parted(rows)
+            out.add(doing.into[name], rest)
+            out.add(doing.into[name] if self.known[name].late else doing.late, late)
+        kept = pa.concat_tables([SCHEMA.empty_table(), *before])
+        kept = kept.filter(pc.is_valid(kept["text"]))
+        kept = _made(_TRANSFERS, kept, key=kept["match"], ns=kept["turn"], kind=_kept(kept))
+        found = _after(self.matchings, SCHEMA, [told, kept], transfer.SORTED)
+        what = found["what"]
+        out.add(None, found.filter(pc.equal(what, int(MatchRow.FINAL))))
+        kept = found.filter(pc.is_in(what, pa.array([MatchRow.OPEN, MatchRow.KEPT], pa.int32())))
+        rest, late = _parted(kept)
+        out.add(doing.fresh[0], rest)
+        out.add(doing.late, late)
+        for each in (*SessionRow, MatchRow.REPEAT):
+            out.add(special(self.number, each), found.filter(pc.equal(what, int(each))))
+        made = {name: out.slice(name, late=doing.is_late(name)) for name in [*doing.made, doing.late]}
+        made = {name: each for name, each in made.items() if each.rows}
+        done = {"made": made, "gone": [*doing.gone], **out.written()}
+        return pa.RecordBatch.from_pydict({"text": [json.dumps(done)]})
+
+    def _said(self, what: int) -> pa.Table:
+        return self.there.read(special(self.number - 1, what), ("match", "turn", "text"))
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """The files of slices on a disk of this machine, for a task. `there`: where they are, in folders `slice=S`."""
+
+    there: Path
+
+    def read(self, name: str, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
+        """Return the rows of a slice; none if it does not exist."""
+        wanted = pa.schema([SCHEMA.field(each) for each in columns])
+        tables = [
+            parquet.ParquetFile(path).read([*columns]).select([*columns]).cast(wanted)
+            for path in sorted((self.there / f"slice={name}").glob("part-*"))
+        ]
+        return pa.concat_tables(tables) if tables else wanted.empty_table()
+
+
+def _parted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that are not late, and those that are."""
+    late = pa.array([key.startswith(_LATE) for key in rows["match"].to_pylist()], pa.bool_())
+    return rows.filter(pc.invert(late)), rows.filter(late)
+
+
+def _same(rows: pa.Table, value: int) -> pa.Array:
+    return pa.repeat(value, len(rows))
+
+
+def _kept(rows: pa.Table) -> pa.Array:
+    return _same(rows, int(transfer.Kind.KEPT))
+
+
+def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
+    """Return the rows with this schema: columns from `made` if given there, `text` as it is, all others null."""
+    made["text"] = rows["text"]
+    columns = [
+        made[field.name].cast(field.type) if field.name in made else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _after(
+    does: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+    parts: Sequence[pa.Table],
+    by: Sequence[str],
+) -> pa.Table:
+    """Return what a pass makes of these rows, sorted, as rows of a schema."""
+    rows = pa.concat_tables(parts).combine_chunks()
+    wanted = rows.append_column(_TURN, pc.shift_right(rows["kind"], 1)) if _TURN in by else rows
+    order = pc.sort_indices(wanted, [(name, "ascending", "at_start") for name in by])
+    return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)
+
+
+class _Files:
+    """The rows that a batch writes: `add` them, then call `written` once."""
+
+    def __init__(self, messages: Path, slices: Path, batch: str) -> None:
+        self._messages = messages
+        self._slices = slices
+        self._batch = batch
+        self._rows: dict[str, list[pa.Table]] = {}
+        self._final: list[pa.Table] = []
+
+    def add(self, name: str | None, rows: pa.Table) -> None:
+        """Add rows of a slice, or final ones (None)."""
+        if len(rows):
+            (self._final if name is None else self._rows.setdefault(name, [])).append(rows)
+
+    def slice(self, name: str, *, late: bool) -> Slice:
+        """Return what is known of a slice, of which all rows are there."""
+        rows = self._rows.get(name, [])
+        hours = {hour for each in rows for hour in each["hour"].unique().to_pylist()} - {None}
+        due = min((pc.min(each["due"]).as_py() for each in rows), default=0)
+        return Slice(sum(map(len, rows)), due, sorted(hours), late)
+
+    def written(self) -> dict[str, list[str]]:
+        """Write the files. Return the hours of final rows, and the paths of files, by what `AtOnce` calls them. Raises
+        `OSError`.
+        """
+        files: dict[str, list[str]] = {"final": [], "messages": [], "slices": []}
+        if self._final:
+            files["final"] = self._message(self._batch, pa.concat_tables(self._final), files["messages"])
+        for name, tables in self._rows.items():
+            rows = pa.concat_tables(tables)
+            files["slices"].append(_file(self._slices / f"slice={name}", rows))
+            self._message(f"{OPEN}-{name}", rows.filter(pc.is_valid(rows["final"])), files["messages"])
+        return files
+
+    def _message(self, which: str, rows: pa.Table, files: list[str]) -> list[str]:
+        """Write rows of `messages` by their hours, which are returned."""
+        hours = sorted(rows["hour"].unique().to_pylist())
+        rows = rows.sort_by("at")
+        for hour in hours:
+            place = self._messages / layout.place(hour) / f"batch={which}"
+            same = rows if len(hours) == 1 else rows.filter(pc.equal(rows["hour"], hour))
+            files.append(_file(place, same.select(MESSAGES.names)))
+        return hours
+
+
+def _file(folder: Path, rows: pa.Table) -> str:
+    folder.mkdir(parents=True, exist_ok=True)  # a task may be done again
+    path = folder / f"part-{uuid4()}.zstd.parquet"
+    names = {each.split(".", 1)[0] for each in rows.schema.names}
+    repeating = [each for each in _REPEATING if each.split(".", 1)[0] in names]
+    parquet.write_table(rows, path, compression="zstd", use_dictionary=repeating, store_schema=False)
+    return str(path)
+
+
+def advance(
+    batch: Batch,
+    runs: Runs,
+    limits: TimeLimits,
+    ready: Sequence[Segment],
+    known: Mapping[str, Slice],
+    rows: int,
+) -> Done | None:
+    """Do all passes over a batch of so many `rows` in one task. Return what was done; None where it is too large, or
+    its rows are not this batch's alone, or only Spark can write its tables.
+    """
+    store, number = batch.store, batch.number
+    fits = 0 < rows <= ROWS and is_single(batch.spark)
+    fits = fits and any(each.newest_ns is not None for each in ready)
+    over = sum(each.rows for each in known.values() if each.due < runs.until)
+    if not fits or over > _MOST or {each.batch for each in ready} != {number}:
+        return None
+    folder, kept = store.stage(MESSAGES.name, number), store.stage(_STATE, number)
+    if folder is None or kept is None:
+        return None
+    does = AtOnce(
+        number,
+        rows,
+        Conversations(limits, runs.newest, runs.present, runs.gone),
+        Orders(limits, runs.until),
+        Matchings(limits, runs.until),
+        known,
+        _Slices(kept.parent),
+        folder,
+        kept,
+    )
+    told = (
+        few(passes.records(passes.read(batch, ready), batch.settings))
+        .mapInArrow(does, "text string")
+        .collect()
+    )
+    done = json.loads(told[0].text)
+    found = Done(loaded(done["made"]), {name: known[name] for name in done["gone"]}, done["final"])
+    store.adopt(MESSAGES.name, number, map(Path, done["messages"]))
+    store.drop_slices({name: each.hours for name, each in found.gone.items()})
+    store.adopt(_STATE, number, map(Path, done["slices"]))
+    return found
