@@ -8,6 +8,7 @@ batches, the same final rows come of it.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -39,6 +40,7 @@ from stomprelay.pipeline.read.gaps import said_of_runs, segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.spark.bundles import parts
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store.store import Batch, batch_name
 
@@ -68,8 +70,9 @@ def advance(batch: Batch) -> list[str]:
     missing = gaps.advance(batch, runs)
     known = loaded(before.get(_SLICES, {}))
     batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in SPECIAL)])
-    said = passes.conversations(batch, runs, limits, passes.read(batch, ready))
-    said = passes.ordered(batch, runs, limits, said)
+    count = parts(batch.spark, rows)
+    said = passes.conversations(batch, runs, limits, ready, count)
+    said = passes.ordered(batch, runs, limits, said, count)
     doing, had = _matched(batch, runs, limits, known, said, rows)
     _note(batch, runs, before, known, doing, had)
     return missing
@@ -105,11 +108,19 @@ def _matched(
         counts = {name: each.rows for name, each in known.items()}
         if rows * _WORTH < sum(counts.values()):
             held.append(said := said.persist())
-            held.append(touched := hits(store, known, said, runs.until).persist())
+            held.append(touched := hits(store, known, passes.keys(said), runs.until).persist())
             counts = {row["slice"]: row["count"] for row in touched.groupBy("slice").count().collect()}
         doing = plan(batch_name(batch.number), known, counts, rows // 3)
         there, same = parted(store, doing, touched)
-        held.append(found := few(passes.matched(runs, limits, said, there)).persist())
+        folder = store.stage(MESSAGES.name, batch.number) if rows > ROWS else None
+        found = passes.matched(runs, limits, said, there, parts(batch.spark, rows), folder)
+        held.append(found := few(found).persist())
+        hours: set[str] = set()
+        if folder is not None:
+            files = found.where(F.col("what") == int(MatchRow.FILE)).select("hour", "text").collect()
+            store.adopt(MESSAGES.name, batch.number, [Path(each["text"]) for each in files])
+            hours = {each["hour"] for each in files}
+            found = found.where(F.col("what") != int(MatchRow.FILE))
         if rows > ROWS:
             doing.bounds = bounds(found)
         after = sliced(found, same, doing, batch.number)
@@ -122,7 +133,8 @@ def _matched(
     finally:
         for each in held:
             each.unpersist()
-    return doing, seen.get
+    had = seen.get
+    return doing, {**had, _FINAL: sorted({*had[_FINAL], *hours})}
 
 
 def _watched(doing: Plan) -> Sequence[Column]:
@@ -166,7 +178,7 @@ def _note(
     losses = outages.kept(runs.horizon - _limits(batch).give_up)
     noted = {_RUNS: runs.dump(), _LOSSES: losses, _SLICES: dumped(slices), _MADE: made}
     noted[_GONE] = {name: each.hours for name, each in doing.gone.items()}
-    noted[_FINAL] = sorted(had[_FINAL])
+    noted[_FINAL] = had[_FINAL]
     store.save_text(_WATCH, number, json.dumps(noted))
 
 
