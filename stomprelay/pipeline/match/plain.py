@@ -48,8 +48,8 @@ def plain(
 
 
 def _pairs(rows: pa.RecordBatch) -> tuple[Any, Any]:
-    """Return the places of SENDs and of the MESSAGEs that are all that there is besides of their key, by trace or order.
-    Keys at the ends of the batch may go on beyond it.
+    """Return the places of SENDs, and of the MESSAGEs that are all that there is besides of their keys, which are by
+    trace or order. Keys at the ends of the batch may go on beyond it.
     """
     if len(rows) < 2 * _PAIR:
         return np.array([], np.int64), np.array([], np.int64)

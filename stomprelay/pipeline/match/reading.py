@@ -14,10 +14,14 @@ from pyarrow import parquet
 from stomprelay.journal.capture import TRACE
 from stomprelay.pipeline.match import record
 from stomprelay.pipeline.match.conversation import EVENTS
+from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import LONGEST_HEADER
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.bundles import Rows
 from stomprelay.pipeline.spark.tasks import PARTITIONS
+from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.store import batch_name
+from stomprelay.pipeline.store.volume import local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -173,24 +177,24 @@ def _objects(maps: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Share:
-    """Row groups of a file of `frames`, that one task reads."""
+    """A row group of a file of `frames`."""
 
-    path: str
-    groups: tuple[int, ...]
+    path: Path
+    group: int
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield their rows of `COLUMNS`. Raises `OSError`."""
+        """Yield its rows of `COLUMNS`. Raises `OSError`."""
         with parquet.ParquetFile(self.path, read_dictionary=list(_CODED)) as file:
-            yield from file.iter_batches(_ROWS, row_groups=list(self.groups), columns=list(COLUMNS))
+            yield from file.iter_batches(_ROWS, row_groups=[self.group], columns=list(COLUMNS))
 
 
 def frames(batch: "Batch", number: int, hours: Sequence[str] | None, then: Rows, ddl: str) -> "DataFrame":
     """Return what `then` makes of the rows of `COLUMNS` that a batch wrote to `frames`, rows of `ddl`; of these hours,
     if they are given. Raises `OSError`.
     """
-    files = batch.store.files("frames", number, hours)
+    files = files_of(batch, number, hours)
     if files is None:
-        rows = batch.store.read("frames", hours, number)
+        rows = batch.store.read(FRAMES.name, hours, number)
         return rows.select(*COLUMNS).mapInArrow(then, ddl)
     shares = shared(files, int(batch.spark.conf.get(PARTITIONS) or 1))
 
@@ -201,20 +205,28 @@ def frames(batch: "Batch", number: int, hours: Sequence[str] | None, then: Rows,
     return batch.spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(read, ddl)
 
 
+def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[Path] | None:
+    """Return the Parquet files with the rows that a batch wrote to `frames`, of these hours, if they are given; None
+    where only Spark can read them.
+    """
+    root = local(batch.store.root)
+    if root is None or batch.store.format != "parquet":
+        return None
+    places = [layout.HOURS] if hours is None else [layout.place(hour) for hour in sorted(set(hours))]
+    pattern = f"batch={batch_name(number)}/*.parquet"
+    return sorted(file for place in places for file in (root / FRAMES.name).glob(f"{place}/{pattern}"))
+
+
 def shared(files: Sequence[Path], tasks: int) -> list[list[Share]]:
     """Return what each of so many tasks, at most, reads of these files: about as many rows. Raises `OSError`."""
-    groups: list[tuple[str, int, int]] = []
-    for path in files:
-        facts = parquet.read_metadata(path)
-        groups += [
-            (str(path), number, facts.row_group(number).num_rows) for number in range(facts.num_row_groups)
-        ]
-    enough = sum(rows for *_, rows in groups) / max(tasks, 1)
     found: list[list[Share]] = []
-    held = 0.0
-    for path, number, rows in groups:
-        if not found or held >= enough * len(found):
-            found.append([])
-        found[-1].append(Share(path, (number,)))
-        held += rows
+    facts = {file: parquet.read_metadata(file) for file in files}
+    enough = sum(each.num_rows for each in facts.values()) / max(tasks, 1)
+    held = 0
+    for file, each in facts.items():
+        for number in range(each.num_row_groups):
+            if not found or held >= enough * len(found):
+                found.append([])
+            found[-1].append(Share(file, number))
+            held += each.row_group(number).num_rows
     return found

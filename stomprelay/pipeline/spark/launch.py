@@ -124,8 +124,9 @@ def session(
     """A session; where one runs already, another one beside it on the same Spark. End it with `stop`.
 
     `conf`: settings as Spark's users know them; they go before ours. `brief`: it will be used for a short while, so
-    start quickly. `quick`: for some minutes, in which Java gains nothing by compiling thoroughly. `log`: one of `LEVELS`. `say` is called before what takes long once. `further`: options to Java
-    in place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
+    start quickly. `quick`: for some minutes, in which Java gains nothing by compiling thoroughly. `log`: one of
+    `LEVELS`. `say` is called before what takes long once. `further`: options to Java in place of those that use a class
+    archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
         import pyarrow  # noqa: F401 - missing it shows late and unclearly

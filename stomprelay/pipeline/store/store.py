@@ -173,19 +173,6 @@ class Store:
             folders = self.volume.find(path, which)
         return self._loaded(self.format, path, self._whole(known), folders)
 
-    def files(self, table: str, batch: int, hours: Iterable[str] | None = None) -> list[Path] | None:
-        """Return the Parquet files with the rows that a batch wrote to a table with hours, of these hours, if they are
-        given; None where only Spark can read them.
-        """
-        root = local(self.root)
-        if root is None or self.format != "parquet":
-            return None
-        places = [layout.HOURS] if hours is None else [layout.place(hour) for hour in sorted(set(hours))]
-        folder = root / table
-        return sorted(
-            file for place in places for file in folder.glob(f"{place}/batch={batch_name(batch)}/*.parquet")
-        )
-
     def publish(self, table: str, hours: Iterable[str], batch: int) -> None:
         """Make what `save_sums` wrote for a batch and these hours the hours of the table. The rows must be the table's,
         and its format Parquet.

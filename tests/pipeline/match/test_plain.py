@@ -39,7 +39,11 @@ def _world(random: Random) -> list[s.Transfer]:
         key = random.choice(("t", "t", "o")) + f"{at}"
         sent = BEGUN + random.randrange(40) * SECOND
         got = later(sent) if random.random() < 0.7 else sent - random.choice((1, SECOND, 12 * SECOND))
-        values: dict[str, Any] = {"kind": int(s.Kind.SENT), "session": "p", "client": random.choice(("c", None))}
+        values: dict[str, Any] = {
+            "kind": int(s.Kind.SENT),
+            "session": "p",
+            "client": random.choice(("c", None)),
+        }
         if random.random() < 0.6:
             values |= {"receipt": "r", "receipt_ns": random.choice((later(sent), later(sent), None))}
         if random.random() < 0.2:

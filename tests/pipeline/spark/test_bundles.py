@@ -18,7 +18,11 @@ Row = tuple[str | None, int | None, str | None]
 def _rows(random: Random, count: int = 200) -> list[Row]:
     names = ["a", "b", "", "ä", "\U0001f600", "long" * 20]
     return [
-        (random.choice(names), random.choice((None, random.randrange(9))), random.choice((None, "x", "é", "z")))
+        (
+            random.choice(names),
+            random.choice((None, random.randrange(9))),
+            random.choice((None, "x", "é", "z")),
+        )
         for _ in range(count)
     ]
 
@@ -44,7 +48,7 @@ def test_what_was_together_is_together_and_in_order(parts: int, coded: tuple[str
     rows = _rows(Random(parts))
     bundles = list(Bundling("name", parts, coded=coded)(_batches(rows, 7)))
     bundles.sort(key=lambda each: each.column("part")[0].as_py())
-    found = [row for row in arrow.rows(Sorted(BY, _passed)(bundles))]
+    found = list(arrow.rows(Sorted(BY, _passed)(bundles)))
     assert sorted(found, key=repr) == sorted(rows, key=repr)
     names = [row[0] for at, row in enumerate(found) if not at or found[at - 1][0] != row[0]]
     assert len(names) == len({*names})
