@@ -56,12 +56,17 @@ def listed(column: pa.Array) -> list[Any]:
     """Return the values of a column. Those that it has by their numbers are made once."""
     if column.null_count == len(column):
         return [None] * len(column)
-    if not isinstance(column, pa.DictionaryArray):
-        values: list[Any] = column.to_pylist()
+    if isinstance(column, pa.DictionaryArray):
+        known = np.empty(len(column.dictionary) + 1, object)
+        known[:-1] = column.dictionary.to_pylist()
+        numbers = column.indices.fill_null(len(known) - 1) if column.null_count else column.indices
+        values: list[Any] = known[numbers.to_numpy()].tolist()
         return values
-    known = [*column.dictionary.to_pylist(), None]
-    numbers = column.indices.fill_null(len(known) - 1) if column.null_count else column.indices
-    return [known[number] for number in numbers.to_pylist()]
+    if pa.types.is_integer(column.type) and not column.null_count:
+        values = column.to_numpy().tolist()
+        return values
+    values = column.to_pylist()
+    return values
 
 
 def compact(value: Any) -> str:
