@@ -42,7 +42,7 @@ SHORT: dict[str, str] = {
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
 
 WIDE: dict[str, str] = {
-    "stomprelay/pipeline/match": "one step, in which each module is one of the things that a session or an order has",
+    "stomprelay/pipeline/match": "the steps from frames to messages, one behind the other",
 }
 """Folders with more than ``WIDEST`` entries, each with the reason why it is not divided."""
 

@@ -202,6 +202,7 @@ def session(
     name: str,
     *,
     brief: bool = False,
+    quick: bool = False,
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
@@ -223,6 +224,7 @@ def session(
             master=options.master,
             conf=wanted,
             brief=brief,
+            quick=quick,
             log=options.spark_log,
             say=told,
         )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _SMALL: Final = 64 << 20
 """Bytes of a journal that counts as small: some hundred thousand frames."""
+_LARGE: Final = 512 << 20
+"""Bytes of a journal with which Java is busy for so long that it gains by compiling thoroughly."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +43,9 @@ def main(given: argparse.Namespace) -> int:
 
     settings = options.settings(given)
     progress = ProgressLine(sys.stderr)
-    brief = given.command == "once" and is_small(settings.journal)
-    spark = options.session(given, given.command, brief=brief, say=progress.say)
+    once = given.command == "once"
+    brief, quick = (once and is_small(settings.journal, most) for most in (_SMALL, _LARGE))
+    spark = options.session(given, given.command, brief=brief, quick=quick, say=progress.say)
     with launch.ending(spark), closing(progress):
         stream = Stream(spark, settings, progress)
         with _signals(stream, progress):
@@ -54,11 +57,11 @@ def main(given: argparse.Namespace) -> int:
     return 0
 
 
-def is_small(journal: str) -> bool:
-    """Return whether a journal is on this machine and so small that Java would compile longer than it gains."""
+def is_small(journal: str, most: int = _SMALL) -> bool:
+    """Return whether a journal is on this machine and has fewer bytes than this."""
     place = local(absolute(journal))
     try:
-        return place is not None and sum(one.stat().st_size for one in place.iterdir()) < _SMALL
+        return place is not None and sum(one.stat().st_size for one in place.iterdir()) < most
     except OSError:
         return False
 

@@ -5,7 +5,7 @@ done with them. So the task sorts by Arrow, and reads and writes slices itself.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,17 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from stomprelay.pipeline.match import passes, record, transfer
+from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import Conversations, SessionRow
 from stomprelay.pipeline.match.matching import SCHEMA, Matchings, MatchRow
 from stomprelay.pipeline.match.message import TOPICS
 from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.plain import plain
+from stomprelay.pipeline.match.reading import files_of, reading_of, shared
 from stomprelay.pipeline.match.slices import KEPT, ROWS, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.spark.tasks import few, is_single
+from stomprelay.pipeline.spark.bundles import Key, Rows, sorting
+from stomprelay.pipeline.spark.tasks import is_single
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
 
@@ -34,7 +37,6 @@ _TRANSFERS: Final = arrow.schema(transfer.FIELDS)
 _STATE: Final = f"_state/{KEPT}"
 _MOST: Final = 10 * ROWS
 """Rows in slices whose time is over: if there are more, they are worth more than one task."""
-_TURN: Final = "shiftright(kind, 1)"
 _LATE: Final = tuple(f"{transfer.BY_ORDER}{each}" for each in TOPICS)
 """How the keys of late rows begin, see `Slice`."""
 _UNLIKE: Final = frozenset({"text", "match", "message_id", "receipt", "key", "number", "offset"})
@@ -68,7 +70,7 @@ class AtOnce:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take batches of records and yield one of a column, as `mapInArrow` wants it."""
         with arrow.uncollected():
-            yield self._done(pa.Table.from_batches([*batches], _RECORDS))
+            yield self._done(pa.Table.from_batches([each.cast(_RECORDS) for each in batches], _RECORDS))
 
     def _done(self, records: pa.Table) -> pa.RecordBatch:
         state = self._said(SessionRow.STATE)
@@ -76,7 +78,7 @@ class AtOnce:
         told = _after(self.conversations, _TRANSFERS, [records, state], record.SORTED)
         orders = self._said(SessionRow.ORDER)
         orders = _made(_TRANSFERS, orders, key=orders["match"], ns=_same(orders, 0), kind=_kept(orders))
-        told = _after(self.orders, _TRANSFERS, [told, orders], ("key", *transfer.PHASED))
+        told = _after(self.orders, _TRANSFERS, [told, orders], transfer.PHASED)
         keys = told["key"].filter(pc.less(told["kind"], int(SessionRow.STATE))).unique()
         masks = {}
         for name in self.known:
@@ -157,16 +159,10 @@ def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _after(
-    does: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    schema: pa.Schema,
-    parts: Sequence[pa.Table],
-    by: Sequence[str],
-) -> pa.Table:
+def _after(does: Rows, schema: pa.Schema, parts: Sequence[pa.Table], by: Sequence[Key]) -> pa.Table:
     """Return what a pass makes of these rows, sorted, as rows of a schema."""
     rows = pa.concat_tables(parts).combine_chunks()
-    wanted = rows.append_column(_TURN, pc.shift_right(rows["kind"], 1)) if _TURN in by else rows
-    order = pc.sort_indices(wanted, [(name, "ascending", "at_start") for name in by])
+    order = pa.array(sorting(rows, by))
     return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)
 
 
@@ -242,24 +238,23 @@ def advance(
     over = sum(each.rows for each in known.values() if each.due < runs.until)
     if not fits or over > _MOST or {each.batch for each in ready} != {number}:
         return None
+    files = files_of(batch, number, batch.frame_hours())
     folder, kept = store.stage(MESSAGES.name, number), store.stage(_STATE, number)
-    if folder is None or kept is None:
+    if files is None or folder is None or kept is None:
         return None
     does = AtOnce(
         number,
         rows,
         Conversations(limits, runs.newest, runs.present, runs.gone),
         Orders(limits, runs.until),
-        Matchings(limits, runs.until),
+        Matchings(limits, runs.until, plain),
         known,
         _Slices(kept.parent),
         folder,
         kept,
     )
     told = (
-        few(passes.records(passes.read(batch, ready), batch.settings))
-        .mapInArrow(does, "text string")
-        .collect()
+        batch.spark.range(0, 1, 1, 1).mapInArrow(_reading(batch, ready, files, does), "text string").collect()
     )
     done = json.loads(told[0].text)
     found = Done(loaded(done["made"]), {name: known[name] for name in done["gone"]}, done["final"])
@@ -267,3 +262,14 @@ def advance(
     store.drop_slices({name: each.hours for name, each in found.gone.items()})
     store.adopt(_STATE, number, map(Path, done["slices"]))
     return found
+
+
+def _reading(batch: Batch, ready: Sequence[Segment], files: Sequence[Path], does: Rows) -> Rows:
+    reading = reading_of(batch, [each.name for each in ready])
+    shares = [share for task in shared(files, 1) for share in task]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield from does(reading(rows for share in shares for rows in share.rows()))
+
+    return read

@@ -8,7 +8,7 @@ been read, is only a foretaste and done again in the next batch.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -41,6 +41,7 @@ from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
+Plain = Callable[[pa.RecordBatch, TimeLimits, int], tuple[pa.RecordBatch | None, pa.RecordBatch]]
 METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
 
 _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
@@ -64,9 +65,9 @@ _DELIVERY: Final = (
     ("settled_at", "timestamp"),
     ("outcome", "string"),
 )
-_OF_DELIVERY: Final = arrow.schema(_DELIVERY)
-_DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
-_OF_MANY: Final = {"headers": arrow.MAP, "deliveries": _DELIVERIES}
+OF_DELIVERY: Final = arrow.schema(_DELIVERY)
+DELIVERIES: Final = pa.list_(pa.struct(list(OF_DELIVERY)))
+_OF_MANY: Final = {"headers": arrow.MAP, "deliveries": DELIVERIES}
 _FURTHER: Final = (
     ("what", "int"),
     ("hour", "string"),
@@ -296,6 +297,8 @@ class MatchRow(IntEnum):
     """State for the next batch that is of no message, in `text`."""
     REPEAT = 3
     """A delivery that was repeated: `text` is a JSON list of the four values in `Matching.repeats`."""
+    FILE = 4
+    """A file with final rows of an `hour`: `text` is its path."""
 
 
 def _types() -> Iterator[tuple[str, Any]]:
@@ -307,29 +310,49 @@ def _types() -> Iterator[tuple[str, Any]]:
 
 
 SCHEMA: Final = pa.schema(list(_types()))
-"""The columns of `DDL` in Arrow."""
+"""The columns of `DDL`, as an Arrow schema."""
 NAMES: Final = SCHEMA.names
-"""Their names."""
+"""The columns of `DDL`."""
 _WIDTH: Final = len(NAMES)
 _HEADERS_AT, _DELIVERIES_AT = (NAMES.index(name) for name in _OF_MANY)
 _TIMES: Final = frozenset(at for at, field in enumerate(SCHEMA) if field.type == arrow.MICROSECONDS)
-_WHAT, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name in ("what", "text", "match", "turn", "due"))
+_WHAT, _HOUR, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name, _ in _FURTHER)
 
 
 @dataclass(frozen=True)
 class Matchings:
     """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, among them those that the last
     batch kept. It yields rows of `DDL`; rows that `SessionRow` lists are passed on. `until`: the time in ns
-    up to which all relays have been read.
+    up to which all relays have been read. `plain`: what finds the rows of plain messages first, see `plain.plain`.
     """
 
     limits: TimeLimits
     until: int
+    plain: Plain | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take batches of `transfer.DDL` and yield batches of `DDL`, as `mapInArrow` wants it."""
         with arrow.uncollected():
-            yield from self._matched(arrow.rows(batches))
+            if self.plain is None:
+                yield from self._matched(arrow.rows(batches))
+                return
+            found: list[pa.RecordBatch] = []
+            for each in self._matched(arrow.rows(self._apart(batches, found))):
+                yield from found
+                found.clear()
+                yield each
+            yield from found
+
+    def _apart(
+        self, batches: Iterator[pa.RecordBatch], found: list[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are to be matched one by one; what `plain` makes of the others goes to `found`."""
+        assert self.plain is not None
+        for each in batches:
+            made, others = self.plain(each, self.limits, self.until)
+            if made is not None:
+                found.append(made)
+            yield others
 
     def _matched(self, transfers: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
@@ -337,7 +360,7 @@ class Matchings:
         key = None
         for transfer in transfers:
             if transfer[s.KIND] >= SessionRow.STATE:
-                rows.append(_other(transfer[s.KIND], transfer[s.TEXT], transfer[s.KEY]))
+                rows.append(other(transfer[s.KIND], transfer[s.TEXT], transfer[s.KEY]))
                 continue
             if matching is None or transfer[s.KEY] != key:
                 if matching is not None:
@@ -358,18 +381,22 @@ class Matchings:
         for row in matching.finals:
             yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None, None, None, None]
         for repeat in matching.repeats:
-            yield _other(MatchRow.REPEAT, json.dumps(repeat))
+            yield other(MatchRow.REPEAT, json.dumps(repeat))
         kept, turn = matching.kept(), -1
         for turn, row in enumerate(matching.open()):
             text = kept[turn] if turn < len(kept) else None
             yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), text, key, turn, matching.due]
         for number in range(turn + 1, len(kept)):
-            yield _other(MatchRow.KEPT, kept[number], key, number)
+            yield other(MatchRow.KEPT, kept[number], key, number)
 
 
-def _other(what: int, text: str, key: str | None = None, turn: int = 0) -> list[Any]:
+def other(
+    what: int, text: str, key: str | None = None, turn: int = 0, *, hour: str | None = None
+) -> list[Any]:
+    """Return a row of `DDL` that is no message."""
     row: list[Any] = [None] * _WIDTH
     row[_WHAT], row[_TEXT], row[_MATCH], row[_TURN], row[_DUE] = int(what), text, key, turn, 0
+    row[_HOUR] = hour
     return row
 
 
@@ -380,12 +407,17 @@ def batch(rows: list[list[Any]]) -> pa.RecordBatch:
         if at == _DELIVERIES_AT:
             arrays.append(_deliveries(values))
         elif at == _HEADERS_AT:
-            arrays.append(pa.array([each and [*json.loads(each).items()] for each in values], arrow.MAP))
+            arrays.append(headers_of(values))
         elif at in _TIMES:
             arrays.append(arrow.times(values))
         else:
             arrays.append(pa.array(values, SCHEMA.field(at).type))
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def headers_of(texts: Sequence[str | None]) -> pa.Array:
+    """Return the column `headers` for headers as JSON."""
+    return pa.array([each and [*json.loads(each).items()] for each in texts], arrow.MAP)
 
 
 def _deliveries(lists: Any) -> pa.Array:
@@ -397,7 +429,7 @@ def _deliveries(lists: Any) -> pa.Array:
     columns = zip(*every, strict=True) if every else ((),) * len(_DELIVERY)
     arrays = [
         arrow.times(values) if field.type == arrow.MICROSECONDS else pa.array(values, field.type)
-        for values, field in zip(columns, _OF_DELIVERY, strict=True)
+        for values, field in zip(columns, OF_DELIVERY, strict=True)
     ]
-    structs = pa.StructArray.from_arrays(arrays, fields=list(_OF_DELIVERY))
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, type=_DELIVERIES)
+    structs = pa.StructArray.from_arrays(arrays, fields=list(OF_DELIVERY))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, type=DELIVERIES)

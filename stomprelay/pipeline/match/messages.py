@@ -8,6 +8,7 @@ batches, the same final rows come of it.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -40,6 +41,7 @@ from stomprelay.pipeline.read.gaps import said_of_runs, segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.spark.bundles import parts
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store.store import Batch, batch_name
 
@@ -71,8 +73,9 @@ def advance(batch: Batch) -> list[str]:
     batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in SPECIAL)])
     done = at_once.advance(batch, runs, limits, ready, known, rows)
     if done is None:
-        said = passes.conversations(batch, runs, limits, passes.read(batch, ready))
-        said = passes.ordered(batch, runs, limits, said)
+        count = parts(batch.spark, rows)
+        said = passes.conversations(batch, runs, limits, ready, count)
+        said = passes.ordered(batch, runs, limits, said, count)
         done = _matched(batch, runs, limits, known, said, rows)
     _note(batch, runs, before, known, done)
     return missing
@@ -107,11 +110,19 @@ def _matched(
         counts = {name: each.rows for name, each in known.items()}
         if rows * _WORTH < sum(counts.values()):
             held.append(said := said.persist())
-            held.append(touched := hits(store, known, said, runs.until).persist())
+            held.append(touched := hits(store, known, passes.keys(said), runs.until).persist())
             counts = {row["slice"]: row["count"] for row in touched.groupBy("slice").count().collect()}
         doing = plan(batch_name(batch.number), known, counts, rows // 3)
         there, same = parted(store, doing, touched)
-        held.append(found := few(passes.matched(runs, limits, said, there)).persist())
+        folder = store.stage(MESSAGES.name, batch.number) if rows > ROWS else None
+        found = passes.matched(runs, limits, said, there, parts(batch.spark, rows), folder)
+        held.append(found := few(found).persist())
+        hours: set[str] = set()
+        if folder is not None:
+            files = found.where(F.col("what") == int(MatchRow.FILE)).select("hour", "text").collect()
+            store.adopt(MESSAGES.name, batch.number, [Path(each["text"]) for each in files])
+            hours = {each["hour"] for each in files}
+            found = found.where(F.col("what") != int(MatchRow.FILE))
         if rows > ROWS:
             doing.bounds = bounds(found)
         after = sliced(found, same, doing, batch.number)
@@ -124,7 +135,8 @@ def _matched(
     finally:
         for each in held:
             each.unpersist()
-    return _done(doing, seen.get)
+    had = seen.get
+    return _done(doing, {**had, _FINAL: {*had[_FINAL], *hours}})
 
 
 def _watched(doing: Plan) -> Sequence[Column]:

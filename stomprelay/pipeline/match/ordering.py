@@ -151,7 +151,7 @@ class Orders:
                     continue
                 stay: list[bool] = []
                 rows: list[s.Transfer] = []
-                for at, row in enumerate(zip(*(column.to_pylist() for column in batch.columns), strict=True)):
+                for at, row in enumerate(zip(*map(arrow.listed, batch.columns), strict=True)):
                     key = row[_KEY]
                     if row[_KIND] >= SessionRow.STATE or key[0] == s.BY_TRACE:
                         stay.append(True)
@@ -169,6 +169,7 @@ class Orders:
                     if name is not None:
                         keys[at] = name
                 named = batch.set_column(_KEY, _SCHEMA.field(_KEY), pa.array(keys, pa.string()))
+                named = named.cast(_SCHEMA)
                 yield named if all(stay) else named.filter(pa.array(stay, pa.bool_()))
                 yield from _batches(rows)
             if current is not None:

@@ -3,29 +3,28 @@
 Each pass is one of our functions on Arrow batches, on rows that are together and sorted as it wants them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.journal.capture import TRACE
 from stomprelay.pipeline.match import record, transfer
-from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
+from stomprelay.pipeline.match.conversation import Conversations, SessionRow
+from stomprelay.pipeline.match.finals import Finals
 from stomprelay.pipeline.match.matching import DDL, Matchings
 from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.plain import plain
+from stomprelay.pipeline.match.reading import frames, reading_of
 from stomprelay.pipeline.match.slices import KEPT, special
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.settings import TimeLimits
-from stomprelay.pipeline.spark.tasks import together
+from stomprelay.pipeline.spark import bundles
+from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, exchanged, opened
 from stomprelay.pipeline.store.store import Batch
-
-if TYPE_CHECKING:
-    from stomprelay.pipeline.settings import Settings
-
-COPY: Final = "relay-copy"
-REDELIVERED: Final = "redelivered"
 
 
 def said(batch: Batch, number: int, what: int) -> DataFrame:
@@ -34,69 +33,86 @@ def said(batch: Batch, number: int, what: int) -> DataFrame:
     return rows.select(F.col("match").alias("key"), F.col("turn").alias("number"), "text")
 
 
-def read(batch: Batch, ready: Iterable[Segment]) -> DataFrame:
-    """Return the rows of `frames` of these segments, whichever batch read them."""
+def records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
+    """Return bundles that `then` makes of rows of `record.FIELDS`: the frames and events of sessions that matter to
+    messages, of these segments, whichever batch read them.
+    """
     by_batch: dict[int, list[str]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
             by_batch.setdefault(segment.batch, []).append(segment.name)
-    parts = [
-        (batch.frames() if number == batch.number else batch.store.read("frames", batch=number)).where(
-            F.col("segment").isin(names)
-        )
-        for number, names in sorted(by_batch.items())
-    ]
-    return reduce(DataFrame.unionByName, parts) if parts else batch.frames().limit(0)
+    parts = []
+    for number, names in sorted(by_batch.items()):
+        reading = reading_of(batch, names)
+        hours = batch.frame_hours() if number == batch.number else None
+        parts.append(frames(batch, number, hours, _then(reading, then), bundles.DDL))
+    return reduce(DataFrame.unionByName, parts) if parts else batch.spark.createDataFrame([], bundles.DDL)
 
 
-def records(frames: DataFrame, settings: "Settings") -> DataFrame:
-    """Return rows of `record.FIELDS`: the frames and events of sessions that matter to messages.
-    `settings.id_headers` names the headers that hold a publisher's id, `keep_headers` those that are kept.
-    """
-    headers = F.when(F.col("command").isin("SEND", "MESSAGE"), F.col("headers"))
-    made: dict[str, Column] = {
-        "turn": F.try_to_number(F.substring_index("segment", "-", -1), F.lit("999999999999")).cast("int"),
-        "digest": F.when(F.col("body").isNotNull(), F.xxhash64("body")),
-        "trace": headers[TRACE.decode()],
-        "own": F.coalesce(*(headers[name] for name in settings.id_headers), F.lit(None).cast("string")),
-        "copy": headers[COPY],
-        "redelivered": headers[REDELIVERED],
-        "kept": record.kept(settings.keep_headers or ()),
-        "facts": F.when(F.col("event").isNotNull(), F.to_json("facts")),
-    }
-    columns = [made.get(name, F.col(name)).cast(kind).alias(name) for name, kind in record.FIELDS]
-    matters = F.col("command").isNotNull() | F.col("event").isin(sorted(EVENTS))
-    return frames.where(F.col("session").isNotNull() & matters).select(*columns)
-
-
-def conversations(batch: Batch, runs: Runs, limits: TimeLimits, frames: DataFrame) -> DataFrame:
-    """Return rows of `transfer.FIELDS`, made of these frames and of the sessions' state from the last batch:
-    transfers, and the rows that `SessionRow` lists.
+def conversations(
+    batch: Batch, runs: Runs, limits: TimeLimits, ready: Iterable[Segment], parts: int
+) -> DataFrame:
+    """Return bundles of rows of `transfer.FIELDS`, in so many `parts`, made of the frames of these segments and of the
+    sessions' state from the last batch: transfers, and the rows that `SessionRow` lists.
     """
     before = said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
-    rows = records(frames, batch.settings).unionByName(state)
-    rows = together(rows, "session").sortWithinPartitions(*record.SORTED)
-    return rows.mapInArrow(Conversations(limits, runs.newest, runs.present, runs.gone), transfer.DDL)
+    bundling = Bundling("session", parts, coded=record.REPEATING)
+    rows = records(batch, ready, bundling).unionByName(state.mapInArrow(bundling, bundles.DDL))
+    rows = exchanged(rows, parts)
+    talk = Conversations(limits, runs.newest, runs.present, runs.gone)
+    return rows.mapInArrow(Sorted(record.SORTED, _then(talk, _of_keys(parts, _decided))), bundles.DDL)
 
 
-def ordered(batch: Batch, runs: Runs, limits: TimeLimits, told: DataFrame) -> DataFrame:
-    """Return the rows of `conversations` with the keys of single messages, where theirs was that of an order, and
+def _of_keys(parts: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = None) -> Bundling:
+    return Bundling("key", parts, passes, coded=transfer.REPEATING)
+
+
+def _decided(transfers: pa.RecordBatch) -> pa.Array:
+    """Return which of these rows are not for `Orders`: their keys are of single messages, or they are no transfers."""
+    traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
+    return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
+
+
+def _then(first: Rows, then: Rows) -> Rows:
+    return lambda batches: then(first(batches))
+
+
+def keys(told: DataFrame) -> DataFrame:
+    """Return the keys of the transfers in bundles of `conversations` or `ordered`, in the column `key`."""
+
+    def found(bundles: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in opened(bundles):
+            transfers = pc.less(rows.column(transfer.KIND), int(SessionRow.STATE))
+            yield rows.select(["key"]).filter(transfers)
+
+    return told.mapInArrow(found, "key string")
+
+
+def ordered(batch: Batch, runs: Runs, limits: TimeLimits, told: DataFrame, parts: int) -> DataFrame:
+    """Return the bundles of `conversations` with the keys of single messages, where theirs was that of an order, and
     what the next batch needs of orders.
     """
     before = said(batch, batch.number - 1, SessionRow.ORDER)
     kept = _filled(
         before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.Kind.KEPT))
     )
-    rows = together(told.unionByName(kept), "key")
-    return rows.sortWithinPartitions("key", *map(F.expr, transfer.PHASED)).mapInArrow(
-        Orders(limits, runs.until), transfer.DDL
-    )
+    rows = exchanged(told.unionByName(kept.mapInArrow(_of_keys(parts), bundles.DDL)), parts)
+    order = _then(Orders(limits, runs.until), _of_keys(parts))
+    return rows.mapInArrow(Sorted(transfer.PHASED, order, passes_on=True), bundles.DDL)
 
 
-def matched(runs: Runs, limits: TimeLimits, told: DataFrame, kept: DataFrame) -> DataFrame:
-    """Return rows of `matching.DDL`, made of the rows of `ordered` and of those that were kept of the same keys:
-    messages, and the rows that `MatchRow` and `SessionRow` list.
+def matched(
+    runs: Runs,
+    limits: TimeLimits,
+    told: DataFrame,
+    kept: DataFrame,
+    parts: int,
+    folder: Path | None = None,
+) -> DataFrame:
+    """Return rows of `matching.DDL`, made of the bundles of `ordered` and of the rows that were kept of the same keys:
+    messages, and the rows that `MatchRow` and `SessionRow` list. Final ones are written to files in `folder` instead,
+    if it is given.
     """
     before = _filled(
         kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
@@ -105,8 +121,9 @@ def matched(runs: Runs, limits: TimeLimits, told: DataFrame, kept: DataFrame) ->
         ns=F.col("turn"),
         kind=F.lit(int(transfer.Kind.KEPT)),
     )
-    rows = together(told.unionByName(before), "key").sortWithinPartitions(*transfer.SORTED)
-    return rows.mapInArrow(Matchings(limits, runs.until), DDL)
+    rows = exchanged(told.unionByName(before.mapInArrow(_of_keys(parts), bundles.DDL)), parts)
+    match: Rows = Sorted(transfer.SORTED, Matchings(limits, runs.until, plain))
+    return rows.mapInArrow(match if folder is None else _then(match, Finals(folder)), DDL)
 
 
 def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:

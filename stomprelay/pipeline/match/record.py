@@ -1,12 +1,9 @@
 """What a `Conversation` reads of each frame and event: columns of `frames`, and some headers that matter."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline.settings import LONGEST_HEADER
-
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    pass
 
 Record = tuple[Any, ...]
 """A frame or event of one session: the values of `FIELDS`, in their order."""
@@ -50,6 +47,22 @@ SORTED: Final = ("session", "turn", "offset", "number")
 """Columns to sort records by, so that each session's frames and events come in the order they were journaled.
 """
 
+REPEATING: Final = (
+    "session",
+    "segment",
+    "relay",
+    "client",
+    "command",
+    "upstream",
+    "broker",
+    "version",
+    "destination",
+    "subscription",
+    "redelivered",
+    "event",
+)
+"""Columns with few values."""
+
 SAID: Final = -1
 """The `turn` of a row that holds a session's state from the end of the last batch, as JSON in `text`. It
 sorts before all records of that session.
@@ -88,14 +101,3 @@ sorts before all records of that session.
 
 NAMES: Final = tuple(name for name, _ in FIELDS)
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
-
-
-def kept(names: Sequence[str]) -> "Column":
-    """Return the column `kept` for rows of `frames`: these headers of a SEND, null where it has none of them."""
-    from pyspark.sql import functions as f
-
-    if not names:
-        return f.lit(None)
-    wanted = f.map_filter("headers", lambda name, _: name.isin(*names))
-    cut = f.transform_values(wanted, lambda _, value: f.substring(value, 1, LONGEST_HEADER))
-    return f.when((f.col("command") == "SEND") & (f.size(wanted) > 0), f.to_json(cut))

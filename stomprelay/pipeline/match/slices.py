@@ -150,12 +150,11 @@ def special(number: int, what: int) -> str:
     return f"{batch_name(number)}-said{int(what)}"
 
 
-def hits(store: Store, known: Mapping[str, Slice], said: DataFrame, until: int) -> DataFrame:
-    """Return key and slice of the rows that a batch touches: those of the keys of its transfers `said`, and those
-    whose time is over.
+def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) -> DataFrame:
+    """Return key and slice of the rows that a batch touches: those of the `keys` of its transfers, and those whose
+    time is over.
     """
     index = store.slices(KEPT, _INDEX, known).select("match", "due", "slice")
-    keys = said.where(F.col("kind") < int(SessionRow.STATE))
     news = keys.select(F.col("key").alias("match"), F.lit(0).cast("bigint"), F.lit(None).cast("string"))
     rows = together(news.union(index), "match")
     return rows.mapInArrow(Touched(until), f"{_INDEX}, slice string")

@@ -8,4 +8,5 @@
 - `delta`: the jars and settings of Delta Lake
 - `errors`: Spark's errors as sentences
 - `arrow`: rows and columns to and from Arrow
+- `bundles`: rows for Python on their way from task to task
 """

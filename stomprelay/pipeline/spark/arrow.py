@@ -1,11 +1,13 @@
 """Rows and columns to and from Arrow, in which Spark hands them to its Python processes."""
 
 import gc
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import gmtime, strftime
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -46,7 +48,30 @@ def schema(fields: Sequence[tuple[str, str]]) -> pa.Schema:
 def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of all batches, as tuples."""
     for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        for at in range(0, len(batch), ROWS):
+            yield from zip(*map(listed, batch.slice(at, ROWS).columns), strict=True)
+
+
+def listed(column: pa.Array) -> list[Any]:
+    """Return the values of a column. Those that it has by their numbers are made once."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if isinstance(column, pa.DictionaryArray):
+        known = np.empty(len(column.dictionary) + 1, object)
+        known[:-1] = column.dictionary.to_pylist()
+        numbers = column.indices.fill_null(len(known) - 1) if column.null_count else column.indices
+        values: list[Any] = known[numbers.to_numpy()].tolist()
+        return values
+    if pa.types.is_integer(column.type) and not column.null_count:
+        values = column.to_numpy().tolist()
+        return values
+    values = column.to_pylist()
+    return values
+
+
+def compact(value: Any) -> str:
+    """Return a value as JSON, as short as can be."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -100,3 +125,9 @@ def hour(nanoseconds: int) -> str:
     if found is None:
         found = _hours[number] = strftime("%Y-%m-%d-%H", gmtime(number * 3600))
     return found
+
+
+def hours(nanoseconds: Any) -> pa.Array:
+    """Return a column of these names for a numpy array of times."""
+    numbers, at = np.unique(nanoseconds // _HOUR, return_inverse=True)
+    return pa.array([hour(number * _HOUR) for number in numbers.tolist()], pa.string()).take(pa.array(at))

@@ -24,7 +24,8 @@ _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _GOODBYE: Final = 60.0
 """Seconds that Java has to end; it may be writing a class archive."""
 _MIB: Final = 1 << 20
-_BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m")
+_QUICK: Final = ("-XX:TieredStopAtLevel=1",)
+_BRIEF: Final = (*_QUICK, "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 """Options that keep Java 24 and later from printing warnings."""
 
@@ -100,10 +101,12 @@ def is_local(master: str | None) -> bool:
     return master is not None and (master == "local" or master.startswith("local["))
 
 
-def java_options(found: java.Java, *, brief: bool = False, log: str = "off") -> list[str]:
+def java_options(
+    found: java.Java, *, brief: bool = False, quick: bool = False, log: str = "off"
+) -> list[str]:
     """Return the options that the driver's Java is started with, without those for class archives."""
     return [
-        *(_BRIEF if brief else ()),
+        *(_BRIEF if brief else _QUICK if quick else ()),
         *(_NEWER if found.feature >= 24 else ()),
         f"-Dlog4j2.configurationFile={_LOG.as_uri()}",
         f"-Dstomprelay.spark.log={log}",
@@ -116,6 +119,7 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     brief: bool = False,
+    quick: bool = False,
     log: str = "off",
     say: Callable[[str], None] | None = None,
     further: tuple[str, ...] | None = None,
@@ -123,8 +127,9 @@ def session(
     """A session; where one runs already, another one beside it on the same Spark. End it with `stop`.
 
     `conf`: settings as Spark's users know them; they go before ours. `brief`: it will be used for a short while, so
-    start quickly. `log`: one of `LEVELS`. `say` is called before what takes long once. `further`: options to Java
-    in place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
+    start quickly. `quick`: for some minutes, in which Java gains nothing by compiling thoroughly. `log`: one of
+    `LEVELS`. `say` is called before what takes long once. `further`: options to Java in place of those that use a class
+    archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
         import pyarrow  # noqa: F401 - missing it shows late and unclearly
@@ -141,7 +146,7 @@ def session(
     elif "PYSPARK_GATEWAY_PORT" in os.environ:
         spark = _submitted(name, given)
     else:
-        spark = _own(name, given, brief=brief, log=log, say=say, further=further)
+        spark = _own(name, given, brief=brief, quick=quick, log=log, say=say, further=further)
     if not is_local(spark.sparkContext.master):
         try:
             executors.equip(spark)
@@ -181,6 +186,7 @@ def _own(
     given: Mapping[str, str],
     *,
     brief: bool,
+    quick: bool,
     log: str,
     say: Callable[[str], None] | None,
     further: tuple[str, ...] | None,
@@ -198,7 +204,7 @@ def _own(
     found = java.find()
     if further is None:
         further = tuple(class_archive.options(found, folder, say))
-    options = [*further, *java_options(found, brief=brief, log=log)]
+    options = [*further, *java_options(found, brief=brief, quick=quick, log=log)]
     environ = {
         "JAVA_HOME": str(java.home(found, folder)),
         "SPARK_SUBMIT_OPTS": " ".join([*options, os.environ.get("SPARK_SUBMIT_OPTS", "")]).strip(),

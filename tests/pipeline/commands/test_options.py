@@ -99,6 +99,7 @@ def test_spark_is_started_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> N
                 "master": "local[3]",
                 "conf": {"a": "1", "b": "2", "c": "3"},
                 "brief": True,
+                "quick": False,
                 "log": "warn",
                 "say": None,
             },

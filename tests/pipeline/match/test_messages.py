@@ -20,6 +20,7 @@ from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
+from stomprelay.pipeline.spark import bundles
 from stomprelay.pipeline.spark.tasks import PARTITIONS
 from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline import journal_files as made
@@ -383,3 +384,31 @@ def test_random_conversations_in_spark(
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:
     frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
     messages.advance(batch)
+
+
+@pytest.mark.spark
+def test_tasks_write_the_final_rows_of_large_batches(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those that Spark writes, in files of theirs, also where a batch is done again; open rows are Spark's."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    worlds = [_world(seed) for seed in (3, 4, 8)]
+    paths = [path for world in worlds for path in world.run.write(journal, [50])]
+    paths += _late(worlds[0]).write(journal)
+    found = []
+    for name, most, worth in (("spark", 1 << 30, 1 << 30), ("tasks", 0, 300)):
+        monkeypatch.setattr(messages, "ROWS", most)
+        monkeypatch.setattr(bundles, "WORTH", worth)
+        store = Store(spark, str(tmp_path / name))
+        known = Settings(journal=str(journal), tables=store.root, id_headers=("correlation-id",))
+        batch = Batch(spark, store, 0, known)
+        _advance(batch, paths)
+        messages.advance(batch)
+        told = sorted(repr(sorted(row.items())) for row in _rows(store.read("messages").drop("batch")))
+        settled = _rows(messages.settled(batch).drop("batch"))
+        found.append((told, len(settled), messages.changes(batch).final))
+        by_tasks = [*(tmp_path / name / "messages").glob("*/*/batch=000000000/part-*.zstd.parquet")]
+        assert {file.name.count(".c000") for file in by_tasks} == {int(name == "spark")}
+    assert found[0] == found[1]
+    assert found[0][1] > 100

@@ -1,0 +1,202 @@
+"""Rows that only our functions in Python look at, on their way from task to task: bundled, not one by one.
+
+A shuffle of rows takes each apart into its columns and puts them together again, on both sides, and sorts them in
+between; that takes several times as long as all that is done with them. So a task writes Arrow batches, one for each
+part that the rows are split into, as bytes into one column, Spark carries these, and who gets a part sorts it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ipc
+
+from stomprelay.pipeline.spark.tasks import PARTITIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DDL: Final = "part int, passing boolean, rows binary"
+"""A bundle: the number of its part, whether the next function has nothing to do with it, and its rows."""
+ROWS: Final = 1 << 17
+"""Rows that are split at a time, about."""
+WORTH: Final = 200_000
+"""Rows that are worth a part: so many are in memory at a time, about."""
+_SCHEMA: Final = pa.schema([("part", pa.int32()), ("passing", pa.bool_()), ("rows", pa.binary())])
+_PACKED: Final = ipc.IpcWriteOptions(compression="lz4")
+_SORTED: Final = 1 << 15
+"""Rows in a sorted batch, at most."""
+_SPREAD: Final = 0x9E3779B1
+Key = str | tuple[str, int]
+"""A column to sort by; or one of numbers, and how many of their last bits do not count."""
+Rows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Arrow batches to others, in one of Spark's tasks."""
+
+
+def parts(spark: Any, rows: int) -> int:
+    """Return into how many parts so many rows are split: 1 where shuffles have one partition."""
+    partitions = int(spark.conf.get(PARTITIONS) or 1)
+    return partitions if partitions == 1 else max(partitions, -(-rows // WORTH))
+
+
+def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
+    """Return the bundles with those of a part together, of so many parts; without a shuffle where it is one. A task has
+    one part after the other.
+    """
+    if count == 1:
+        return bundles.coalesce(1)
+    return bundles.repartitionById(count, "part").coalesce(
+        int(bundles.sparkSession.conf.get(PARTITIONS) or 1)
+    )
+
+
+@dataclass(frozen=True)
+class Bundling:
+    """Call it with batches of rows; it yields bundles of them, in which all with the same value in the column `by` are
+    of one of `parts` parts. `passes`: which rows the next function has nothing to do with, if any; `coded`: the columns
+    in which values repeat.
+    """
+
+    by: str
+    parts: int
+    passes: Callable[[pa.RecordBatch], pa.Array] | None = None
+    coded: Sequence[str] = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take rows and yield bundles, as `mapInArrow` wants it."""
+        held: list[pa.RecordBatch] = []
+        count = 0
+        for batch in batches:
+            held.append(batch)
+            count += len(batch)
+            if count >= ROWS:
+                yield from self._split(held)
+                held, count = [], 0
+        if count:
+            yield from self._split(held)
+
+    def _split(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+        columns = [column.chunk(0) for column in table.columns]
+        for name in self.coded:
+            at = table.schema.get_field_index(name)
+            columns[at] = columns[at].dictionary_encode()
+        rows = pa.RecordBatch.from_arrays(columns, table.column_names)
+        if self.passes is None:
+            yield from self._bundled(rows, passing=False)
+            return
+        passing = self.passes(rows)
+        yield from self._bundled(rows.filter(passing), passing=True)
+        yield from self._bundled(rows.filter(pc.invert(passing)), passing=False)
+
+    def _bundled(self, rows: pa.RecordBatch, *, passing: bool) -> Iterator[pa.RecordBatch]:
+        if not len(rows):
+            return
+        if self.parts == 1:
+            yield _bundle(0, rows, passing=passing)
+            return
+        parts = part_of(rows.column(self.by), self.parts)
+        order = np.argsort(parts, kind="stable")
+        ends = np.cumsum(np.bincount(parts, minlength=self.parts))
+        rows = rows.take(pa.array(order))
+        at = 0
+        for part, end in enumerate(ends.tolist()):
+            if end > at:
+                yield _bundle(part, rows.slice(at, end - at), passing=passing)
+            at = end
+
+
+def part_of(values: pa.Array, parts: int) -> Any:
+    """Return the number of the part that each of these texts is of, the same in all processes, as a numpy array."""
+    if not isinstance(values, pa.DictionaryArray):
+        values = values.dictionary_encode()
+    each = [(crc32(value.encode()) * _SPREAD >> 16) % parts for value in values.dictionary.to_pylist()]
+    return np.array(each, np.int64)[values.indices.to_numpy(zero_copy_only=False)]
+
+
+def _bundle(part: int, rows: pa.RecordBatch, *, passing: bool) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, rows.schema, options=_PACKED) as writer:
+        writer.write_batch(rows)
+    octets = sink.getvalue()
+    ends = pa.array([0, len(octets)], pa.int32()).buffers()[1]
+    column = pa.Array.from_buffers(pa.binary(), 1, [None, ends, octets])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([part], pa.int32()), pa.array([passing]), column], schema=_SCHEMA
+    )
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """What takes bundles, part after part: calls `then` with the rows of each part, in batches, with those that
+    have the same value in the first column of `by` together, and these sorted by the others. Texts are sorted by their
+    bytes, nulls first. It yields what `then` does; where there is something to be passed on, bundles that are passing
+    as they came.
+    """
+
+    by: Sequence[Key]
+    then: Rows
+    passes_on: bool = False
+
+    def __call__(self, bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take bundles and yield batches, as `mapInArrow` wants it."""
+        held: list[pa.Table] = []
+        last = None
+        for batch in bundles:
+            for at, (part, passing) in enumerate(
+                zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+            ):
+                if passing and self.passes_on:
+                    yield batch.slice(at, 1)
+                    continue
+                if part != last and held:
+                    yield from self.then(self._batches(held))
+                last = part
+                held.append(ipc.open_stream(batch.column(2)[at].as_buffer()).read_all())
+        if held:
+            yield from self.then(self._batches(held))
+
+    def _batches(self, held: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+        rows = pa.concat_tables(held).unify_dictionaries().combine_chunks()
+        held.clear()
+        order = sorting(rows, self.by)
+        for at in range(0, len(order), _SORTED):
+            yield from rows.take(pa.array(order[at : at + _SORTED])).combine_chunks().to_batches()
+
+
+def opened(bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of bundles, as they come."""
+    for batch in bundles:
+        for octets in batch.column(2):
+            yield from ipc.open_stream(octets.as_buffer())
+
+
+def sorting(rows: pa.Table, by: Sequence[Key]) -> Any:
+    """Return the places of the rows, sorted as `Sorted` says, as a numpy array."""
+    first, *others = by
+    codes = rows.column(first).combine_chunks()
+    if not isinstance(codes, pa.DictionaryArray):
+        codes = codes.dictionary_encode()
+    keys = [_numbers(codes.indices)]
+    for each in others:
+        name, bits = (each, 0) if isinstance(each, str) else each
+        keys.append(_ranks(rows.column(name).combine_chunks()) >> bits)
+    return np.lexsort(keys[::-1])
+
+
+def _ranks(values: pa.Array) -> Any:
+    """Return numbers that are in the order of these values."""
+    if isinstance(values, pa.DictionaryArray) or pa.types.is_string(values.type):
+        coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+        ranks = pc.rank(coded.dictionary, tiebreaker="min").cast(pa.int64())
+        return _numbers(ranks.take(coded.indices))
+    return _numbers(values)
+
+
+def _numbers(values: pa.Array) -> Any:
+    least = -(1 << 31) if values.type == pa.int32() else -(1 << 62)
+    return (values.fill_null(least) if values.null_count else values).to_numpy(zero_copy_only=False)

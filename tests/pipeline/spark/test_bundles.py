@@ -1,0 +1,80 @@
+"""Rows in bundles: split, put together again, and sorted."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from stomprelay.pipeline.spark import arrow
+from stomprelay.pipeline.spark.bundles import Bundling, Key, Sorted, opened, part_of
+
+FIELDS = (("name", "string"), ("at", "bigint"), ("place", "string"))
+BY: tuple[Key, ...] = ("name", "place", ("at", 1))
+Row = tuple[str | None, int | None, str | None]
+
+
+def _rows(random: Random, count: int = 200) -> list[Row]:
+    names = ["a", "b", "", "ä", "\U0001f600", "long" * 20]
+    return [
+        (
+            random.choice(names),
+            random.choice((None, random.randrange(9))),
+            random.choice((None, "x", "é", "z")),
+        )
+        for _ in range(count)
+    ]
+
+
+def _batches(rows: list[Row], most: int) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), most):
+        yield arrow.batch(rows[at : at + most], arrow.schema(FIELDS))
+
+
+def _passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    name, at, place = row
+    return (name or "").encode(), (place or "").encode(), -1 if at is None else at >> 1
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("coded", [(), ("name", "place")])
+def test_what_was_together_is_together_and_in_order(parts: int, coded: tuple[str, ...]) -> None:
+    """Each part has all rows of its names; nulls are first, and what `Sorted` is not to look at has no order."""
+    rows = _rows(Random(parts))
+    bundles = list(Bundling("name", parts, coded=coded)(_batches(rows, 7)))
+    bundles.sort(key=lambda each: each.column("part")[0].as_py())
+    found = list(arrow.rows(Sorted(BY, _passed)(bundles)))
+    assert sorted(found, key=repr) == sorted(rows, key=repr)
+    names = [row[0] for at, row in enumerate(found) if not at or found[at - 1][0] != row[0]]
+    assert len(names) == len({*names})
+    for name in names:
+        keys = [_key(row) for row in found if row[0] == name]
+        assert keys == sorted(keys)
+
+
+def test_a_name_is_of_the_same_part_in_every_task() -> None:
+    """However its column is held."""
+    names = pa.array(["a", "b", "a", "c"])
+    assert part_of(names, 5).tolist() == part_of(names.dictionary_encode(), 5).tolist()
+
+
+def test_what_passes_is_not_opened() -> None:
+    """It goes on as it came, if it is to be passed on."""
+    rows: list[Row] = [("a", 1, None), ("b", 2, None)]
+    bundling = Bundling("name", 1, lambda each: pa.compute.equal(each.column(0), "a"))
+    bundles = list(bundling(_batches(rows, 10)))
+    assert sorted(each.column("passing")[0].as_py() for each in bundles) == [False, True]
+    seen: list[Any] = []
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        seen.extend(arrow.rows(batches))
+        yield from ()
+
+    (left,) = Sorted(("name",), look, passes_on=True)(bundles)
+    assert seen == [("b", 2, None)]
+    assert list(arrow.rows(opened([left]))) == [("a", 1, None)]
