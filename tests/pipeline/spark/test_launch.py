@@ -54,6 +54,7 @@ def test_settings_for_one_machine_do_not_go_to_a_cluster(master: str, local: boo
     assert chosen["spark.master"] == master
     assert ("spark.driver.host" in chosen) is ("spark.driver.memory" in chosen) is local
     assert chosen["spark.sql.session.timeZone"] == "UTC"
+    assert (chosen["spark.sql.adaptive.enabled"] == "false") is local
 
 
 @pytest.mark.parametrize(
