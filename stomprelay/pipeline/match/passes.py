@@ -6,7 +6,6 @@ Each pass is one of our functions on Arrow batches, on rows that are together an
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,12 +26,6 @@ from stomprelay.pipeline.spark import bundles
 from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, exchanged, opened
 from stomprelay.pipeline.store.store import Batch
 
-_PHASED: Final = (
-    "key",
-    *(("kind", 1) if each == "shiftright(kind, 1)" else each for each in transfer.PHASED),
-)
-"""`transfer.PHASED`, key by key, as `Sorted` takes it."""
-
 
 def said(batch: Batch, number: int, what: int) -> DataFrame:
     """Return the rows of a kind (of `SessionRow` or `MatchRow`) that a batch left: `key`, `number`, `text`."""
@@ -40,10 +33,9 @@ def said(batch: Batch, number: int, what: int) -> DataFrame:
     return rows.select(F.col("match").alias("key"), F.col("turn").alias("number"), "text")
 
 
-def records(batch: Batch, ready: Iterable[Segment], then: Rows, ddl: str = bundles.DDL) -> DataFrame:
-    """Return rows of `ddl` that `then` makes of rows of `record.FIELDS`: the frames and events of sessions that matter
-    to messages, of these segments, whichever batch read them, each batch's apart. Columns in which values repeat may be
-    dictionaries.
+def records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
+    """Return bundles that `then` makes of rows of `record.FIELDS`: the frames and events of sessions that matter to
+    messages, of these segments, whichever batch read them.
     """
     by_batch: dict[int, list[str]] = {}
     for segment in ready:
@@ -53,8 +45,8 @@ def records(batch: Batch, ready: Iterable[Segment], then: Rows, ddl: str = bundl
     for number, names in sorted(by_batch.items()):
         reading = reading_of(batch, names)
         hours = batch.frame_hours() if number == batch.number else None
-        parts.append(frames(batch, number, hours, _then(reading, then), ddl))
-    return reduce(DataFrame.unionByName, parts) if parts else batch.spark.createDataFrame([], ddl)
+        parts.append(frames(batch, number, hours, _then(reading, then), bundles.DDL))
+    return reduce(DataFrame.unionByName, parts) if parts else batch.spark.createDataFrame([], bundles.DDL)
 
 
 def conversations(
@@ -107,7 +99,7 @@ def ordered(batch: Batch, runs: Runs, limits: TimeLimits, told: DataFrame, parts
     )
     rows = exchanged(told.unionByName(kept.mapInArrow(_of_keys(parts), bundles.DDL)), parts)
     order = _then(Orders(limits, runs.until), _of_keys(parts))
-    return rows.mapInArrow(Sorted(_PHASED, order, passes_on=True), bundles.DDL)
+    return rows.mapInArrow(Sorted(transfer.PHASED, order, passes_on=True), bundles.DDL)
 
 
 def matched(

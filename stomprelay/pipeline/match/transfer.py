@@ -72,8 +72,10 @@ its ACK, NACK or return, `known_ns` when that took effect, which in a transactio
 SORTED: Final = ("key", "ns", "segment", "offset", "number", "kind")
 """In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""
 
-PHASED: Final = ("ns", "shiftright(kind, 1)", "segment", "offset", "number", "kind")
-"""In this order, key by key, `Orders` takes them: SENDs of a time before the deliveries of that time."""
+PHASED: Final = ("key", "ns", ("kind", 1), "segment", "offset", "number", "kind")
+"""In this order `Orders` takes them: SENDs of a time before the deliveries of that time. `("kind", 1)` is the kind
+without its last bit.
+"""
 
 REPEATING: Final = (
     "segment",
