@@ -213,7 +213,8 @@ class Stream:
         told: list[str] = []
         with tasks.planned(self._spark, octets):
             taken = frames.advance(batch, fresh, again)
-            beside = tasks.is_single(self._spark)
+            # Delta's store changes settings of the session for a while.
+            beside = tasks.is_single(self._spark) and self._store.format != "delta"
             waiting: list[tuple[str, Future[Iterable[str] | None]]] = []
             for name, advance in self._steps:
                 if beside and name in BESIDE:
