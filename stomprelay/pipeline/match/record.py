@@ -1,9 +1,6 @@
 """What a `Conversation` reads of each frame and event: columns of `frames`, and some headers that matter."""
 
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Final
 
 Record = tuple[Any, ...]
 """A frame or event of one session: the values of `FIELDS`, in their order."""
