@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -213,8 +212,7 @@ class _Files:
 
 
 def _file(folder: Path, rows: pa.Table) -> str:
-    folder.mkdir(parents=True, exist_ok=True)  # a task may be done again
-    path = folder / f"part-{uuid4()}.zstd.parquet"
+    path = layout.new_file(folder)
     names = {each.split(".", 1)[0] for each in rows.schema.names}
     repeating = [each for each in _REPEATING if each.split(".", 1)[0] in names]
     parquet.write_table(rows, path, compression="zstd", use_dictionary=repeating, store_schema=False)

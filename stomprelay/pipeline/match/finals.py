@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,8 +61,7 @@ class _Hour:
     """A new file in a folder. Call `add` with rows, and `close`."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"part-{uuid4()}.zstd.parquet"
+        self._path = layout.new_file(folder)
         self._writer = parquet.ParquetWriter(
             self._path, _COLUMNS, compression="zstd", use_dictionary=_REPEATING, store_schema=False
         )

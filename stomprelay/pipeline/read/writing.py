@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -156,8 +155,7 @@ class _File:
     """A new file in a folder. Call `add` with rows, and `close`."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"part-{uuid4()}.zstd.parquet"
+        self._path = layout.new_file(folder)
         self._writer = parquet.ParquetWriter(
             self._path, _FRAMES, compression="zstd", use_dictionary=_REPEATING, store_schema=False
         )
