@@ -195,12 +195,12 @@ class ClientConnection:
                 self._broker_lost(link, "", now)
                 return
         self._seek(lambda: self._search.woke(now))
+        if self._client.state is State.CONNECTED and self._buffer.unread:
+            self._release(now)  # a link stays, for which the client was held
 
-    def leave(self, broker: Broker, now: float, within: float, to: Broker | None) -> None:
-        """Have the session leave this broker when nothing is open there, or after `within` seconds. It tries `to`
-        first.
-        """
-        self._search.leave(broker, now, within, to)
+    def leave(self, broker: Broker, now: float, within: float, to: Broker | None, *, may_stay: bool) -> None:
+        """Have the session leave this broker, or perhaps stay: see `Relay.leave`."""
+        self._search.leave(broker, now, within, to, may_stay=may_stay)
         self._wake()
 
     def reconsidered(self, now: float) -> None:

@@ -260,14 +260,16 @@ class Relay:
         self._fail(StompError(*STOPPING))
         return self._outbox.drain()
 
-    def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
+    def leave(
+        self, broker: Broker, now: float, within: float, to: Broker | None = None, *, may_stay: bool = False
+    ) -> list[Effect]:
         """The session shall leave this broker at a quiet moment, or after `within` seconds, and find another one:
-        `to`, if it can.
+        `to`, if it can. With `may_stay` it stays where there was no such moment in time.
         """
         connection = self._connection
         if connection is None:
             return []
-        return self._act(lambda: connection.leave(broker, now, within, to))
+        return self._act(lambda: connection.leave(broker, now, within, to, may_stay=may_stay))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""

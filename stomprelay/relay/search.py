@@ -123,13 +123,15 @@ class Search:
             link.seek(now)
         self.ended([link], now)
 
-    def leave(self, broker: Broker, now: float, within: float, to: Broker | None) -> None:
-        """Have the links leave this broker for `to`, when nothing is open there or after `within` seconds. Does
-        nothing once the client sent DISCONNECT.
+    def leave(
+        self, broker: Broker, now: float, within: float, to: Broker | None, *, may_stay: bool = False
+    ) -> None:
+        """Have the links leave this broker for `to`, when nothing is open there or after `within` seconds; with
+        `may_stay` they stay then. Does nothing once the client sent DISCONNECT.
         """
         for link in self._flow.links:
             if link.broker is broker and self._flow.disconnect is DisconnectState.NONE:
-                link.leave(now, within, to)
+                link.leave(now, within, to, may_stay=may_stay)
         self.move(now)
 
     def move(self, now: float) -> bool:

@@ -115,10 +115,13 @@ def sent_away(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | Non
     asked_to_leave(play, within, at=at, to=to)
 
 
-def asked_to_leave(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None) -> None:
+def asked_to_leave(
+    play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None, may_stay: bool = False
+) -> None:
     """The session is asked to leave this broker, for another one that is better for it."""
     brokers = play.relay.listener.upstream.brokers
-    play._perform(play.relay.leave(brokers[at], play.now, within, None if to is None else brokers[to]))
+    target = None if to is None else brokers[to]
+    play._perform(play.relay.leave(brokers[at], play.now, within, target, may_stay=may_stay))
 
 
 def resumed(play: Playbook, at: int = 0) -> None:

@@ -509,6 +509,70 @@ def test_whoever_said_goodbye_is_not_moved() -> None:
         play.client_gets(RECEIPT % b"bye")
 
 
+# Nobody must go
+
+
+@in_all_cuts
+def test_it_may_stay(cut: Cut) -> None:
+    """Whoever is asked for the sake of balance and always has something open goes on where it is."""
+    with started(cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        asked_to_leave(play, 3.0, to=1, may_stay=True)
+        assert link(play).may_stay
+        play.time_passes(3.1)
+        assert not link(play).moving
+        play.client_says(b"ACK\nid:k-1\n\n\0" + SEND % b"x")
+        gets(play, b"ACK\nid:k-1\n\n\0" + SEND % b"x")
+        assert play.counters["brokers_moved"] == play.counters["acks_stale"] == 0
+        play.both_stay()
+
+
+def test_between_two_deliveries() -> None:
+    """A moment is enough for it, however short: the ACK of one delivery, before the next one comes."""
+    with started() as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        asked_to_leave(play, 3.0, to=1, may_stay=True)
+        play.client_says(b"ACK\nid:k-1\n\n\0")
+        gets(play, b"ACK\nid:k-1\n\n\0" + GOODBYE % 1)
+        play.broker_says(RECEIPT % (OURS % 1))
+        found(play)
+        gets(play, SUBSCRIBE)
+        assert play.counters["brokers_moved"] == 1
+
+
+def test_what_was_held_goes_on_when_it_stays() -> None:
+    """The client was not heard while only the broker owed something; it is, as soon as the session need not move."""
+    with started(confirm=True, product="rabbitmq") as play:
+        play.client_says(SEND % b"1")
+        play.broker_reads()
+        asked_to_leave(play, 3.0, to=1, may_stay=True)
+        play.client_says(SEND % b"2")
+        gets(play, b"")
+        play.time_passes(3.1)
+        assert play.broker_reads().endswith(b"\n\n2\0")
+        play.both_stay()
+
+
+def test_who_may_stay_is_sent_away() -> None:
+    """An operator's word counts more."""
+    with started() as play:
+        play.client_says(BEGIN)
+        play.broker_reads()
+        asked_to_leave(play, 1.0, to=1, may_stay=True)
+        sent_away(play, within=2.0)
+        assert not link(play).may_stay
+        play.time_passes(2.1)
+        parts(play)
+        found(play)
+        gets(play, BEGIN)
+
+
 # Quiet
 
 

@@ -14,7 +14,6 @@ Hypothesis plays clients and fate in front of embedded brokers, see `survival`. 
 from collections.abc import Callable
 from typing import Final
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -496,7 +495,6 @@ class Survival(RuleBasedStateMachine):
         caller.perform(caller.relay.lost(caller.relay.client, "Connection reset by peer", self.world.now))
 
 
-@pytest.mark.hypothesis
 def test_clients_survive_their_brokers() -> None:
     """Through any conversation and any fault."""
     run_state_machine_as_test(

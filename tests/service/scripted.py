@@ -78,7 +78,7 @@ class Link:
     def __init__(self, on: Broker | None = None, **facts: Any) -> None:
         self.broker = on
         self.leg: Leg | None = None
-        self.quiet = self.moving = False
+        self.quiet = self.moving = self.may_stay = False
         self.__dict__.update(facts)
 
 
@@ -144,7 +144,9 @@ class ScriptedRelay:
     def stopped(self, now: float) -> list[Effect]:
         return self._hears("stopped")
 
-    def leave(self, place: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
+    def leave(
+        self, place: Broker, now: float, within: float, to: Broker | None = None, *, may_stay: bool = False
+    ) -> list[Effect]:
         return self._hears("leave", place, within, to)
 
     def reconsidered(self, now: float) -> list[Effect]:

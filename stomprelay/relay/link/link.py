@@ -67,11 +67,7 @@ class Link:
         self.resender: Resender | None = None
         if resends or upstream.movable:
             self.resender = Resender(
-                session,
-                outbox,
-                listener.limits,
-                most=upstream.resend_buffer,
-                confirm=upstream.confirm,
+                session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
             )
         self._fresh = True
         self._listener = listener
@@ -110,6 +106,11 @@ class Link:
     def moving(self) -> bool:
         """Whether it is to leave its broker at a quiet moment."""
         return isinstance(self.state, Connected) and self.state.moving
+
+    @property
+    def may_stay(self) -> bool:
+        """Whether it is to leave its broker at a quiet moment only, and stays where there is none in time."""
+        return self.moving and self.connection.may_stay
 
     @property
     def done(self) -> bool:
@@ -371,7 +372,7 @@ class Link:
             self._next(now)
 
     def woke(self, now: float) -> None:
-        """The time `until` has come: begin or end an attempt, or leave the broker."""
+        """The time `until` has come: begin or end an attempt, leave the broker, or stay with it."""
         match self.state:
             case Asking(deadline=deadline) as state if now >= deadline:
                 self._silent(state, now)
@@ -383,6 +384,8 @@ class Link:
                 self._give_up(now)
             case Waiting(broker=broker):
                 self._open(broker, now)
+            case Connected(may_stay=True) if self.up:
+                self.stay()
             case Connected() if self.up:
                 self.disconnect(now)
 
@@ -405,8 +408,7 @@ class Link:
         """
         if isinstance(self.state, Connected):
             self.state.silent = True
-            health = self.state.broker.health
-            health.doubt(health.sight())
+            self.state.broker.health.doubt(self.state.broker.health.sight())
 
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
@@ -440,15 +442,15 @@ class Link:
 
     # Moving
 
-    def leave(self, now: float, within: float, target: Broker | None) -> None:
-        """Move the session to another broker at a quiet moment, or when the time is over: to `target` if it can."""
+    def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
+        """Move the session, to `target` if it can, at a quiet moment; when the time is over anyway, or not at all."""
         if self.up and self.upstream.movable:
-            self.connection.moving = True
-            self.connection.target = target
+            up = self.connection
+            up.moving, up.target, up.may_stay = True, target, may_stay
             self.until = now + within
 
     def stay(self) -> None:
-        """The session need not move any more: its client leaves."""
+        """The session need not move any more: its client leaves, or had no quiet moment in time."""
         if self.up and self.moving:
             self.connection.moving = False
             self.until = inf
@@ -458,9 +460,7 @@ class Link:
         self.connection.done = True
 
     def bids_farewell(self) -> None:
-        """The broker said that it goes away, in answer to something: it is lost, though it may stay and answer all else
-        like that.
-        """
+        """The broker said that it goes away: it is lost, though it may stay and answer all else like that."""
         if not self.leaving:
             self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
             self.session.counters["brokers_lost"] += 1

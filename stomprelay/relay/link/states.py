@@ -50,8 +50,9 @@ class Connected:
     """Frames flow between the client and this broker.
 
     `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
-    to `target` if it can. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went
-    wrong. `silent`: it is left for not answering. `place`: the session's number there.
+    to `target` if it can; `may_stay`: there is no need, so without a quiet moment in time it stays. `done`: the broker
+    is to be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it is left for not
+    answering. `place`: the session's number there.
     """
 
     leg: Leg
@@ -60,6 +61,7 @@ class Connected:
     product: Profile
     moving: bool = False
     target: Broker | None = None
+    may_stay: bool = False
     done: bool = False
     silent: bool = False
     place: int = 0

@@ -25,6 +25,8 @@ _log: Final = logger()
 
 EVERY: Final = 1.0
 """Seconds between two runs of the checks."""
+PATIENCE: Final = 2.5
+"""Seconds that a session which is to move for the sake of balance may take to become quiet; then others are asked."""
 
 
 class _Asked(NamedTuple):
@@ -127,7 +129,7 @@ class PeriodicChecks(Service):
                 session.reconsider()
 
     def _balance(self, now: float) -> None:
-        """Move sessions that are on one broker and belong on another, if they have nothing open."""
+        """Move sessions that are on one broker and belong on another, when they have nothing open."""
         self._asked = [each for each in self._asked if each.pending]
         for upstream, allowance in self._allowances:
             for group in upstream.groups:
@@ -149,19 +151,23 @@ class PeriodicChecks(Service):
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
-        """Ask sessions on each of these brokers to go to the targets listed for it. Returns how many were asked."""
+        """Ask sessions on each of these brokers to go to the targets listed for it: those that are quiet now; then
+        others, for who is busy all day is never found quiet, but may be for a moment. Returns how many were asked.
+        """
         count = 0
-        for session in tuple(self._sessions):
-            for link in session.relay.links:
-                if link.group is not group or link.moving or not link.quiet:
-                    continue
-                origin = link.broker
-                if origin is None or not wanted.get(origin):
-                    continue
-                target = wanted[origin].pop()
-                session.move(origin, upstream.drain_timeout, target)
-                self._asked.append(_Asked(link, origin, target))
-                count += 1
-            if not any(wanted.values()):
-                break
+        for quiet in (True, False):
+            for session in tuple(self._sessions):
+                for link in session.relay.links:
+                    if link.group is not group or link.moving or link.quiet is not quiet:
+                        continue
+                    origin = link.broker
+                    if origin is None or not wanted.get(origin):
+                        continue
+                    target = wanted[origin].pop()
+                    within = upstream.drain_timeout if quiet else PATIENCE
+                    session.move(origin, within, target, may_stay=not quiet)
+                    self._asked.append(_Asked(link, origin, target))
+                    count += 1
+                if not any(wanted.values()):
+                    return count
         return count

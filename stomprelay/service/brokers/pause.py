@@ -45,7 +45,11 @@ class Pauses:
                 self._record(JournalEvent.PAUSED, each)
         seconds = {each.broker: each.upstream.drain_timeout if within is None else within for each in brokers}
         for session in tuple(self._sessions):
-            leaving = {link.broker for link in session.relay.links if within is not None or not link.moving}
+            leaving = {
+                link.broker
+                for link in session.relay.links
+                if within is not None or not link.moving or link.may_stay
+            }
             for broker in leaving:
                 if broker in seconds:
                     session.move(broker, seconds[broker])

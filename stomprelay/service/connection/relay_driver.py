@@ -263,11 +263,14 @@ class RelayDriver(Driver):
         """End the session because the service stops: the client is sent an ERROR."""
         self._perform_legless(self.relay.stopped(self.runtime.seconds()))
 
-    def move(self, broker: Broker, within: float, to: Broker | None = None) -> None:
-        """Have the session leave this broker when it has nothing open there, at the latest after `within` seconds.
-        It tries `to` first.
+    def move(
+        self, broker: Broker, within: float, to: Broker | None = None, *, may_stay: bool = False
+    ) -> None:
+        """Have the session leave this broker when it has nothing open there, at the latest after `within` seconds; with
+        `may_stay` it stays then. It tries `to` first.
         """
-        self._perform_legless(self.relay.leave(broker, self.runtime.seconds(), within, to))
+        now = self.runtime.seconds()
+        self._perform_legless(self.relay.leave(broker, now, within, to, may_stay=may_stay))
 
     def reconsider(self) -> None:
         """Have the session try at once, if it waits for a broker: one is up again."""
