@@ -66,6 +66,6 @@ def _build(compiler: str, cython: str, directory: Path, source: str) -> Path:
     built = code.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
     subprocess.run([cython, "-3", ROOT / source, "-o", code], cwd=ROOT, check=True)
     options = ["-shared", "-fPIC", "-g", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
-    include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run([compiler, *options, include, code, "-o", built], check=True)
+    include = [f"-I{sysconfig.get_path('include')}", f"-I{(ROOT / source).parent}"]
+    subprocess.run([compiler, *options, *include, code, "-o", built], check=True)
     return built

@@ -110,7 +110,7 @@ cdef class Facts:
     cdef bint keeps             # runs are recorded
     cdef int secret_count
     cdef Name[SECRETS] secrets
-    cdef uint64_t[256] starts   # for each octet a bit for each length of what may be a secret's name and begins with it
+    cdef uint64_t[256] starts, ends     # for each octet a bit for each length of a secret's name that begins, ends with it
     cdef bint strict, padded, crlf, raw_cr, utf8, escapes
     cdef bint[256] letters
     cdef int count
@@ -145,15 +145,14 @@ cdef class Facts:
             raise ValueError("secrets of too many names")
         self.keeps = True
         self.bodies = min(keep.bodies, _MOST)
-        for octet in range(ord(" ") + 1):
-            self.starts[octet] = ~<uint64_t>0   # or before it
         self.longest = min(self.longest, 0xffffffff)
         for name in keep.secrets:
             self.secrets[self.secret_count] = Name(<Text>PyBytes_AS_STRING(name), len(name), -1)
             self.secret_count += 1
-            if name:
-                for octet in {*name[:1].lower(), *name[:1].upper()}:
-                    self.starts[octet] |= ~(bit(len(name)) - 1)     # and longer: there may be blanks behind it
+            for octet in {*name[:1].lower(), *name[:1].upper()}:
+                self.starts[octet] |= bit(len(name))
+            for octet in {*name[len(name) - 1 :].lower(), *name[len(name) - 1 :].upper()}:
+                self.ends[octet] |= bit(len(name))
 
     cdef add(self, bytes text, rule):
         cdef Command *command = &self.commands[self.count]
@@ -191,8 +190,9 @@ cdef inline bint veiled(Facts facts, Text text, Py_ssize_t line, Py_ssize_t colo
     """Whether a header line, whose name is so long, may be one whose value is not recorded: rather too often than too
     seldom.
     """
-    return facts.starts[text[line]] & length and (
-        text[line] <= c" " or text[colon - 1] <= c" " or secret(facts, text + line, colon - line)
+    cdef unsigned char first = text[line], last = text[colon - 1]
+    return (facts.starts[first] & facts.ends[last] & length and secret(facts, text + line, colon - line)) or (
+        first <= c" " or last <= c" "
     )
 
 
