@@ -1,8 +1,11 @@
 """How the core is compiled, from its own Python, by mypyc. All else stands in setup.cfg and pyproject.toml."""
 
+import os
 import sys
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -42,14 +45,30 @@ def core() -> list[Extension]:
     return found
 
 
+def _size(extension: Extension) -> int:
+    """Return how many bytes of C it is made of."""
+    return sum(Path(each).stat().st_size for each in extension.sources)
+
+
 class BuildCore(build_ext):
     """Builds what pyproject.toml lists, then the core, and notes of which sources."""
 
+    def initialize_options(self) -> None:
+        """As many compilers at once as there are processors."""
+        super().initialize_options()
+        self.parallel = os.cpu_count()
+        self._one_cython = Lock()
+
     def finalize_options(self) -> None:
-        """Add the core to what is built."""
+        """Add the core to what is built, in front: its library takes as long as all the rest."""
         listed = [each for each in self.distribution.ext_modules or [] if each not in core()]
-        self.distribution.ext_modules = [*listed, *core()]
+        self.distribution.ext_modules = [*sorted(core(), key=_size, reverse=True), *listed]
         super().finalize_options()
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build one of them, beside others; Cython makes C of one source at a time."""
+        with nullcontext() if ext in core() else self._one_cython:
+            super().build_extension(ext)
 
     def run(self) -> None:
         """Build; only a core that is whole is noted, and used."""
