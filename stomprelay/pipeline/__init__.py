@@ -7,7 +7,8 @@ From the outside in; imports point one way, down this list:
 - `options`: options that several commands have
 - `follow`: new segments, batch after batch
 - `tables`: the tables that are sums or episodes: `traffic`, `latency`, `flow`, `failovers`, `stuck`
-- `match`: the table `messages`: SENDs, MESSAGEs and ACKs of all sessions brought together
+- `match`: the table `messages`: the SENDs and MESSAGEs of all sessions brought together
+- `sessions`: each session by itself: its SENDs and MESSAGEs, and what came of them
 - `read`: segments to rows of the table `frames`
 - `store`: the tables on disk, and what keeps them small
 - `stomp`: the data source `format("stomp")`, in both directions

@@ -70,6 +70,8 @@ UNCONFIRMED: Final = "unconfirmed"
 ABORTED: Final = "aborted"
 OUTCOMES: Final = (ACKED, DELIVERED, RETURNED, NACKED, UNDELIVERED, UNCONFIRMED, ABORTED)
 """What becomes of a message, or of one delivery of it, the good outcomes first; `MESSAGES` says what each means."""
+TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
+"""Prefixes of destinations whose messages go to every subscriber. Any other destination is treated as a queue."""
 
 _RELAY: Final = Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False)
 _SESSION: Final = Column("session", "string", "the session's name, unique among all relays")

@@ -32,7 +32,7 @@ class Settings:
     """The format of the tables, as Spark calls it. Other than Parquet needs jars: `--conf
     spark.jars.packages=…`.
     """
-    bytes_per_batch: int = 128 << 20
+    bytes_per_batch: int = 256 << 20
     """Bytes of segments read at a time, at most, or one larger segment. Memory, and what is done again after a run was
     cut short, follow from it: by default Spark's driver can do with 2 GiB, and an executor with 1 GiB.
     """

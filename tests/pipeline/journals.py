@@ -12,16 +12,16 @@ import pyarrow as pa
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, Header, JournalEvent
 from stomprelay.journal.segment import CLOSED, SegmentName
-from stomprelay.pipeline.match import record, transfer
-from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
-from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
 from stomprelay.pipeline.match.ordering import Orders
-from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.sessions import record, transfer
+from stomprelay.pipeline.sessions.conversation import EVENTS, Conversations, SessionRow
+from stomprelay.pipeline.sessions.deliveries import WAIT
+from stomprelay.pipeline.sessions.outages import OUTAGE, Outages
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 

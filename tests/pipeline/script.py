@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 from zlib import crc32
 
-from stomprelay.pipeline.match import record
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.conversation import Conversation, SessionRow
 from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.sessions import record
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.conversation import Conversation, SessionRow
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 from tests.pipeline.journals import BEGUN, phase

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.journal.folder import Folder
@@ -32,8 +33,8 @@ Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
 """Its name, and what it does; it may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
-    ("messages", messages.advance),
     ("traffic", traffic.advance),
+    ("messages", messages.advance),
     ("latency", latency.advance),
     ("flow", flow.advance),
     ("stuck", stuck.advance),
@@ -41,7 +42,9 @@ STEPS: Final[tuple[Step, ...]] = (
 )
 """What each batch does after its frames are written, in this order."""
 BESIDE: Final = frozenset({"traffic", "latency", "flow", "stuck", "failovers"})
-"""Those that need nothing of each other: in a small batch, of which each takes one core, they are done side by side."""
+"""Those of which nothing else needs anything: they are done beside what follows, so that there is work for all cores
+while Spark plans, and while the last task of one is at work.
+"""
 
 _SIDES: Final = 2
 """How many of these at a time."""
@@ -76,6 +79,8 @@ class Stream:
         self._store = opened(spark, settings.tables, settings.format)
         self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.bytes_per_batch)
         self._kept_open: set[str] = set()
+        self._again = False
+        """Whether the next batch was begun before."""
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._pool = ThreadPoolExecutor(_SIDES, "step", self._joined)
@@ -122,8 +127,7 @@ class Stream:
                 executors.see(self._spark, filter(None, read), filter(None, written))
             kept = self._store.prepare(self._arrivals.finished, self._settings.keep_headers)
             self._settings = replace(self._settings, keep_headers=kept)
-            self._store.remove_leftovers()
-            upkeep.begin(self._store)
+            self._again = upkeep.begin(self._store, self._arrivals.finished)
             with self._pool:
                 yield
 
@@ -204,17 +208,19 @@ class Stream:
     def _part(self, part: Part) -> None:
         progress = self._progress
         arrivals = self._arrivals.arrivals(part)
-        batch = Batch(self._spark, self._store, part.number, self._settings, part.unread)
+        batch = Batch(self._spark, self._store, part.number, self._settings, part.unread, self._again)
         octets = sum(each.size for each in arrivals)
         progress.begin(part.number, len(arrivals), octets)
         if self._far:
             executors.fit(self._spark)
-        fresh, again = gaps.first_of_each(arrivals, messages.runs_before(batch))
+        before = messages.runs_before(batch)
+        fresh, again = gaps.first_of_each(arrivals, before)
+        held_back = sum(each.rows for each in before.waiting) * tasks.ROW
         told: list[str] = []
-        with tasks.planned(self._spark, octets):
+        with tasks.planned(self._spark, octets + held_back):
             taken = frames.advance(batch, fresh, again)
             # Delta's store changes settings of the session for a while.
-            beside = tasks.is_single(self._spark) and self._store.format != "delta"
+            beside = self._store.format != "delta"
             waiting: list[tuple[str, Future[Iterable[str] | None]]] = []
             for name, advance in self._steps:
                 if beside and name in BESIDE:
@@ -228,8 +234,9 @@ class Stream:
             for _, future in waiting:  # when all are done, though one has failed
                 told += future.result() or ()
         self._arrivals.done(part)
+        self._again = False
         progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])
         with progress.working("joining small files", "hours") as shown:
-            kept = upkeep.after(batch, datetime.now(UTC), shown)
+            kept = upkeep.after(batch, datetime.now(UTC), shown, partial(messages.first_held_back, batch))
         for sentence in kept:
             progress.say(sentence)

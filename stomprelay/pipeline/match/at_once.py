@@ -14,21 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from stomprelay.pipeline.match import record, transfer
-from stomprelay.pipeline.match.conversation import Conversations, SessionRow
-from stomprelay.pipeline.match.matching import SCHEMA, Matchings, MatchRow
-from stomprelay.pipeline.match.message import TOPICS
+from stomprelay.pipeline.match.matching import COLUMNS, SCHEMA, UNLIKE, Matchings, MatchRow
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.plain import plain
-from stomprelay.pipeline.match.reading import files_of, reading_of, shared
 from stomprelay.pipeline.match.slices import KEPT, ROWS, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
-from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES, TOPICS
+from stomprelay.pipeline.sessions import record, transfer
+from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
+from stomprelay.pipeline.sessions.reading import files_of, reading_of, shared
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.bundles import Key, Rows, sorting
 from stomprelay.pipeline.spark.tasks import is_single
 from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.files import NewFile
 from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
 
 _RECORDS: Final = arrow.schema(record.FIELDS)
@@ -38,15 +38,6 @@ _MOST: Final = 10 * ROWS
 """Rows in slices whose time is over: if there are more, they are worth more than one task."""
 _LATE: Final = tuple(f"{transfer.BY_ORDER}{each}" for each in TOPICS)
 """How the keys of late rows begin, see `Slice`."""
-_UNLIKE: Final = frozenset({"text", "match", "message_id", "receipt", "key", "number", "offset"})
-_REPEATING: Final = [
-    *(field.name for field in SCHEMA if field.type == pa.string() and field.name not in _UNLIKE),
-    *(
-        f"deliveries.list.element.{name}"
-        for name in ("client", "session", "upstream", "broker", "mode", "outcome")
-    ),
-]
-"""Columns with dictionaries: of others each value is another one."""
 
 
 @dataclass(frozen=True)
@@ -196,27 +187,24 @@ class _Files:
             files["final"] = self._message(self._batch, pa.concat_tables(self._final), files["messages"])
         for name, tables in self._rows.items():
             rows = pa.concat_tables(tables)
-            files["slices"].append(_file(self._slices / f"slice={name}", rows))
+            files["slices"].append(_file(self._slices / f"slice={name}", rows, SCHEMA))
             self._message(f"{OPEN}-{name}", rows.filter(pc.is_valid(rows["final"])), files["messages"])
         return files
 
     def _message(self, which: str, rows: pa.Table, files: list[str]) -> list[str]:
         """Write rows of `messages` by their hours, which are returned."""
         hours = sorted(rows["hour"].unique().to_pylist())
-        rows = rows.sort_by("at")
         for hour in hours:
             place = self._messages / layout.place(hour) / f"batch={which}"
             same = rows if len(hours) == 1 else rows.filter(pc.equal(rows["hour"], hour))
-            files.append(_file(place, same.select(MESSAGES.names)))
+            files.append(_file(place, same, COLUMNS, by="at"))
         return hours
 
 
-def _file(folder: Path, rows: pa.Table) -> str:
-    path = layout.new_file(folder)
-    names = {each.split(".", 1)[0] for each in rows.schema.names}
-    repeating = [each for each in _REPEATING if each.split(".", 1)[0] in names]
-    parquet.write_table(rows, path, compression="zstd", use_dictionary=repeating, store_schema=False)
-    return str(path)
+def _file(folder: Path, rows: pa.Table, schema: pa.Schema, by: str | None = None) -> str:
+    file = NewFile(folder, schema, UNLIKE, by=by)
+    file.add(rows)
+    return file.close()
 
 
 def advance(
@@ -263,8 +251,8 @@ def advance(
 
 
 def _reading(batch: Batch, ready: Sequence[Segment], files: Sequence[Path], does: Rows) -> Rows:
-    reading = reading_of(batch, [each.name for each in ready])
-    shares = [share for task in shared(files, 1) for share in task]
+    reading = reading_of(batch, ready)
+    shares = [share for task in shared(files, 1, ready) for share in task]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

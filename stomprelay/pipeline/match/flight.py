@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from stomprelay.pipeline.match.transfer import (
+from stomprelay.pipeline.schema import NACKED, RETURNED
+from stomprelay.pipeline.sessions.transfer import (
     BROKER,
     CLIENT,
     COPY,
@@ -15,7 +16,6 @@ from stomprelay.pipeline.match.transfer import (
     SESSION,
     SUBSCRIPTION,
 )
-from stomprelay.pipeline.schema import NACKED, RETURNED
 from stomprelay.pipeline.settings import TimeLimits
 
 COPIED: Final = "\0"

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.message import Message, is_topic
-from stomprelay.pipeline.match.transfer import (
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.conversation import SessionRow
+from stomprelay.pipeline.sessions.transfer import (
     ABORTED,
     BROKER,
     BY_ID,
@@ -37,7 +38,6 @@ from stomprelay.pipeline.match.transfer import (
     Kind,
     Transfer,
 )
-from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
@@ -311,6 +311,16 @@ def _types() -> Iterator[tuple[str, Any]]:
 
 SCHEMA: Final = pa.schema(list(_types()))
 """The columns of `DDL`, as an Arrow schema."""
+COLUMNS: Final = pa.schema([SCHEMA.field(name) for name in MESSAGES.names])
+"""Those of them that are columns of `messages`."""
+UNLIKE: Final = frozenset(
+    {
+        *("at", "sent_at", "receipt", "key", "receipt_us", "delivery_us", "ack_us", "offset", "number"),
+        *(f"deliveries.list.element.{name}" for name in ("at", "message_id", "settled_at")),
+        *("text", "match", "turn", "due"),
+    }
+)
+"""Columns of files whose values hardly repeat, see `NewFile`."""
 NAMES: Final = SCHEMA.names
 """The columns of `DDL`."""
 _WIDTH: Final = len(NAMES)

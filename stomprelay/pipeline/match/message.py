@@ -1,10 +1,20 @@
 """A message as it becomes known, its SEND and its deliveries, and its row of the table."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from stomprelay.pipeline.match.subscriptions import AUTO
-from stomprelay.pipeline.match.transfer import (
+from stomprelay.pipeline.schema import (
+    ABORTED,
+    ACKED,
+    DELIVERED,
+    NACKED,
+    RETURNED,
+    TOPICS,
+    UNCONFIRMED,
+    UNDELIVERED,
+)
+from stomprelay.pipeline.sessions.transfer import (
+    AUTO,
     BROKER,
     CLIENT,
     DESTINATION,
@@ -29,21 +39,7 @@ from stomprelay.pipeline.match.transfer import (
     Transfer,
     carried,
 )
-from stomprelay.pipeline.schema import (
-    ABORTED,
-    ACKED,
-    DELIVERED,
-    NACKED,
-    RETURNED,
-    UNCONFIRMED,
-    UNDELIVERED,
-)
 from stomprelay.pipeline.settings import TimeLimits
-
-TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
-"""Prefixes of destinations whose messages go to every subscriber. Any other destination is treated as a
-queue.
-"""
 
 
 def is_topic(transfer: Sequence[Any]) -> bool:

@@ -16,10 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.match import at_once, passes
-from stomprelay.pipeline.match.conversation import SessionRow
-from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.matching import NAMES, MatchRow
-from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.match.slices import (
     KEPT,
     ROWS,
@@ -36,11 +33,15 @@ from stomprelay.pipeline.match.slices import (
     sliced,
     special,
 )
-from stomprelay.pipeline.read import gaps
-from stomprelay.pipeline.read.gaps import said_of_runs, segment_of
+from stomprelay.pipeline.read import gaps, writing
+from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.sessions.conversation import SessionRow
+from stomprelay.pipeline.sessions.deliveries import WAIT
+from stomprelay.pipeline.sessions.outages import OUTAGE, Outages
 from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.bundles import parts
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store.store import Batch, batch_name
@@ -66,12 +67,12 @@ def advance(batch: Batch) -> list[str]:
     limits = _limits(batch)
     before = _noted(batch, number - 1)
     runs = runs_before(batch)
-    arrived, rows = segments(batch)
-    ready = runs.arrived(arrived, batch.unread)
+    ready = runs.arrived(segments(batch), batch.unread)
+    rows = sum(each.rows for each in ready)
     missing = gaps.advance(batch, runs)
     known = loaded(before.get(_SLICES, {}))
     batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in SPECIAL)])
-    done = at_once.advance(batch, runs, limits, ready, known, rows)
+    done = None if batch.again else at_once.advance(batch, runs, limits, ready, known, rows)
     if done is None:
         count = parts(batch.spark, rows)
         said = passes.conversations(batch, runs, limits, ready, count)
@@ -88,8 +89,12 @@ def _limits(batch: Batch) -> TimeLimits:
 
 def runs_before(batch: Batch) -> Runs:
     """Return the runs as the last batch left them."""
-    before = _noted(batch, batch.number - 1)
-    return Runs.load(before[_RUNS], _limits(batch)) if before else Runs(_limits(batch))
+    return _runs_after(batch, batch.number - 1)
+
+
+def _runs_after(batch: Batch, number: int) -> Runs:
+    noted = _noted(batch, number)
+    return Runs.load(noted[_RUNS], _limits(batch)) if noted else Runs(_limits(batch))
 
 
 def _matched(
@@ -100,15 +105,16 @@ def _matched(
     said: DataFrame,
     rows: int,
 ) -> Done:
-    """Match the transfers `said` with what is open in the slices `known`, and write what comes of it. So many `rows` of
-    the journal are the batch.
+    """Match the transfers `said`, of so many `rows` of the journal, with what is open in the slices `known`, and write
+    what comes of it.
     """
     store = batch.store
     held: list[DataFrame] = []
     touched: DataFrame | None = None
     try:
         counts = {name: each.rows for name, each in known.items()}
-        if rows * _WORTH < sum(counts.values()):
+        # Of a batch that was cut short nobody knows which slices' rows it has removed: all are written anew.
+        if rows * _WORTH < sum(counts.values()) and not batch.again:
             held.append(said := said.persist())
             held.append(touched := hits(store, known, passes.keys(said), runs.until).persist())
             counts = {row["slice"]: row["count"] for row in touched.groupBy("slice").count().collect()}
@@ -184,23 +190,23 @@ def _note(
     store.save_text(_WATCH, number, json.dumps(noted))
 
 
-def segments(batch: Batch) -> tuple[list[Segment], int]:
+def segments(batch: Batch) -> list[Segment]:
     """Return the segments that this batch read, including those of which nothing could be read (their times
-    are None), and how many rows they have.
+    are None).
     """
     told = batch.noted_frames()
     if told is not None and told["segments"] is not None:
-        known = [segment_of(batch.number, *each[:-1]) for each in told["segments"]]
-        return known, sum(each[-1] for each in told["segments"])
-    summed = batch.frames().groupBy("segment").agg(F.min("ns"), F.max("ns"), *said_of_runs(), F.count("ns"))
-    rows = summed.collect()
-    found = {row[0]: segment_of(batch.number, *row[:-1]) for row in rows}
+        return [segment_of(batch.number, *each) for each in told["segments"]]
+    parts = batch.frames().select(*writing.READ).mapInArrow(writing.summed, writing.DDL).groupBy("segment")
+    most = [F.max(name) for name in ("newest", "ended", "found", "within")]
+    rows = parts.agg(F.min("oldest"), *most, F.sum("frames")).collect()
+    found = {row[0]: segment_of(batch.number, *row) for row in rows}
     if batch.store.wrote("quarantine", batch.number):
         damaged = batch.store.read("quarantine", batch=batch.number).select("segment").distinct()
         for row in damaged.collect():
             name = row.segment.rpartition("/")[2].removesuffix(CLOSED)
             found.setdefault(name, Segment(name, batch.number, None, None, False))
-    return list(found.values()), sum(row[-1] for row in rows)
+    return list(found.values())
 
 
 # What other tables ask for, once this batch is done here
@@ -228,6 +234,12 @@ def changes(batch: Batch) -> Changes:
     noted = _noted(batch, batch.number)
     there = {name: each.hours for name, each in loaded(noted.get(_SLICES, {})).items()}
     return Changes(noted.get(_FINAL, []), noted.get(_MADE, {}), noted.get(_GONE, {}), there)
+
+
+def first_held_back(batch: Batch) -> str | None:
+    """Return the first hour with rows of `frames` that are read again, as they wait; None if none do."""
+    times = [each.first_ns for each in _runs_after(batch, batch.number).waiting if each.first_ns]
+    return arrow.hour(min(times)) if times else None
 
 
 def settled(batch: Batch) -> DataFrame:

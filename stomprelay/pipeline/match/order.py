@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from stomprelay.pipeline.match.flight import COPIED, Flight, Place, Subscriber, Waiting
 from stomprelay.pipeline.match.message import is_topic
-from stomprelay.pipeline.match.transfer import (
+from stomprelay.pipeline.sessions.transfer import (
     ABORTED,
     AGAIN,
     BROKER,

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.conversation import SessionRow
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 

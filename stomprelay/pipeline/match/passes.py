@@ -4,27 +4,34 @@ Each pass is one of our functions on Arrow batches, on rows that are together an
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.match import record, transfer
-from stomprelay.pipeline.match.conversation import Conversations, SessionRow
-from stomprelay.pipeline.match.finals import Finals
-from stomprelay.pipeline.match.matching import DDL, Matchings
+from stomprelay.pipeline.match.matching import COLUMNS, DDL, UNLIKE, Matchings, MatchRow, other
+from stomprelay.pipeline.match.matching import batch as batch_of
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.plain import plain
-from stomprelay.pipeline.match.reading import frames, reading_of
 from stomprelay.pipeline.match.slices import KEPT, special
 from stomprelay.pipeline.read.runs import Runs, Segment
+from stomprelay.pipeline.sessions import record, transfer
+from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
+from stomprelay.pipeline.sessions.reading import frames, reading_of
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import bundles
 from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, exchanged, opened
+from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.files import NewFile
 from stomprelay.pipeline.store.store import Batch
+
+_GROUPS: Final = 4
+"""Row groups of a file of final rows that are sorted by time together, and in memory."""
 
 
 def said(batch: Batch, number: int, what: int) -> DataFrame:
@@ -35,17 +42,17 @@ def said(batch: Batch, number: int, what: int) -> DataFrame:
 
 def records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
     """Return bundles that `then` makes of rows of `record.FIELDS`: the frames and events of sessions that matter to
-    messages, of these segments, whichever batch read them.
+    messages, of these segments and parts of segments, whichever batch read them.
     """
-    by_batch: dict[int, list[str]] = {}
+    by_batch: dict[int, list[Segment]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
-            by_batch.setdefault(segment.batch, []).append(segment.name)
+            by_batch.setdefault(segment.batch, []).append(segment)
     parts = []
-    for number, names in sorted(by_batch.items()):
-        reading = reading_of(batch, names)
+    for number, segments in sorted(by_batch.items()):
+        reading = reading_of(batch, segments)
         hours = batch.frame_hours() if number == batch.number else None
-        parts.append(frames(batch, number, hours, _then(reading, then), bundles.DDL))
+        parts.append(frames(batch, number, hours, segments, _then(reading, then), bundles.DDL))
     return reduce(DataFrame.unionByName, parts) if parts else batch.spark.createDataFrame([], bundles.DDL)
 
 
@@ -124,6 +131,37 @@ def matched(
     rows = exchanged(told.unionByName(before.mapInArrow(_of_keys(parts), bundles.DDL)), parts)
     match: Rows = Sorted(transfer.SORTED, Matchings(limits, runs.until, plain))
     return rows.mapInArrow(match if folder is None else _then(match, Finals(folder)), DDL)
+
+
+@dataclass(frozen=True)
+class Finals:
+    """Call it with batches of `matching.DDL`: final rows are written to files in folders by hour below `folder`, and in
+    their place it yields a row for each file (`MatchRow.FILE`). Raises `OSError`.
+    """
+
+    folder: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take and yield batches, as `mapInArrow` wants it."""
+        files: dict[str, NewFile] = {}
+        for batch in batches:
+            final = pc.equal(batch.column("what"), int(MatchRow.FINAL))
+            count = pc.sum(final).as_py() or 0
+            if count < len(batch):
+                yield batch.filter(pc.invert(final))
+            if not count:
+                continue
+            rows = batch if count == len(batch) else batch.filter(final)
+            names = rows.column("hour")
+            for hour in names.unique().to_pylist():
+                same = pc.equal(names, hour)
+                of_hour = rows if pc.all(same).as_py() else rows.filter(same)
+                if hour not in files:
+                    place = self.folder / layout.place(hour)
+                    files[hour] = NewFile(place, COLUMNS, UNLIKE, by="at", groups=_GROUPS)
+                files[hour].add(of_hour)
+        if files:
+            yield batch_of([other(MatchRow.FILE, each.close(), hour=hour) for hour, each in files.items()])
 
 
 def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:

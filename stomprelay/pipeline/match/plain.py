@@ -18,9 +18,8 @@ from stomprelay.pipeline.match.matching import (
     MatchRow,
     headers_of,
 )
-from stomprelay.pipeline.match.subscriptions import AUTO
-from stomprelay.pipeline.match.transfer import BY_ORDER, BY_TRACE, Kind
 from stomprelay.pipeline.schema import ACKED
+from stomprelay.pipeline.sessions.transfer import AUTO, BY_ORDER, BY_TRACE, Kind
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 

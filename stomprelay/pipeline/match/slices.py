@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.matching import DDL, MatchRow
+from stomprelay.pipeline.sessions.conversation import SessionRow
 from stomprelay.pipeline.spark.tasks import together
 from stomprelay.pipeline.store.store import Store, batch_name
 

@@ -83,8 +83,7 @@ def _placed(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[
     if folder is None:
         return None
     told = parsed(batch.spark, arrivals, partial(writing.written, folder=folder), writing.DDL).collect()
-    made = [each for each in told if each.file is not None]
-    files = [Path(each.file) for each in made]
+    files = [Path(each.file) for each in told if each.file is not None]
     batch.store.adopt("frames", batch.number, files)
     damages = [
         Damage(each.segment, each.offset, each.length, each.reason)
@@ -97,10 +96,11 @@ def _placed(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[
     known = {each[0] for each in read}
     # Of segments in which nothing could be read, too, somebody wants to know that they came.
     broken = {posixpath.basename(each.segment).removesuffix(CLOSED) for each in damages} - known
-    read += [[name, None, None, False, None, None, 0] for name in sorted(broken)]
+    read += [[name, None, None, False, None, None, 0, []] for name in sorted(broken)]
     batch.note_frames({layout.hour_at(str(file)) for file in files}, read)
-    newest = max((each.newest for each in made), default=None)
-    return Taken(sum(each.frames for each in made), len(damages), newest), damages
+    summed = [each for each in told if each.newest is not None]
+    newest = max((each.newest for each in summed), default=None)
+    return Taken(sum(each.frames for each in summed), len(damages), newest), damages
 
 
 def _appended(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[Damage]]:

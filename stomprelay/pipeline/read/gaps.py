@@ -12,10 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
-from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.read.runs import Gap, Runs, Segment, number_of, run_of
@@ -62,20 +58,6 @@ def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[Seg
     return list(best.values()), again
 
 
-def said_of_runs() -> list[Column]:
-    """Return what has to be summed up of a segment's rows of `frames` for `segment_of`, after their first and last
-    `ns`: whether the run ended, when its relay was found to be gone, and within what time it speaks again.
-    """
-    event, facts = F.col("event"), F.col("facts")
-    ended = event == JournalEvent.ENDED.value
-    speaks = event.isin(JournalEvent.BEGUN.value, JournalEvent.ALIVE.value)
-    return [
-        F.max(F.coalesce(ended, F.lit(False))),
-        F.max(F.when(ended, facts["found"].try_cast("bigint"))),
-        F.max(F.when(speaks, facts["within"].try_cast("double"))),
-    ]
-
-
 def segment_of(
     batch: int,
     name: str,
@@ -84,10 +66,14 @@ def segment_of(
     ended: bool,
     found_ns: int | None,
     within: float | None,
+    rows: int = 0,
+    marks: Sequence[Sequence[int]] = (),
 ) -> Segment:
-    """Return what these sums say of a segment; what no relay writes counts as nothing."""
+    """Return what `writing.SUMS` say of a segment; what no relay writes counts as nothing."""
     promised = within if within is not None and 0 < within <= _LONGEST else 0
-    return Segment(name, batch, first_ns, newest_ns, ended, max(found_ns or 0, 0), round(promised * SECOND))
+    found_ns = max(found_ns or 0, 0)
+    within_ns = round(promised * SECOND)
+    return Segment(name, batch, first_ns, newest_ns, ended, found_ns, within_ns, rows, marks)
 
 
 def advance(batch: Batch, runs: Runs) -> list[str]:

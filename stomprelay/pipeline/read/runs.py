@@ -2,8 +2,9 @@
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from stomprelay.journal.segment import CLOSED, parse_name
@@ -20,6 +21,10 @@ class Segment(NamedTuple):
     """A segment that a batch read: the times in ns of its first and newest record, None if nothing of it
     could be read; and whether the run ended with it. `found_ns`: when somebody found that its relay was gone, 0 where
     nobody did. `within_ns`: what `journal alive` promises in it, 0 for nothing.
+
+    It has `rows`, and may be a part of one: what has offsets from `begin` on, below `end` where that is not 0. It can
+    be parted at its `marks`: each has the number of rows before it, the offset of the next, and the newest time (ns) of
+    those before.
     """
 
     name: str
@@ -29,6 +34,26 @@ class Segment(NamedTuple):
     ended: bool
     found_ns: int = 0
     within_ns: int = 0
+    rows: int = 0
+    marks: Sequence[Sequence[int]] = ()
+    begin: int = 0
+    end: int = 0
+
+    def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
+        """Return a part with all that comes before the first record after `until` (ns), and perhaps some more; and the
+        rest. None for either that has nothing.
+        """
+        if self.newest_ns is None or self.newest_ns <= until:
+            return self, None
+        if self.first_ns is not None and self.first_ns > until:
+            return None, self
+        for at, (rows, offset, ns) in enumerate(self.marks):
+            if ns > until:
+                marks = [(before - rows, place, newest) for before, place, newest in self.marks[at + 1 :]]
+                first = self._replace(newest_ns=ns, ended=False, rows=rows, marks=(), end=offset)
+                rest = self._replace(first_ns=ns, rows=self.rows - rows, marks=marks, begin=offset)
+                return first, rest
+        return self, None
 
 
 def run_of(segment: str) -> str:
@@ -124,6 +149,15 @@ class _Run:
         newest = max([self.newest_ns, *(each.newest_ns or 0 for each in self.waiting.values())])
         return bool(within) and horizon > newest + 2 * within + _GRACE
 
+    def put_back(self, number: int, rest: Segment, newest_ns: int) -> None:
+        """Move a segment, or the rest of one, back to those that were not read; the caller must do so with all that
+        follow it. What was read ends with `newest_ns`.
+        """
+        self.waiting[number] = rest
+        self.due = min(self.due, number)
+        self.newest_ns = newest_ns
+        self.ended = False
+
     @property
     def gaps(self) -> list[Gap]:
         """Return all that is missing, in order."""
@@ -137,10 +171,10 @@ class _Run:
 
 
 class Runs:
-    """Call `arrived` with the segments of each batch. It returns which segments can be used now, including
-    those of earlier batches. `gone`: the runs that it forgot in the last call, with the time in ns of their
-    newest record. `gaps`: of each run of which the last call found other segments to be missing than before, all that
-    are missing now, and those that came too late.
+    """Call `arrived` with the segments of each batch. It returns which segments, and parts of segments, can be used
+    now, including those of earlier batches. `gone`: the runs that it forgot in the last call, with the time in ns of
+    their newest record. `gaps`: of each run of which the last call found other segments to be missing than before, all
+    that are missing now, and those that came too late.
     """
 
     def __init__(self, limits: TimeLimits) -> None:
@@ -155,9 +189,11 @@ class Runs:
     def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
         """Add segments that were read, in any order. Return those that can be used now, in order of run and
         number; of several with the same number only one. `unread`: the time in ns when the first of those was begun
-        that are there and will be read later; None if there are none.
+        that are there and will be read later; None if there are none. Where there are, what comes after `until` is left
+        for then: it could only be kept until the others' records are there.
         """
         self._unread = unread
+        read = {name: (run.due, run.newest_ns) for name, run in self._runs.items()}
         self._before = {name: run.gaps for name, run in self._runs.items()}
         came = set()
         for segment in segments:
@@ -173,7 +209,34 @@ class Runs:
         self.gaps = {name: gaps for name, gaps in after.items() if gaps != self.before(name)}
         self._forget(horizon)
         self._until = self._read(horizon)
-        return sorted(ready, key=lambda segment: (run_of(segment.name), number_of(segment.name)))
+        ready.sort(key=lambda segment: (run_of(segment.name), number_of(segment.name)))
+        return ready if unread is None else [*self._within(ready, read)]
+
+    def _within(self, ready: Iterable[Segment], read: Mapping[str, tuple[int, int]]) -> Iterator[Segment]:
+        """Yield of these segments, which are in order, what comes up to `until`. The others wait on; but what came late
+        does not, nor what follows a gap. `read`: what was due of each run before, and its newest record.
+        """
+        for name, segments in groupby(ready, lambda each: run_of(each.name)):
+            due, newest = read.get(name, (1, 0))
+            found = [(number_of(each.name), each) for each in segments]
+            followed = [number for number, _ in found if number >= due]
+            if followed != [*range(due, due + len(followed))]:
+                yield from (each for _, each in found)
+                continue
+            held = False
+            for number, each in found:
+                first: Segment | None = each
+                rest: Segment | None = None
+                if held:
+                    first, rest = None, each
+                elif number >= due:
+                    first, rest = each.parted(self._until)
+                if first is not None:
+                    newest = max(newest, first.newest_ns or 0)
+                    yield first
+                if rest is not None:
+                    held = True
+                    self._runs[name].put_back(number, rest, newest)
 
     def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
         """Yield the segments of a run up to the first gap. A gap that is older than `patience`, or in a run that is
@@ -208,11 +271,10 @@ class Runs:
         """Return the time in ns of the newest record that arrived; 0 without any. A relay that was found to be gone
         was found at some time, too, perhaps long after what is still unread: no later than that it is now.
         """
-        waiting = [each for run in self._runs.values() for each in run.waiting.values()]
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
-                *(max(each.newest_ns or 0, each.found_ns) for each in waiting),
+                *(max(each.newest_ns or 0, each.found_ns) for each in self.waiting),
             ],
             default=0,
         )
@@ -228,6 +290,8 @@ class Runs:
     def _read(self, horizon: int) -> int:
         earliest = horizon - self._limits.patience
         progress = [_progress(run) for _, run in self._present() if run.waiting or not run.is_over(horizon)]
+        if self._unread is not None:
+            progress.append(self._unread)
         return max(self._until, min((each for each in progress if each >= earliest), default=horizon))
 
     @property
@@ -237,16 +301,25 @@ class Runs:
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that are not over and wrote something within `patience` before `horizon`."""
+        """Return the runs that are not over, or of which something waits, and that wrote something within `patience`
+        before `horizon`.
+        """
         horizon = self.horizon
         earliest = horizon - self._limits.patience
         return frozenset(
-            name for name, run in self._present() if run.newest_ns >= earliest and not run.is_over(horizon)
+            name
+            for name, run in self._present()
+            if run.newest_ns >= earliest and (run.waiting or not run.is_over(horizon))
         )
 
     def before(self, run: str) -> list[Gap]:
         """Return what was missing of a run before the last call."""
         return self._before.get(run, [])
+
+    @property
+    def waiting(self) -> list[Segment]:
+        """Return the segments, and parts of segments, that are there and wait."""
+        return [each for run in self._runs.values() for each in run.waiting.values()]
 
     def since(self, run: str) -> int:
         """Return the number of the batch that found a run."""

@@ -1,18 +1,17 @@
-"""Rows of `frames` to Parquet files, by the tasks that parse them: Spark's own writer takes ten times as long."""
+"""Rows of `frames` to Parquet files, by the tasks that parse them, and what these tell of each segment."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
-from stomprelay.pipeline.spark.launch import ROW_GROUP_ROWS
 from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.files import NewFile
 
 UNLIKE: Final = frozenset(
     {
@@ -27,12 +26,15 @@ UNLIKE: Final = frozenset(
         "number",
     }
 )
-"""Columns whose values hardly repeat: a dictionary of them costs a third of the time and makes larger files."""
+"""Columns whose values hardly repeat, see `NewFile`."""
 N = TypeVar("N", int, float)
-SUMS: Final = ("segment", "oldest", "newest", "ended", "found", "within", "frames")
-"""What is told of each segment, as `gaps.said_of_runs`: its name without the ending, the times of its oldest and newest
-record; whether the run ended with it, when its relay was found to be gone, within what time it speaks again; its rows.
+SUMS: Final = ("segment", "oldest", "newest", "ended", "found", "within", "frames", "marks")
+"""What is told of each segment: its name without the ending, the times of its oldest and newest record; whether the run
+ended with it, when its relay was found to be gone, within what time it speaks again; its rows, and places where it can
+be parted, see `runs.Segment`.
 """
+READ: Final = ("segment", "ns", "event", "facts")
+"""Columns of `frames` of which these are made."""
 WRITTEN: Final = (
     ("file", pa.string()),
     ("segment", pa.string()),
@@ -42,21 +44,18 @@ WRITTEN: Final = (
     ("ended", pa.bool_()),
     ("found", pa.int64()),
     ("within", pa.float64()),
+    ("marks", pa.list_(pa.list_(pa.int64()))),
     ("offset", pa.int64()),
     ("length", pa.int64()),
     ("reason", pa.string()),
 )
 DDL: Final = (
     "file string, segment string, frames bigint, oldest bigint, newest bigint, ended boolean, found bigint, "
-    "within double, offset bigint, length bigint, reason string"
+    "within double, marks array<array<bigint>>, offset bigint, length bigint, reason string"
 )
-"""What a task tells of its work, as a schema string for Spark: each `file`, with its rows and the time of the newest;
-`SUMS` of each segment; or a damage, as in `segments.DDL`, which alone has a `reason`.
+"""What a task tells of its work, as a schema string for Spark: each `file`; `SUMS` of each segment; or a damage, as in
+`segments.DDL`, which alone has a `reason`.
 """
-ROWS: Final = ROW_GROUP_ROWS
-"""Rows in a row group, about."""
-OCTETS: Final = 64 << 20
-"""Bytes of a row group before it is encoded, about."""
 OPEN: Final = 8
 """Files that a task writes to at a time, at most."""
 
@@ -68,22 +67,11 @@ _FRAMES: Final = pa.schema([field for field in SCHEMA if field.name not in dict(
 _DAMAGE: Final = ("segment", "offset", "length", "reason")
 
 
-def _repeating() -> list[str]:
-    leaves = []
-    for field in _FRAMES:
-        inner = (".key_value.key", ".key_value.value") if pa.types.is_map(field.type) else ("",)
-        leaves += [f"{field.name}{each}" for each in inner]
-    return [each for each in leaves if each not in UNLIKE]
-
-
-_REPEATING: Final = _repeating()
-
-
 def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
     """Write the frames and events among rows of `segments.DDL` to files in folders by hour below this one. Yield rows
     of `DDL`. Raises `OSError`.
     """
-    files: dict[str, _File] = {}
+    files: dict[str, NewFile] = {}
     read: dict[str, _Sums] = {}
     told: list[dict[str, Any]] = []
     for batch in batches:
@@ -91,19 +79,35 @@ def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.Reco
             told += batch.select(_DAMAGE).to_pylist()
             continue
         for name, rows in _by_segment(batch):
-            read.setdefault(name, _Sums()).add(rows)
+            sums = read.setdefault(name, _Sums())
+            sums.mark(rows.column("offset")[0].as_py())
+            sums.add(rows)
         hours = batch.column("hour")
         for hour in hours.unique().to_pylist():
             if hour not in files:
                 if len(files) == OPEN:
-                    told.append(files.pop(next(iter(files))).close())
-                files[hour] = _File(folder / layout.place(hour))
-            rows = batch.select(_FRAMES.names)
+                    told.append({"file": files.pop(next(iter(files))).close()})
+                files[hour] = NewFile(folder / layout.place(hour), _FRAMES, UNLIKE)
             same = pc.equal(hours, hour)
-            files[hour].add(rows if pc.all(same).as_py() else rows.filter(same))
-    told += [each.close() for each in files.values()]
+            files[hour].add(batch if pc.all(same).as_py() else batch.filter(same))
+    told += [{"file": each.close()} for each in files.values()]
+    yield _told(told, read)
+
+
+def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Take the columns `READ` of rows that are in the table already, and yield the same about their segments, as far as
+    their rows are among these.
+    """
+    read: dict[str, _Sums] = {}
+    for batch in batches:
+        for name, rows in _by_segment(batch):
+            read.setdefault(name, _Sums()).add(rows)
+    yield _told([], read)
+
+
+def _told(told: list[dict[str, Any]], read: "dict[str, _Sums]") -> pa.RecordBatch:
     told += [{"segment": name, **asdict(each)} for name, each in read.items()]
-    yield pa.RecordBatch.from_pylist(told, schema=_SUMMARY)
+    return pa.RecordBatch.from_pylist(told, schema=_SUMMARY)
 
 
 def _by_segment(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -123,6 +127,12 @@ class _Sums:
     ended: bool = False
     found: int | None = None
     within: float | None = None
+    marks: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def mark(self, offset: int) -> None:
+        """Remember that a block begins here, of which no rows have been added, but all before it."""
+        if self.newest is not None:
+            self.marks.append((self.frames, offset, self.newest))
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows of the segment."""
@@ -138,9 +148,16 @@ class _Sums:
             facts = dict(each["facts"] or ())
             if each["event"] == JournalEvent.ENDED.value:
                 self.ended = True
-                self.found = _most(self.found, facts.get("found"), int)
+                self.found = _most(self.found, facts.get("found"), _bigint)
             else:
                 self.within = _most(self.within, facts.get("within"), float)
+
+
+def _bigint(text: str) -> int:
+    value = int(text)
+    if value.bit_length() > 63:
+        raise ValueError(text)
+    return value
 
 
 def _most(known: N | None, said: str | None, kind: Callable[[str], N]) -> N | None:
@@ -149,36 +166,3 @@ def _most(known: N | None, said: str | None, kind: Callable[[str], N]) -> N | No
     except ValueError:
         return known
     return new if known is None else known if new is None else max(known, new)
-
-
-class _File:
-    """A new file in a folder. Call `add` with rows, and `close`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = layout.new_file(folder)
-        self._writer = parquet.ParquetWriter(
-            self._path, _FRAMES, compression="zstd", use_dictionary=_REPEATING, store_schema=False
-        )
-        self._held: list[pa.RecordBatch] = []
-        self._rows = self._octets = self._frames = self._newest = 0
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
-        self._rows += len(rows)
-        self._octets += rows.nbytes
-        self._newest = max(self._newest, pc.max(rows.column("ns")).as_py())
-        if self._rows >= ROWS or self._octets >= OCTETS:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held), self._rows)
-        self._frames += self._rows
-        self._held.clear()
-        self._rows = self._octets = 0
-
-    def close(self) -> dict[str, Any]:
-        """Complete the file. Return its row of `DDL`."""
-        self._flush()
-        self._writer.close()
-        return {"file": str(self._path), "frames": self._frames, "newest": self._newest}

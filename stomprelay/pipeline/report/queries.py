@@ -14,7 +14,6 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.match.message import TOPICS
 from stomprelay.pipeline.report.findings import (
     MEASURES,
     NOTHING,
@@ -26,7 +25,7 @@ from stomprelay.pipeline.report.findings import (
     Span,
 )
 from stomprelay.pipeline.report.text import HOUR, Micros, moment
-from stomprelay.pipeline.schema import UNDELIVERED
+from stomprelay.pipeline.schema import TOPICS, UNDELIVERED
 from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.tables.latency import WIDTH
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from stomprelay.pipeline.spark.java import Java
+from stomprelay.pipeline.spark.java import Java, MissingJava, find
+from stomprelay.pipeline.spark.java import folder as cache
 
 SWITCH: Final = "STOMPRELAY_CLASS_ARCHIVE"
 """The environment variable that, set to 0, switches the class archive off."""
@@ -97,3 +98,18 @@ def _alone(lock: Path) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def main() -> int:
+    """Make the archive where it is missing, and print the options with which Java uses it. Return the exit status."""
+    try:
+        java = find()
+    except MissingJava as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write("".join(f"{option}\n" for option in options(java, cache())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -24,8 +24,9 @@ _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _GOODBYE: Final = 60.0
 """Seconds that Java has to end; it may be writing a class archive."""
 _MIB: Final = 1 << 20
-_QUICK: Final = ("-XX:TieredStopAtLevel=1",)
-_BRIEF: Final = (*_QUICK, "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m")
+# With one level alone Java has room for 48 MiB of code, which fills after some batches: then it compiles no more.
+_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+_BRIEF: Final = (*_QUICK, "-XX:+UseSerialGC")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 """Options that keep Java 24 and later from printing warnings."""
 

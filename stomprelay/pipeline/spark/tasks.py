@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 WORTH: Final = 4 << 20
 """Bytes of a journal that are worth a partition: they take a second or two."""
+ROW: Final = 40
+"""Bytes of a journal that a row of `frames` stands for, about."""
 _SMALL: Final = 64 << 20
 _ADAPTIVE: Final = {"spark.sql.adaptive.enabled": "false"}
 """For a batch of fewer bytes: each stage would be a job of its own, and there is nothing to adapt to."""

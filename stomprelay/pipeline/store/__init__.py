@@ -7,5 +7,6 @@
 - `volume`: files and folders
 - `upkeep`: old hours removed, and when small files are joined
 - `compaction`: how small files are joined
+- `files`: Parquet files that tasks write themselves
 - `merging`: Parquet files made fewer, sorted by time
 """

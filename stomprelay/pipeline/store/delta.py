@@ -102,7 +102,9 @@ class DeltaStore(Store):
         old = gone or {}
         hours = {hour for each in old.values() for hour in each}
         also = f"({_open(old)} AND {_among(hours)})" if hours else ""
-        own = f"{_of([batch_name(batch)])} OR ({_open(slices)})"
+        # It may have made more slices before, if it is done again with other settings.
+        earlier = f"{_APART} = false AND batch LIKE '{OPEN}-{batch_name(batch)}-%'"
+        own = f"{_of([batch_name(batch)])} OR ({_open(slices)}) OR ({earlier})"
         self._commit(table, batch, self._sliced(TABLES[table], batch, rows), own, also)
 
     def read(

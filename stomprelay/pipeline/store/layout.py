@@ -6,9 +6,7 @@ as Spark and Delta Lake spell a date and a number: engines that find folders by 
 """
 
 import json
-from pathlib import Path
 from typing import Final, NamedTuple
-from uuid import uuid4
 
 NAME: Final = "_layout"
 VERSION: Final = 3
@@ -22,12 +20,6 @@ HOURS: Final = "date=????-??-??/hour=[0-9]*"
 """The pattern of the folders of all hours of a table."""
 BEFORE: Final = "*/hour=*"
 """The same of all tables up to version 2."""
-
-
-def new_file(folder: Path) -> Path:
-    """Return the path of a file that a task adds to a folder, which is made. A task that is done again adds another."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"part-{uuid4()}.zstd.parquet"
 
 
 def place(hour: str) -> str:

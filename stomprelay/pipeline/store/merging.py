@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from stomprelay.pipeline.spark.arrow import MICROSECONDS
 from stomprelay.pipeline.spark.launch import ROW_GROUP, ROW_GROUP_ROWS
+from stomprelay.pipeline.store.files import writer
 
 PIECE: Final = 1 << 14
 """Rows of a file that are in memory at a time, about."""
@@ -189,12 +190,10 @@ def _write(
         group: pa.Table | None = first
         with (
             pa.OSFile(str(folder / f"part-{count:05d}.zstd.parquet"), "wb") as sink,
-            parquet.ParquetWriter(
-                sink, schema, compression="zstd", use_dictionary=repeating or False, store_schema=False
-            ) as writer,
+            writer(sink, schema, repeating) as writing,
         ):
             while group is not None:
-                writer.write_table(group, len(group))
+                writing.write_table(group, len(group))
                 group = next(groups, None) if sink.tell() < large else None
         count += 1
     return count

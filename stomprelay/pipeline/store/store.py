@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
+DROPPED: Final = "_dropped"
+STAGING: Final = ".staging-"
+"""Where files are that are about to be removed; and, with a number, those of a batch before they are adopted."""
 OPEN: Final = "open"
 """Used in place of a batch's number: rows that a later batch replaces, slice by slice."""
 _STATE: Final = "parquet"
-_DROPPED: Final = "_dropped"
 _FRAMES: Final = "frames"
-_STAGING: Final = ".staging-"
 
 
 class StoreError(Exception):
@@ -112,7 +113,7 @@ class Store:
 
     def adopt(self, table: str, batch: int, files: Iterable[Path]) -> None:
         """Make these files in the folder that `stage` returned the rows of a batch. Others in it, of tasks that were
-        done again, are removed.
+        done again, are removed. Folder by folder: if that is cut short, `upkeep.begin` removes those of the batch.
         """
         folder = self._staging(table, batch)
         known = frozenset(files)
@@ -373,15 +374,6 @@ class Store:
             if wrong:
                 raise StoreError(wrong)
 
-    def remove_leftovers(self) -> None:
-        """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
-        self.volume.remove(f"{self.root}/{_DROPPED}")
-        for place in ("*", "_sums/*", "_state/*"):
-            for path in [*self._find(f"{place}/.spark-staging-*"), *self._find(f"{place}/{_STAGING}*")]:
-                self.volume.remove(path)
-            for path in self._find(f"{place}/_temporary"):
-                self.volume.remove(path)
-
     # ------------------------------------------------------------------ how
 
     @staticmethod
@@ -438,7 +430,7 @@ class Store:
         """Remove a folder in one step for readers that list it: it is renamed, and then its files are
         removed.
         """
-        aside = f"{self.root}/{_DROPPED}/{uuid4().hex}"
+        aside = f"{self.root}/{DROPPED}/{uuid4().hex}"
         self.volume.rename(path, aside)
         self.volume.remove(aside)
 
@@ -446,7 +438,7 @@ class Store:
         return self.volume.find(self.root, pattern)
 
     def _staging(self, table: str, batch: int) -> str:
-        return f"{self.root}/{table}/{_STAGING}{batch_name(batch)}"
+        return f"{self.root}/{table}/{STAGING}{batch_name(batch)}"
 
     def _state(self, name: str, batch: int) -> str:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
@@ -468,7 +460,8 @@ class Store:
 class Batch:
     """What a step of the pipeline is given: the batch's `number`, from 0, and the `store` to write to under
     that number. A batch that was cut short comes again with the same number and the same segments. `unread`: when the
-    first of the segments was begun that later batches will have, as far as that is known, ns since 1970.
+    first of the segments was begun that later batches will have, as far as that is known, ns since 1970. `again`: it
+    was begun by a run that was cut short, perhaps with other settings.
     """
 
     spark: "SparkSession"
@@ -476,6 +469,7 @@ class Batch:
     number: int
     settings: Settings
     unread: int | None = None
+    again: bool = False
 
     def frames(self) -> "DataFrame":
         """Return this batch's rows of the table `frames`, which an earlier step has written."""

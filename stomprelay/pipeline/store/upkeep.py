@@ -1,18 +1,21 @@
 """What keeps the tables small while batches go on: old hours removed, small files joined."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
 from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.compaction import Shown, compact, recover, unshown
-from stomprelay.pipeline.store.store import Batch, Store
+from stomprelay.pipeline.store.store import DROPPED, OPEN, STAGING, Batch, Store, batch_name
 from stomprelay.pipeline.store.volume import local
 
 EVERY: Final = 16
 """Small files are looked for after every so many batches."""
 AGE: Final = timedelta(hours=2)
 """An hour that ended so long before the newest is not expected to get more rows."""
+_HALF: Final = (".spark-staging-*", f"{STAGING}*", "_temporary")
+"""Folders of half-written files."""
 
 
 def hour_name(time: datetime) -> str:
@@ -36,19 +39,37 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
     return {name: hours for name, hours in gone.items() if hours}
 
 
-def begin(store: Store) -> None:
-    """Repair what a run that was killed left behind. Call it before the first batch of a run, holding the
-    `Lock`. Raises `OSError`.
+def begin(store: Store, finished: int) -> bool:
+    """Repair what a run that was killed left behind: half-written files, and what it wrote of the batch after
+    `finished`, the last one that is done. Done again with other settings, that batch may have its rows in other hours.
+    Return whether it was begun. Call it before the first batch of a run, holding the `Lock`. Raises `OSError`.
     """
     root = local(store.root)
     if root is not None:
         recover(root)
+    volume = store.volume
+    half = [f"{place}/{name}" for place in ("*", "_sums/*", "_state/*") for name in _HALF]
+    left = [path for each in half for path in volume.find(store.root, each)]
+    begun = bool(left) or store.newest() > finished
+    if begun:
+        name = batch_name(finished + 1)
+        tables = [each for each in TABLES.values() if each.incremental]
+        places = [f"{each.name}/{layout.HOURS}" if each.hourly else each.name for each in tables]
+        for place in (*places, "_sums/*/hour=*"):
+            for which in (name, f"{OPEN}-{name}-*"):
+                left += volume.find(store.root, f"{place}/batch={which}")
+    # The half-written ones last: they tell of the others.
+    for path in (*reversed(left), f"{store.root}/{DROPPED}"):
+        volume.remove(path)
+    return begun
 
 
-def after(batch: Batch, now: datetime, shown: Shown = unshown) -> list[str]:
+def after(
+    batch: Batch, now: datetime, shown: Shown = unshown, held_back: Callable[[], str | None] = lambda: None
+) -> list[str]:
     """Remove old state and old hours, and every `EVERY` batches join small files. Call it at the end of a
-    batch, when all tables are written; `now` is in UTC, `shown` as `compact` takes it. Return sentences for
-    the log. Raises `CompactionError` and `OSError`.
+    batch, when all tables are written; `now` is in UTC, `shown` as `compact` takes it. From the hour that `held_back`
+    returns on, rows will be asked for by their batch. Return sentences for the log. Raises `CompactionError` and `OSError`.
     """
     told: list[str] = []
     batch.store.forget(batch.number)
@@ -59,7 +80,7 @@ def after(batch: Batch, now: datetime, shown: Shown = unshown) -> list[str]:
         if newest is not None:
             # The batch itself is not touched: Spark has not recorded it as done.
             before = hour_name(datetime.strptime(newest, "%Y-%m-%d-%H") - AGE)
-            told += _joined(batch.store, before, batch.number, shown)
+            told += _joined(batch.store, min(before, held_back() or before), batch.number, shown)
         batch.store.sweep(now)
     return told
 

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.schema import FAILOVERS
+from stomprelay.pipeline.sessions.outages import OUTAGE
 from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.tables.rollup import hour_of
 

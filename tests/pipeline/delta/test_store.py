@@ -126,6 +126,21 @@ def test_rows_that_may_change_are_replaced_as_a_whole(store: DeltaStore) -> None
     assert (store.hours_of("messages", OPEN), store.hours_of("messages", 2)) == ({HOUR}, set())
 
 
+def test_a_batch_that_is_done_again_may_make_fewer_slices(store: DeltaStore) -> None:
+    """Those that it made before, by other settings, are gone; slices of other batches stay."""
+    for number, names in ((1, "ab"), (2, "ab"), (2, "c")):
+        slices = [f"{batch_name(number)}-{at}" for at in range(len(names))]
+        rows = messages(store, [])
+        for each, name in zip(names, slices, strict=True):
+            rows = rows.unionByName(messages(store, [], [(HOUR, each)], name))
+        store.replace_open(number, rows, slices)
+    assert said(store.read("messages"), "destination", "batch") == [
+        ("a", f"open-{batch_name(1)}-0"),
+        ("b", f"open-{batch_name(1)}-1"),
+        ("c", f"open-{batch_name(2)}-0"),
+    ]
+
+
 def test_rows_under_a_name(store: DeltaStore) -> None:
     """Are written anew, and removed, whatever batches do beside them; `--as-of` knows of which batch that was."""
 

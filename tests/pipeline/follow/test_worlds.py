@@ -71,7 +71,7 @@ def test_a_dead_relay_makes_nothing_final_that_goes_on_in_the_next_batch(
     size = sum(path.stat().st_size for path in journal.iterdir())
     settings = Settings(journal=str(journal), tables=str(tmp_path / "t"), bytes_per_batch=size * 55 // 100)
     progress = ProgressLine(io.StringIO())
-    Stream(spark, settings, progress, stream.STEPS[:1]).once()
+    Stream(spark, settings, progress, tuple(each for each in stream.STEPS if each[0] == "messages")).once()
     assert progress.batches > 1
     outcomes = Counter(row.outcome for row in Store(spark, settings.tables).read("messages").collect())
     wanted: Counter[str] = Counter()

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from stomprelay.pipeline.match import finals
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.finals import Finals
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
+from stomprelay.pipeline.match.passes import Finals
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
+from stomprelay.pipeline.spark.launch import ROW_GROUP_ROWS
+from stomprelay.pipeline.store import files
 from tests.pipeline.script import Script
 
 
@@ -38,20 +39,20 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("most", [3, finals.ROWS])
+@pytest.mark.parametrize("most", [1, ROW_GROUP_ROWS])
 def test_files_have_the_final_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Sorted by time, in the folder of their hour; the others go on, with a row for each file."""
-    monkeypatch.setattr(finals, "ROWS", most)
+    monkeypatch.setattr(files, "ROW_GROUP_ROWS", most)
     whole = _found(10)
     wanted = [row for row in _rows(iter(whole)) if row["what"] == MatchRow.FINAL]
     left = _rows(
         Finals(tmp_path)(each.slice(at, 4) for each in reversed(whole) for at in range(0, len(each), 4))
     )
-    files = [row for row in left if row["what"] == MatchRow.FILE]
+    told_files = [row for row in left if row["what"] == MatchRow.FILE]
     assert [row["what"] for row in left if row["what"] != MatchRow.FILE] == [int(MatchRow.OPEN)]
-    assert sorted(row["hour"] for row in files) == ["2026-11-18-11", "2026-11-18-12"]
+    assert sorted(row["hour"] for row in told_files) == ["2026-11-18-11", "2026-11-18-12"]
     written = []
-    for row in files:
+    for row in told_files:
         assert Path(row["text"]).parent.name == f"hour={int(row['hour'][-2:])}"
         table = parquet.read_table(row["text"], partitioning=None)
         assert table.column_names == MESSAGES.names

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.journals import BEGUN
 from tests.pipeline.script import MS, Script, named, rows

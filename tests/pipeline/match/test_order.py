@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.flight import Waiting
 from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
 
 TERMS = TimeLimits(patience=600, linger=10, give_up=100)

@@ -1,6 +1,6 @@
 """Orders side by side, and from batch to batch."""
 
-from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.journals import BEGUN
 from tests.pipeline.script import MS, Script, named

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
 from stomprelay.pipeline.match.plain import plain
 from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED
+from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 

@@ -50,6 +50,78 @@ def test_a_missing_segment_is_not_waited_for_for_ever() -> None:
     assert runs.until == 621 * SECOND
 
 
+def _marked(number: int, begins: int, ends: int, run: str = "a", *, ended: bool = False) -> Segment:
+    """A row and a mark for each second."""
+    marks = [(at, at * 100, (begins + at - 1) * SECOND) for at in range(1, ends - begins + 1)]
+    return _segment(number, begins, ends, run, ended=ended)._replace(rows=ends - begins + 1, marks=marks)
+
+
+def _parts(segments: list[Segment]) -> list[tuple[str, int, int, int, int]]:
+    """Run, number, rows, and from which offset to which."""
+    return [
+        (run_of(each.name)[-1], number_of(each.name), each.rows, each.begin, each.end) for each in segments
+    ]
+
+
+def test_what_others_are_not_ready_for_waits() -> None:
+    """Where more is there to be read later, a segment is used up to the time at which that begins, and a record more;
+    its rest, and what follows it, when the others have come.
+    """
+    runs = Runs(TERMS)
+    assert _parts(runs.arrived([_marked(1, 0, 20), _marked(1, 5, 40, "b")], 12 * SECOND)) == [
+        ("a", 1, 14, 0, 1400),
+        ("b", 1, 9, 0, 900),
+    ]
+    assert (runs.until, runs.newest) == (
+        12 * SECOND,
+        {"my-relay-aaaaaaaa": 13 * SECOND, "my-relay-bbbbbbbb": 13 * SECOND},
+    )
+    assert [(each.rows, each.begin, each.first_ns) for each in runs.waiting] == [
+        (7, 1400, 13 * SECOND),
+        (27, 900, 13 * SECOND),
+    ]
+    runs = Runs.load(runs.dump(), TERMS)
+    assert runs.had(_segment(1, 0, 20).name)
+    assert not runs.gaps
+    found = runs.arrived([_marked(2, 20, 60, ended=True), _marked(1, 12, 30, "c")], 25 * SECOND)
+    assert _parts(found) == [
+        ("a", 1, 7, 1400, 0),
+        ("a", 2, 7, 0, 700),
+        ("b", 1, 13, 900, 2200),
+        ("c", 1, 15, 0, 1500),
+    ]
+    assert "my-relay-aaaaaaaa" in runs.present
+    runs = Runs.load(runs.dump(), TERMS)
+    assert _parts(runs.arrived([_marked(2, 30, 31, "c")])) == [
+        ("a", 2, 34, 700, 0),
+        ("b", 1, 14, 2200, 0),
+        ("c", 1, 4, 1500, 0),
+        ("c", 2, 2, 0, 0),
+    ]
+    assert (runs.until, runs.waiting) == (31 * SECOND, [])
+    assert runs.present == {"my-relay-bbbbbbbb", "my-relay-cccccccc"}
+
+
+def test_what_comes_after_all_that_is_read_waits_as_a_whole() -> None:
+    """Though nobody knows where it could be parted; and nothing follows it before."""
+    runs = Runs(TERMS)
+    segments = [_segment(1, 0, 10), _segment(2, 11, 20), _segment(3, 9, 30)]
+    assert _numbers(runs.arrived(segments, 10 * SECOND)) == [1]
+    assert _numbers(runs.arrived([_segment(1, 10, 30, "b")])) == [2, 3, 1]
+    assert runs.gaps == {}
+
+
+def test_what_follows_a_gap_is_not_parted() -> None:
+    """Nor what came late."""
+    runs = Runs(TERMS)
+    runs.arrived([_marked(1, 0, 9)])
+    after = [_marked(3, 20, 30), _marked(1, 1, 1000, "b")]
+    assert _parts(runs.arrived(after, 15 * SECOND)) == [("b", 1, 10, 0, 1000)]
+    assert _numbers(runs.arrived([_marked(1, 2, 1000, "c")], 700 * SECOND))[0] == 3
+    late = _marked(2, 10, 2000)
+    assert ("a", 2, late.rows, 0, 0) in _parts(runs.arrived([late], 800 * SECOND))
+
+
 def test_a_relay_that_was_found_dead_long_after() -> None:
     """Its end is no later than what is there and not read yet: neither are others over by it, nor is all final."""
     died = _segment(1, 0, 10, ended=True)._replace(found_ns=10**6 * SECOND)

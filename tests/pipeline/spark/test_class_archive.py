@@ -60,6 +60,19 @@ def test_it_is_made_once_and_used_from_then_on(
     assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]
 
 
+def test_it_can_be_made_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a command, whose output says how Java uses it."""
+    seen = training_runs(monkeypatch, b"classes")
+    monkeypatch.setattr(class_archive, "find", lambda: JAVA_17)
+    monkeypatch.setattr(class_archive, "cache", lambda: tmp_path)
+    assert class_archive.main() == 0
+    made = class_archive.path(JAVA_17, tmp_path)
+    assert capsys.readouterr().out.splitlines()[1:] == ["-Xshare:auto", f"-XX:SharedArchiveFile={made}"]
+    assert len(seen) == 1
+
+
 def test_each_java_has_its_own(tmp_path: Path) -> None:
     """Another home, another version."""
     javas = [JAVA_17, JAVA_25, Java(Path("/other"), "17.0.15", True)]

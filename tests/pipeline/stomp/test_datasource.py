@@ -11,6 +11,7 @@ from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.datasource import StompDataSource
 from stomprelay.pipeline.stomp.options import Connection
 from stomprelay.pipeline.stomp.values import GivenOptions
+from stomprelay.wire.names import RECEIPT
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
 from tests.e2e.relay import relay
@@ -33,11 +34,23 @@ def client(uri: str) -> Client:
 
 
 def fill(uri: str, queue: str, first: int, end: int) -> None:
-    """Send messages whose bodies are numbers."""
+    """Send messages whose bodies are numbers, and wait until the broker has confirmed each: RabbitMQ, killed within a
+    second or two, has lost those whose receipt nobody asked for.
+    """
     with client(uri) as made:
         for number in range(first, end):
-            head = b"SEND\ndestination:%b\nn:%d\npersistent:true\n" % (queue.encode(), number)
+            head = b"SEND\ndestination:%b\nn:%d\npersistent:true\nreceipt:%d\n" % (
+                queue.encode(),
+                number,
+                number,
+            )
             made.send(b"%b\n%d\0" % (head, number))
+        confirmed = 0
+        for _ in range(600):
+            confirmed += sum(frame.command is RECEIPT for frame in made.frames(0.1))
+            if confirmed == end - first:
+                break
+        assert confirmed == end - first
         made.disconnect(60)
 
 

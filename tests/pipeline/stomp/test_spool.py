@@ -147,7 +147,9 @@ def test_ranges_by_segment(tmp_path: Path) -> None:
         covered(tmp_path / "nowhere", 0, 1)
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "step", [pytest.param(7, marks=pytest.mark.brief), pytest.param(1, marks=pytest.mark.deep)]
+)
 def test_cut_at_any_octet_it_holds_what_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -254,7 +256,9 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         MessageSpool(tmp_path / "file")
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(12, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(2, marks=pytest.mark.brief), pytest.param(12, marks=pytest.mark.deep)]
+)
 def test_killed_at_any_moment_it_has_all_that_it_kept(tmp_path: Path, rounds: int) -> None:
     """SIGKILL, again and again, on one spool: whatever was answered is there, each once, in order."""
     chance = random.Random(4)

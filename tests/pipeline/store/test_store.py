@@ -10,6 +10,7 @@ from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
+from stomprelay.pipeline.store.upkeep import begin
 from tests.pipeline import rows as made
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -
         "frames/.staging-3",
     ):
         (tmp_path / left / "0").mkdir(parents=True)
-    store.remove_leftovers()
+    begin(store, 0)
     assert not list(tmp_path.rglob(".*staging*"))
     assert not list(tmp_path.rglob("_temporary"))
     assert said(store.read("quarantine"), "reason") == [("a",)]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.schema import FAILOVERS
+from stomprelay.pipeline.sessions.outages import OUTAGE
 from stomprelay.pipeline.tables.failovers import KNOWN, SPACING, failovers, grouped, latest
 from tests.pipeline.rows import OUTAGE_ROW, SECOND, START_NS, rows, told
 

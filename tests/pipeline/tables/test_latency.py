@@ -134,7 +134,7 @@ def _any(random: Random) -> int:
 
 @pytest.mark.deep
 @given(st.lists(MEASURED, max_size=120), st.integers(0, 120), st.integers(0, 120))
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 def test_percentiles(spark: "SparkSession", many: list[Measured], one: int, other: int) -> None:
     """The same for whatever Hypothesis finds."""
     _check(spark, many, *sorted((one, other)))

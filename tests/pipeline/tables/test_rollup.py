@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
+from stomprelay.pipeline.sessions.outages import OUTAGE
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import OPEN, Batch, Store

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stomprelay.pipeline.match.conversation import SessionRow
-from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.schema import STUCK
+from stomprelay.pipeline.sessions.conversation import SessionRow
+from stomprelay.pipeline.sessions.deliveries import WAIT
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables import stuck

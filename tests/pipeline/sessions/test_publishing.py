@@ -1,7 +1,7 @@
 """Receipts that a session waits for, and its transactions."""
 
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.publishing import PendingReceipts, Transactions
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.publishing import PendingReceipts, Transactions
 
 
 def _sent(number: int) -> s.Transfer:

@@ -16,12 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.pipeline.match import record as r
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.deliveries import WAIT, Consumption
-from stomprelay.pipeline.match.outages import OUTAGE, Brokers
-from stomprelay.pipeline.match.publishing import REFUSED, PendingReceipts, Transactions
 from stomprelay.pipeline.read.runs import run_of
+from stomprelay.pipeline.sessions import record as r
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.deliveries import WAIT, Consumption
+from stomprelay.pipeline.sessions.outages import OUTAGE, Brokers
+from stomprelay.pipeline.sessions.publishing import REFUSED, PendingReceipts, Transactions
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.session.effects import Event

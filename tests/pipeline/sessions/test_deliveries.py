@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.deliveries import WAIT
-from stomprelay.pipeline.match.outages import BrokerLoss
-from stomprelay.pipeline.match.pending import PendingDeliveries, PendingDelivery
-from stomprelay.pipeline.match.subscriptions import Subscribed, Subscription
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.deliveries import WAIT
+from stomprelay.pipeline.sessions.outages import BrokerLoss
+from stomprelay.pipeline.sessions.pending import PendingDeliveries, PendingDelivery
+from stomprelay.pipeline.sessions.subscriptions import Subscribed, Subscription
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription as Theirs

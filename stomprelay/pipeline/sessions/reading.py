@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from stomprelay.journal.capture import TRACE
-from stomprelay.pipeline.match import record
-from stomprelay.pipeline.match.conversation import EVENTS
+from stomprelay.pipeline.read.runs import Segment
 from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.sessions import record
+from stomprelay.pipeline.sessions.conversation import EVENTS
 from stomprelay.pipeline.settings import LONGEST_HEADER
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.bundles import Rows
@@ -45,21 +46,25 @@ _EVENTS: Final = pa.array(sorted(EVENTS), pa.string())
 @dataclass(frozen=True)
 class Reading:
     """Call it with rows of `frames`, those of `COLUMNS`; it yields rows of `record.FIELDS`: the frames and events of
-    sessions that matter to messages, of these `segments`. `id_headers` name the headers that hold a publisher's id,
-    `keep_headers` those that are kept.
+    sessions that matter to messages, of these `segments` and parts of segments. `id_headers` name the headers that hold
+    a publisher's id, `keep_headers` those that are kept.
     """
 
-    segments: Sequence[str]
+    segments: Sequence[Segment]
     id_headers: Sequence[str]
     keep_headers: Sequence[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take and yield batches, as `mapInArrow` wants it."""
-        wanted = pa.array(self.segments, pa.string())
+        wanted = pa.array([each.name for each in self.segments], pa.string())
+        parts = [each for each in self.segments if each.begin or each.end]
         for batch in batches:
             matters = pc.or_(pc.is_valid(batch.column("command")), _among(batch.column("event"), _EVENTS))
             matters = pc.and_(matters, pc.is_valid(batch.column("session")))
             matters = pc.and_(matters, _among(batch.column("segment"), wanted))
+            for each in parts:
+                of_part = _among(batch.column("segment"), pa.array([each.name]))
+                matters = pc.and_not(matters, pc.and_not(of_part, _inside(batch.column("offset"), each)))
             rows = batch if pc.all(matters).as_py() else batch.filter(matters)
             if len(rows):
                 yield self._recorded(rows)
@@ -81,8 +86,8 @@ class Reading:
         return pa.RecordBatch.from_arrays(arrays, record.NAMES)
 
 
-def reading_of(batch: "Batch", segments: Sequence[str]) -> Reading:
-    """Return what reads these segments as a batch's settings want it."""
+def reading_of(batch: "Batch", segments: Sequence[Segment]) -> Reading:
+    """Return what reads these segments, and parts of segments, as a batch's settings want it."""
     settings = batch.settings
     return Reading(segments, tuple(settings.id_headers), tuple(settings.keep_headers or ()))
 
@@ -137,6 +142,11 @@ class _Headers:
 
 def _carrying(rows: pa.RecordBatch, *commands: str) -> Any:
     return _among(rows.column("command"), pa.array(commands, pa.string())).to_numpy(zero_copy_only=False)
+
+
+def _inside(offsets: pa.Array, part: Segment) -> pa.Array:
+    behind = pc.greater_equal(offsets, part.begin)
+    return pc.and_(behind, pc.less(offsets, part.end)) if part.end else behind
 
 
 def _among(values: pa.Array, known: pa.Array) -> pa.Array:
@@ -194,15 +204,22 @@ class Share:
             yield from file.iter_batches(_ROWS, row_groups=[self.group], columns=list(COLUMNS))
 
 
-def frames(batch: "Batch", number: int, hours: Sequence[str] | None, then: Rows, ddl: str) -> "DataFrame":
-    """Return what `then` makes of the rows of `COLUMNS` that a batch wrote to `frames`, rows of `ddl`; of these hours,
-    if they are given. Raises `OSError`.
+def frames(
+    batch: "Batch",
+    number: int,
+    hours: Sequence[str] | None,
+    segments: Sequence[Segment],
+    then: Rows,
+    ddl: str,
+) -> "DataFrame":
+    """Return what `then` makes of the rows of `COLUMNS` that a batch wrote to `frames`, rows of `ddl`: of all that may
+    be of these segments, or parts of segments; of these hours, if they are given. Raises `OSError`.
     """
     files = files_of(batch, number, hours)
     if files is None:
         rows = batch.store.read(FRAMES.name, hours, number)
         return rows.select(*COLUMNS).mapInArrow(then, ddl)
-    shares = shared(files, int(batch.spark.conf.get(PARTITIONS) or 1))
+    shares = shared(files, int(batch.spark.conf.get(PARTITIONS) or 1), segments)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = (number for each in batches for number in each.column(0).to_pylist())
@@ -223,16 +240,43 @@ def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[P
     return sorted(file for place in places for file in (root / FRAMES.name).glob(f"{place}/{pattern}"))
 
 
-def shared(files: Sequence[Path], tasks: int) -> list[list[Share]]:
-    """Return what each of so many tasks, at most, reads of these files: about as many rows. Raises `OSError`."""
+def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[Share]]:
+    """Return what each of so many tasks, at most, reads of these files: about as many rows, of row groups that may have
+    some of these segments, or parts of segments. Raises `OSError`.
+    """
+    groups: list[tuple[Share, int]] = []
+    for file in files:
+        facts = parquet.read_metadata(file)
+        for number in range(facts.num_row_groups):
+            group = facts.row_group(number)
+            if _may_have(group, segments):
+                groups.append((Share(file, number), group.num_rows))
     found: list[list[Share]] = []
-    facts = {file: parquet.read_metadata(file) for file in files}
-    enough = sum(each.num_rows for each in facts.values()) / max(tasks, 1)
+    enough = sum(rows for _, rows in groups) / max(tasks, 1)
     held = 0
-    for file, each in facts.items():
-        for number in range(each.num_row_groups):
-            if not found or held >= enough * len(found):
-                found.append([])
-            found[-1].append(Share(file, number))
-            held += each.row_group(number).num_rows
+    for share, rows in groups:
+        if not found or held >= enough * len(found):
+            found.append([])
+        found[-1].append(share)
+        held += rows
     return found
+
+
+def _may_have(group: Any, segments: Sequence[Segment]) -> bool:
+    """Return whether a row group may have rows of these segments, as far as its statistics tell."""
+    known = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema in ("segment", "offset"):
+            if column.statistics is None or not column.statistics.has_min_max:
+                return True
+            known[column.path_in_schema] = column.statistics.min, column.statistics.max
+    (first, last), (begin, end) = known["segment"], known["offset"]
+    return any(
+        first < each.name < last
+        or (
+            each.name in (first, last)
+            and (first != last or (begin < (each.end or end + 1) and end >= each.begin))
+        )
+        for each in segments
+    )

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stomprelay.pipeline.match import record
-from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.sessions import record
+from stomprelay.pipeline.sessions import transfer as s
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline.match import record
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.conversation import Conversations, SessionRow
+from stomprelay.pipeline.sessions import record
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 from tests.pipeline.script import Script

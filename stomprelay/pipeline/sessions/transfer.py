@@ -8,6 +8,8 @@ row with the same key and place.
 from enum import IntEnum
 from typing import Any, Final
 
+from stomprelay.session.subscriptions import AUTO as _AUTO
+
 Transfer = list[Any]
 """A row: the values of `FIELDS`, at the places that the constants below name. It is a list because it is filled in as
 the session goes on, and because there are as many of them as messages.
@@ -68,6 +70,9 @@ FIELDS: Final = (
 was subscribed; `copy` and `again` are headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of
 its ACK, NACK or return, `known_ns` when that took effect, which in a transaction is COMMIT.
 """
+
+AUTO: Final = _AUTO.decode()
+"""The `mode` of a subscription whose deliveries need no ACK."""
 
 SORTED: Final = ("key", "ns", "segment", "offset", "number", "kind")
 """In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Final
 
-from stomprelay.pipeline.match.outages import BrokerLoss
-from stomprelay.pipeline.match.subscriptions import Subscription
-from stomprelay.pipeline.match.transfer import KIND, Transfer, continuation
+from stomprelay.pipeline.sessions.outages import BrokerLoss
+from stomprelay.pipeline.sessions.subscriptions import Subscription
+from stomprelay.pipeline.sessions.transfer import KIND, Transfer, continuation
 from stomprelay.session.delivery import TOKEN as _TOKEN
 from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE
 

@@ -8,14 +8,14 @@ gave the same id, the client knows a delivery by the relay's token, which holds 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stomprelay.pipeline.match import record as r
-from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.outages import BrokerLoss, Brokers
-from stomprelay.pipeline.match.pending import PendingDeliveries, PendingDelivery
-from stomprelay.pipeline.match.publishing import Transactions
-from stomprelay.pipeline.match.subscriptions import AUTO, Subscribed, Subscription
-from stomprelay.pipeline.match.transfer import NS
 from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED, Column, Table
+from stomprelay.pipeline.sessions import record as r
+from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.outages import BrokerLoss, Brokers
+from stomprelay.pipeline.sessions.pending import PendingDeliveries, PendingDelivery
+from stomprelay.pipeline.sessions.publishing import Transactions
+from stomprelay.pipeline.sessions.subscriptions import Subscribed, Subscription
+from stomprelay.pipeline.sessions.transfer import AUTO, NS
 from stomprelay.wire.dialect import DIALECTS, DeliveryNaming
 
 WAIT: Final = Table(

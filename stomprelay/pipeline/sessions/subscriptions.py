@@ -2,11 +2,10 @@
 
 from typing import Any, Final
 
-from stomprelay.session.subscriptions import AUTO as _AUTO
+from stomprelay.pipeline.sessions.transfer import AUTO
 from stomprelay.session.subscriptions import LATELY
 from stomprelay.session.subscriptions import MADE as _MADE
 
-AUTO: Final = _AUTO.decode()
 _MADE_NAME: Final = _MADE.decode()
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stomprelay.pipeline.match.outages import OUTAGE, BrokerLoss, Brokers, Outages
+from stomprelay.pipeline.sessions.outages import OUTAGE, BrokerLoss, Brokers, Outages
 
 
 def test_a_broker_is_lost_and_another_one_found() -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stomprelay.pipeline.match.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Transfer, continuation
+from stomprelay.pipeline.sessions.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Transfer, continuation
 
 REFUSED: Final = "the transaction cannot be committed"
 """The start of the `message` of the ERROR that the relay sends for a COMMIT of a transaction it has lost
