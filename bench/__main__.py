@@ -74,6 +74,9 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="a journal of 20 million records, too, to the pipeline; 200 batches after 5 million",
     )
+    parser.add_argument(
+        "--records", type=int, nargs="+", metavar="N", help="of pipeline: the sizes of its journals"
+    )
     for name, what in (
         ("first", "records before"),
         ("backlog", "undelivered messages"),
@@ -249,7 +252,7 @@ class Bench:
 
     def pipeline(self) -> None:
         """From journals to tables."""
-        steps = pipeline.steps(quick=self.asked.quick, long=self.asked.long)
+        steps = self.asked.records or pipeline.steps(quick=self.asked.quick, long=self.asked.long)
         found = self.measured(pipeline.NAME, lambda: pipeline.measure(self.directory, steps, self.note))
         if found:
             self.judged += pipeline.judged(found)

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from typing import Any, Final
 from bench import goals, journals
 from bench.aggregates import Answer
 from bench.goals import Judged
-from bench.machine import PATIENCE, ROOT, memory_kb, processes
+from bench.machine import PATIENCE, ROOT, cpu_seconds, memory_kb, processes
 from bench.report import figure, median, spread, table
 from stomprelay.pipeline.store import layout
 
@@ -169,8 +169,11 @@ def _once(journal: Path, tables: Path) -> Once:
     began = time.perf_counter()
     with _started([sys.executable, "-c", *command, *given], log, log) as process:
         peak = Peak()
+        workers: dict[int, float] = {}
         while True:
-            peak = peak.with_(*_memory(process.pid))
+            kinds = _kinds(process.pid)
+            peak = peak.with_(*_memory(kinds))
+            workers |= _cpu([each for each, kind in kinds.items() if kind == _WORKER])
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             if ended:
                 break
@@ -178,7 +181,9 @@ def _once(journal: Path, tables: Path) -> Once:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise PipelineError(f"once ended with {process.returncode}:\n{_tail(log)}")
-    return Once(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, peak)
+    # The process that starts the workers waits for none of them, so nobody has their time who is waited for.
+    cpu = usage.ru_utime + usage.ru_stime + sum(workers.values())
+    return Once(time.perf_counter() - began, cpu, peak)
 
 
 def _answers(tables: Path) -> tuple[Answer, ...]:
@@ -219,8 +224,10 @@ def _started(command: Sequence[str], out: Path, log: Path) -> Iterator["subproce
                 process.wait()
 
 
-def _memory(pid: int) -> tuple[float, float, float]:
-    """MiB of Java, of the driver and of the largest worker, as they are now. Java's own children are the workers."""
+def _kinds(pid: int) -> dict[int, int]:
+    """What each process of a driver is. Python's workers are started by one that Java started; what else Java starts
+    is Java's for a moment, memory and all.
+    """
     family: dict[int, list[tuple[int, str]]] = {}
     for child, parent, name in processes():
         family.setdefault(parent, []).append((child, name))
@@ -229,8 +236,23 @@ def _memory(pid: int) -> tuple[float, float, float]:
     while waiting:
         parent = waiting.pop()
         for child, name in family.get(parent, ()):
-            kinds[child] = _JAVA if kinds[parent] == _DRIVER and name == "java" else _WORKER
-            waiting.append(child)
+            if not (kinds[parent] == _JAVA and name == "java"):
+                kinds[child] = _JAVA if name == "java" else _WORKER
+                waiting.append(child)
+    return kinds
+
+
+def _cpu(pids: Sequence[int]) -> dict[int, float]:
+    """CPU seconds of these processes until now."""
+    found = {}
+    for each in pids:
+        with suppress(OSError, IndexError):  # it has ended meanwhile
+            found[each] = cpu_seconds(each)
+    return found
+
+
+def _memory(kinds: Mapping[int, int]) -> tuple[float, float, float]:
+    """MiB of Java, of the driver and of the largest worker, as they are now."""
     most = [0.0] * 3
     for child, kind in kinds.items():
         with suppress(OSError, StopIteration):  # it has ended meanwhile

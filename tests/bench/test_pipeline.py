@@ -69,10 +69,23 @@ def test_questions_are_compared_round_by_round() -> None:
 def test_memory_of_a_tree_of_processes() -> None:
     """What the driver starts and is not Java is a worker; what has ended counts no more."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        java, driver, worker = pipeline._memory(child.pid)
+        java, driver, worker = pipeline._memory(pipeline._kinds(child.pid))
         assert driver > 0
         assert (java, worker) == (0, 0)
-    assert pipeline._memory(child.pid) == (0, 0, 0)
+    assert pipeline._memory(pipeline._kinds(child.pid)) == (0, 0, 0)
+
+
+def test_time_of_workers_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though who started them never waits for them."""
+    done = tmp_path / "done"
+    busy = f'import time\nwhile time.process_time() < 0.6: pass\nopen("{done}", "w"), time.sleep(2)'
+    program = tmp_path / "python"
+    program.write_text(
+        f"#!/bin/sh\n{sys.executable} -c '{busy}' &\nuntil test -e {done}; do sleep 0.1; done\nsleep 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert 0.5 < pipeline._once(tmp_path / "journal", tmp_path / "tables").cpu < 1.2
 
 
 def test_rows_are_counted(tmp_path: Path) -> None:
