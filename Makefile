@@ -5,7 +5,6 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 WORKERS ?= 2
-FUZZ ?= $(if $(CI),--seconds 60 --seed 1,--bytes 1e9)
 
 PYX := $(wildcard stomprelay/*/*.pyx stomprelay/*/*/*.pyx)
 BIN := $(VENV)/bin
@@ -15,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep delta-jars coverage lint format types check bench fuzz chaos crash demo news clean distclean
+.PHONY: help run test test-deep delta-jars class-archive coverage lint format types check bench fuzz chaos crash demo news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,12 +25,14 @@ run: $(VENV)/.run ## the relay on 127.0.0.1:61613 with the embedded broker (ARGS
 test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WORKERS=0 for one process)
 	$(PYTEST) $(ARGS)
 
-test-deep: $(VENV)/.test ## what needs a long budget: faults and kills in earnest, every combination, more examples
-	$(BIN)/python -m fuzz $(FUZZ)
+test-deep: $(VENV)/.test ## all of them, with a long budget: faults and kills in earnest, every combination, more examples
 	$(PYTEST) --deep $(ARGS)
 
 delta-jars: $(VENV)/.test ## the jars of Delta Lake, from Maven Central, without which its tests are skipped
 	$(BIN)/python -m stomprelay.pipeline.spark.delta
+
+class-archive: $(VENV)/.test ## Java's class archive, with which Spark starts faster; else the first start makes it
+	$(BIN)/python -m stomprelay.pipeline.spark.class_archive
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches they reach
 	$(BIN)/coverage erase

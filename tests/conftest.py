@@ -5,7 +5,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 
 import stomprelay
 
@@ -37,13 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--deep",
         action="store_true",
-        help="only what needs a large budget: the tests marked deep, and Hypothesis's with ten times the examples",
+        help="with a large budget: those marked deep, too, and ten times the examples of Hypothesis",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set Hypothesis's budget, before any test module asks for it, and let all workers name tests alike."""
-    # Names have sets in them. Another order in each run, as without workers; in CI always the same one.
+    """Set Hypothesis's budget, before any test module asks for it, and have all workers see sets in the same order."""
+    # Another order in each run, as without workers; in CI always the same one.
     os.environ.setdefault("PYTHONHASHSEED", "1" if _CI else str(random.randrange(2**32)))
     settings.load_profile("deep" if config.option.deep else "ci" if _CI else "default")
 
@@ -66,10 +66,9 @@ def _taken(item: pytest.Item, deep: bool) -> bool:
         return False
     if item.get_closest_marker("long"):
         return deep and not _CI
-    if item.get_closest_marker("deep"):
-        return deep
-    hypothetical = item.get_closest_marker("hypothesis") or is_hypothesis_test(getattr(item, "obj", None))
-    return not deep or bool(hypothetical)
+    if item.get_closest_marker("brief"):
+        return not deep
+    return deep or not item.get_closest_marker("deep")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -41,9 +41,7 @@ SHORT: dict[str, str] = {
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
 
-WIDE: dict[str, str] = {
-    "stomprelay/pipeline/match": "the steps from frames to messages, one behind the other",
-}
+WIDE: dict[str, str] = {}
 """Folders with more than ``WIDEST`` entries, each with the reason why it is not divided."""
 
 

@@ -26,10 +26,13 @@ def share(module: str) -> str:
 
 
 def rank(module: str) -> int:
-    """Order the shares, those that take long first, so that the workers end together."""
+    """Order the shares, those that take long first, so that the workers end together: what is shared, then what starts
+    programs or has a budget of its own.
+    """
     if share(module) in (BROKER, SPARK):
         return 0
-    return 1 if "mark.e2e" in (ROOT / module).read_text(encoding="utf-8") else 2
+    text = (ROOT / module).read_text(encoding="utf-8")
+    return 1 if any(each in text for each in ("mark.e2e", "mark.deep", "max_examples")) else 2
 
 
 class Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -308,7 +307,6 @@ class Clients(RuleBasedStateMachine):
         client.sent, client.settled = None, []
 
 
-@pytest.mark.hypothesis
 def test_nothing_is_lost_and_nothing_doubled() -> None:
     """Through any SUBSCRIBE, SEND, ACK, NACK, transaction, slowness and loss."""
     run_state_machine_as_test(Clients, settings=settings(stateful_step_count=60))

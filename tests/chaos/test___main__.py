@@ -70,4 +70,4 @@ def test_half_a_minute_of_faults() -> None:
 @pytest.mark.broker
 def test_many_faults_and_poison() -> None:
     """Fault after fault, and clients among the good ones whose words make brokers close: nobody else notices."""
-    _keeps_its_promises("--faults", "30")
+    _keeps_its_promises("--faults", "20")

@@ -56,7 +56,9 @@ def test_what_is_missing() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(1, marks=pytest.mark.brief), pytest.param(10, marks=pytest.mark.deep)]
+)
 def test_a_relay_is_killed(tmp_path: Path, rounds: int) -> None:
     """Its journal is whole each time: what it lacks is of the last moments."""
     pytest.importorskip("stomp", reason="needs stomp.py (PyPI)")

@@ -36,11 +36,12 @@ def test_a_whole_family_is_killed() -> None:
 @pytest.mark.deep
 @pytest.mark.spark
 @pytest.mark.e2e
-@pytest.mark.parametrize("ack", ["spool", "commit"])
-def test_nothing_is_lost_when_the_driver_is_killed(tmp_path: Path, ack: str) -> None:
+@pytest.mark.parametrize(
+    ("ack", "rounds"), [("spool", 1), ("commit", 1), pytest.param("spool", 3, marks=pytest.mark.long)]
+)
+def test_nothing_is_lost_when_the_driver_is_killed(tmp_path: Path, ack: str, rounds: int) -> None:
     """SIGKILL to Java and Python at random moments: every message is in the table, and each once by its key."""
     with brokers.memory(tmp_path) as broker:
-        rounds = 3 if ack == "spool" else 1
         outcome = run(f"failover:(tcp://127.0.0.1:{broker.port})", tmp_path, rounds, 600, 7, ack)
     assert outcome.lost == 0, outcome.report()
     assert outcome.keys == outcome.sent, outcome.report()

@@ -94,10 +94,10 @@ def test_the_moments() -> None:
     assert 100 < sum(each >= 10 for each in drawn) < 200
 
 
-@pytest.mark.deep
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_the_pipeline_is_killed(tmp_path: Path) -> None:
-    """Its tables are those of an undisturbed run."""
+    """Its tables are those of an undisturbed run, as after kills at chosen points in tests/pipeline/follow."""
     verdict = run(tmp_path, 1, 7, 1500)
     assert not verdict.broken, str(verdict)

@@ -21,7 +21,7 @@ def test_the_report_has_what_was_staged_and_nothing_else(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One broker lost, one consumer stuck, every message delivered; how the demo ends is no error and no outage."""
-    assert main(["--directory", str(tmp_path)]) == 0
+    assert main(["--directory", str(tmp_path), "--seconds", "14"]) == 0
     said = capfd.readouterr()
     assert said.out.splitlines()[-1] == str(tmp_path / "report.html")
     assert "\r" not in said.err

@@ -58,7 +58,7 @@ def both(members: Sequence[Node]) -> str:
 @pytest.mark.parametrize(
     ("pair", "faults"),
     [
-        pytest.param(("rabbitmq", "activemq"), EACH, id="rabbitmq+activemq"),
+        pytest.param(("rabbitmq", "activemq"), EACH, marks=pytest.mark.brief, id="rabbitmq+activemq"),
         *(pytest.param(pair, AGAIN, marks=pytest.mark.deep, id=f"{'+'.join(pair)}-again") for pair in PAIRS),
     ],
 )

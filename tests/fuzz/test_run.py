@@ -1,5 +1,6 @@
 """Random conversations find nothing that must not be; `make test-deep` has more of them."""
 
+import random
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -19,6 +20,15 @@ def test_a_look(seed: int) -> None:
         result = alone.submit(run, seed, worlds=400).result()
     assert not result.failed, report(result)
     assert result.kinds.keys() == {"plain", "failover", "fanout", "routes"}
+
+
+@pytest.mark.long
+def test_a_long_look() -> None:
+    """A thousand million bytes of it, from a seed that is drawn."""
+    seed = random.randrange(1_000_000)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+        result = alone.submit(run, seed, octets=1e9).result()
+    assert not result.failed, f"seed {seed}\n{report(result)}"
 
 
 def test_without_options() -> None:

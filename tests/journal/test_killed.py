@@ -52,7 +52,11 @@ SIZES = [(1000, 1 << 20), (200_000, 100), (10_000_000, 1 << 20), (10_000_000, 50
 
 @pytest.mark.parametrize(
     ("size", "piece", "turns"),
-    [*((*each, 2) for each in SIZES), *(pytest.param(*each, 10, marks=pytest.mark.deep) for each in SIZES)],
+    [
+        pytest.param(*each, turns, marks=mark)
+        for turns, mark in ((2, pytest.mark.brief), (10, pytest.mark.deep))
+        for each in SIZES
+    ],
 )
 def test_killed_at_any_moment(tmp_path: Path, size: int, piece: int, turns: int) -> None:
     """All that was written is read, in order; of the rest there may be some, and at most a torn end, which recovery

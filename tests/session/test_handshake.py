@@ -83,7 +83,6 @@ def test_several_headers_are_put_at_a_time() -> None:
         (b"", {b""}),
         (b"1.1,,1.2", {b"1.1", b"", b"1.2"}),
     ],
-    ids=repr,
 )
 def test_versions_are_read(value: bytes, expected: set[bytes]) -> None:
     """Blanks around them do not count."""
@@ -125,7 +124,6 @@ def test_credentials_tell_no_secret() -> None:
         (b"accept-version:1.2\naccept-version:1.0\n", {b"1.2"}),
         (b"Accept-Version:1.2\n", {b"1.0"}),
     ],
-    ids=repr,
 )
 def test_the_versions_of_an_offer(lines: bytes, expected: set[bytes]) -> None:
     """1.0 where none are named; of repeated headers the first counts."""
@@ -365,7 +363,6 @@ def test_what_a_client_says_for_itself_reaches_the_broker(headers: Headers, aske
         (b"version:1.1\nversion:1.2\n", V1_1),
         (b"version:\n", V1_0),
     ],
-    ids=repr,
 )
 def test_the_version_of_an_accord(lines: bytes, dialect: Dialect) -> None:
     """1.0 where none is named (STOMP 1.1, "Protocol Negotiation")."""

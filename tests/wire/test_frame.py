@@ -167,7 +167,6 @@ def test_a_header_is_not_looked_for_in_the_body() -> None:
         (b"SEND\nid:bar\r\n\n\0", V1_2, b"bar"),
         (b"SEND\nid:\n\n\0", V1_2, b""),
     ],
-    ids=repr,
 )
 def test_a_header_decoded(wire: bytes, dialect: Dialect, value: bytes | None) -> None:
     """By the facts of the leg that it came on; the same alone as among all headers."""
