@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0"
 DISCONNECT = b"DISCONNECT\nreceipt:bye\n\n\0"
-OWN_RECEIPT = "RECEIPT receipt-id:-"  # Of a request of the relay's own: its names are hidden here but for their end.
+OWN_RECEIPT = "RECEIPT receipt-id:-"  # Of a request of the relay's own; `cat` hides the rest.
 
 
 class Outcome(NamedTuple):
@@ -165,8 +165,8 @@ def cat(folder: Path) -> list[str]:
 
 
 def test_the_journal_is_the_same(tmp_path: Path) -> None:
-    """What passed is in it as all else, in the same order: but for what confirms a request of the relay's own, for which
-    the client does not wait.
+    """What passed is in it as all else, in the same order: but for what confirms a request of the relay's own, as the
+    client does not wait for that.
     """
     shown, confirmed = [], []
     for fast in (True, False):

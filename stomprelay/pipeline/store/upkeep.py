@@ -69,7 +69,8 @@ def after(
 ) -> list[str]:
     """Remove old state and old hours, and every `EVERY` batches join small files. Call it at the end of a
     batch, when all tables are written; `now` is in UTC, `shown` as `compact` takes it. From the hour that `held_back`
-    returns on, rows will be asked for by their batch. Return sentences for the log. Raises `CompactionError` and `OSError`.
+    returns on, rows will be asked for by their batch. Return sentences for the log. Raises `CompactionError` and
+    `OSError`.
     """
     told: list[str] = []
     batch.store.forget(batch.number)
