@@ -20,8 +20,8 @@ from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import EVENTS, Conversations, SessionRow
-from stomprelay.pipeline.sessions.deliveries import WAIT
 from stomprelay.pipeline.sessions.outages import OUTAGE, Outages
+from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 
@@ -123,8 +123,8 @@ class Tables:
         self.final: list[dict[str, Any]] = []
         self.open: list[dict[str, Any]] = []
         self.outages: dict[tuple[str, str, int], dict[str, Any]] = {}
-        self.ended: list[dict[str, Any]] = []
-        self.waiting: list[dict[str, Any]] = []
+        self.ended: list[Wait] = []
+        self.waiting: list[Wait] = []
         self.states: list[tuple[str, str]] = []
         self.kept: list[tuple[str, int, str]] = []
         self.orders: list[tuple[str, str]] = []
@@ -162,10 +162,9 @@ class Tables:
         both = sorted([*rows, *state], key=lambda row: [row[at] or 0 if at else row[at] for at in places])
         said = list(arrow.rows(conversations(_batches(both, arrow.schema(record.FIELDS)))))
         self.states = [(row[0], row[-1]) for row in said if row[transfer.KIND] == SessionRow.STATE]
-        waits = [json.loads(row[-1]) for row in said if row[transfer.KIND] == SessionRow.WAIT]
-        assert all([*row] == WAIT.names for row in waits)
-        self.ended += [row for row in waits if row["final"]]
-        self.waiting = [row for row in waits if not row["final"]]
+        waits = [Wait(*json.loads(row[-1])) for row in said if row[transfer.KIND] == SessionRow.WAIT]
+        self.ended += [wait for wait in waits if wait.final]
+        self.waiting = [wait for wait in waits if not wait.final]
         return said
 
     def _order(self, said: list[Any], orders: Orders) -> list[Any]:

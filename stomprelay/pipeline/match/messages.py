@@ -38,8 +38,8 @@ from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions.conversation import SessionRow
-from stomprelay.pipeline.sessions.deliveries import WAIT
 from stomprelay.pipeline.sessions.outages import OUTAGE, Outages
+from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.bundles import parts
@@ -259,17 +259,14 @@ def outages(batch: Batch) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in json.loads(batch.store.saved_text(_OUTAGES, batch.number) or "[]")]
 
 
-def waits(batch: Batch) -> DataFrame:
-    """Return the rows of `WAIT`: deliveries whose wait ended in this batch, and those that still wait after
-    it.
+def waits(batch: Batch) -> list[Wait]:
+    """Return the waits that ended in this batch, and those that go on after it, in no order. They are collected to the
+    driver: a session has one for all of its deliveries that waited at the same time.
     """
-    rows = passes.said(batch, batch.number, SessionRow.WAIT)
-    return rows.select(F.from_json("text", WAIT.ddl).alias("row")).select("row.*")
-
-
-def waiting(batch: Batch) -> bool:
-    """Return whether `waits` has any rows."""
-    return batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT))
+    if not batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT)):
+        return []
+    told = passes.said(batch, batch.number, SessionRow.WAIT).select("text").collect()
+    return [Wait(*json.loads(each.text)) for each in told]
 
 
 def _noted(batch: Batch, number: int) -> dict[str, Any]:

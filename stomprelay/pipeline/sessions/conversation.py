@@ -19,9 +19,10 @@ from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline.read.runs import run_of
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
-from stomprelay.pipeline.sessions.deliveries import WAIT, Consumption
+from stomprelay.pipeline.sessions.deliveries import Consumption
 from stomprelay.pipeline.sessions.outages import OUTAGE, Brokers
 from stomprelay.pipeline.sessions.publishing import REFUSED, PendingReceipts, Transactions
+from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.session.effects import Event
@@ -265,13 +266,13 @@ class Conversation:
         """Yield the rows of `OUTAGE` that are new or changed since the last call."""
         return self._brokers.told(self.relay, self.name)
 
-    def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[list[Any]]:
-        """Yield the rows of `WAIT`. Call it once, at the end of a batch. `now`: the time in ns up to which
-        its relay's run has been read; `present`: whether that run still writes; `over`: nothing more will
-        come of the session.
+    def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
+        """Yield the times in which deliveries waited too long. Call it once, at the end of a batch. `now`: the time in
+        ns up to which its relay's run has been read; `present`: whether that run still writes; `over`: nothing more
+        will come of the session.
         """
-        for row in self._consumption.waits(now).rows(present=present, over=over):
-            yield [self.relay, self.name, self._client, *row]
+        waits = self._consumption.waits(now)
+        return waits.told(self.relay, self.name, self._client, present=present, over=over)
 
     def over(self, now: int) -> bool:
         """Return whether nothing that matters can come any more: the client is gone, and no RECEIPT is
@@ -407,8 +408,8 @@ class Conversations:
         now = self.newest.get(run)
         over = now is None or conversation.over(now)
         until = self.gone.get(run, 0) if now is None else now
-        for row in conversation.waits(until, present=run in self.present, over=over):
-            yield _said(SessionRow.WAIT, current.name, json.dumps(dict(zip(WAIT.names, row, strict=True))))
+        for wait in conversation.waits(until, present=run in self.present, over=over):
+            yield _said(SessionRow.WAIT, current.name, json.dumps(wait))
         if now is None or over:
             return
         same = None if current.taken else current.text

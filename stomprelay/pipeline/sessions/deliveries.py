@@ -1,5 +1,5 @@
 """What a session is delivered, and what it answers: which delivery an ACK or NACK is about, as the relay itself tells
-(see `session.ledger`), and which deliveries wait too long.
+(see `session.ledger`).
 
 The journal has MESSAGEs as brokers sent them and ACKs as clients sent them. Where the versions differ, or two brokers
 gave the same id, the client knows a delivery by the relay's token, which holds its number in the session.
@@ -8,87 +8,21 @@ gave the same id, the client knows a delivery by the relay's token, which holds 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED, Column, Table
+from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.outages import BrokerLoss, Brokers
 from stomprelay.pipeline.sessions.pending import PendingDeliveries, PendingDelivery
 from stomprelay.pipeline.sessions.publishing import Transactions
 from stomprelay.pipeline.sessions.subscriptions import Subscribed, Subscription
-from stomprelay.pipeline.sessions.transfer import AUTO, NS
+from stomprelay.pipeline.sessions.transfer import AUTO
+from stomprelay.pipeline.sessions.waits import Waits
 from stomprelay.wire.dialect import DIALECTS, DeliveryNaming
 
-WAIT: Final = Table(
-    "waits",
-    "deliveries of a subscription that were, or are, overdue up to the same time",
-    (
-        Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False),
-        Column("session", "string", "the session's name, unique among all relays", nullable=False),
-        Column("client", "string", "the consumer"),
-        Column("subscription", "string", "its id, or its destination where it has none"),
-        Column("destination", "string", "what it is subscribed to"),
-        Column("upstream", "string", "the broker's upstream, as the configuration calls it"),
-        Column("broker", "string", "whose deliveries they are, its address"),
-        Column("since_ns", "bigint", "the oldest of these MESSAGEs", "ns since 1970", nullable=False),
-        Column(
-            "until_ns",
-            "bigint",
-            "the answer or return, else the newest record that was read of the relay's run",
-            "ns since 1970",
-            nullable=False,
-        ),
-        Column("deliveries", "bigint", "how many", nullable=False),
-        Column("outcome", "string", "`acked`, `nacked` or `returned`; null without an answer"),
-        Column("going", "boolean", "they wait still, and their relay is heard of", nullable=False),
-        Column("final", "boolean", "nothing of it can change any more", nullable=False),
-    ),
-)
 _BY_ACK: Final = frozenset(
     dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is DeliveryNaming.ACK
 )
 """The versions in which an ACK's `id` is the MESSAGE's `ack`."""
-
-
-class Waits:
-    """The deliveries of a session that waited longer than `bound` ns in one batch. Those of one subscription
-    that waited up to the same time, as with a cumulative ACK, are one row.
-    """
-
-    __slots__ = ("_bound", "_found")
-
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
-        self._found: dict[tuple[Any, ...], list[int]] = {}
-
-    def ended(self, delivery: PendingDelivery, ns: int, outcome: str) -> None:
-        """Count a delivery that was acked, nacked or returned at `ns`, if it waited too long."""
-        if ns - delivery.transfer[NS] > self._bound:
-            self._add(delivery, ns, outcome, final=True)
-
-    def goes_on(self, delivery: PendingDelivery, now: int) -> None:
-        """Count a delivery that has no outcome yet, if it has waited too long at `now` (ns)."""
-        ns, outcome = delivery.answered or (now, None)
-        if ns - delivery.transfer[NS] > self._bound:
-            self._add(delivery, ns, outcome, final=False)
-
-    def _add(self, delivery: PendingDelivery, ns: int, outcome: str | None, *, final: bool) -> None:
-        ordered = delivery.subscription
-        key = (ordered.shown, ordered.destination, delivery.upstream, delivery.broker, ns, outcome, final)
-        since = delivery.transfer[NS]
-        found = self._found.get(key)
-        if found is None:
-            self._found[key] = [since, 1]
-        else:
-            found[0] = min(found[0], since)
-            found[1] += 1
-
-    def rows(self, *, present: bool, over: bool) -> Iterator[list[Any]]:
-        """Yield rows of `WAIT` without the session's columns. `present`: its relay's run still writes;
-        `over`: nothing more will come of the session.
-        """
-        for (*where, until, outcome, final), (since, deliveries) in self._found.items():
-            going = present and not over and outcome is None
-            yield [*where, since, until, deliveries, outcome, going, final or over]
 
 
 class Consumption:

@@ -22,8 +22,11 @@ _ADAPTIVE: Final = {"spark.sql.adaptive.enabled": "false"}
 _COMPILED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-"""For a batch that is one task: to compile its plans takes longer than to run them over so few rows."""
+"""For a batch that is one task: to compile its plans takes longer than to run them over so few rows, and what a join
+would broadcast, in a job of its own, is in that task anyway.
+"""
 
 
 @contextmanager

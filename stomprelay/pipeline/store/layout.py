@@ -9,8 +9,9 @@ import json
 from typing import Final, NamedTuple
 
 NAME: Final = "_layout"
-VERSION: Final = 3
-"""Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone."""
+VERSION: Final = 4
+"""Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone, and
+before 4 waits were kept as slices."""
 LOG: Final = "_delta_log"
 """The folder of a Delta table's log."""
 FORMATS: Final = ("parquet", "orc", "delta")

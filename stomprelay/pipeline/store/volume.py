@@ -42,12 +42,20 @@ class Volume:
     """The files that a Spark session can reach. Arguments are paths, or URIs that Spark understands."""
 
     def __init__(self, spark: "SparkSession") -> None:
-        self._spark = spark
+        jvm: Any = spark._jvm
+        # Each name looked up in Java, and each copy of Hadoop's settings, takes as long as what is asked for here.
+        self._path, self._files = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.hadoop.fs.FileUtil
+        self._settings = spark._jsparkSession.sessionState().newHadoopConf()
+        self._systems: dict[tuple[str, str], Any] = {}
 
     def _at(self, path: str) -> tuple[Any, Any]:
-        jvm: Any = self._spark._jvm
-        place = jvm.org.apache.hadoop.fs.Path(path)
-        return place.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf()), place
+        """Return the file system of a path, and the path, as Java's objects."""
+        place = self._path(path)
+        which = urlsplit(path)[:2] if ":" in path.split("/", 1)[0] else ("", "")
+        system = self._systems.get(which)
+        if system is None:
+            system = self._systems[which] = place.getFileSystem(self._settings)
+        return system, place
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or a folder of this name."""
@@ -62,7 +70,9 @@ class Volume:
     def find(self, root: str, pattern: str) -> list[str]:
         """Return the paths under `root` that match a pattern such as `hour=*/batch=3`, sorted."""
         system, place = self._at(posixpath.join(literal(root), pattern))
-        return sorted(str(status.getPath().toString()) for status in system.globStatus(place) or [])
+        return sorted(
+            str(found.toString()) for found in self._files.stat2Paths(system.globStatus(place)) or []
+        )
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with all that is in it."""
@@ -79,13 +89,10 @@ class Volume:
 
     def copy(self, path: str, target: str) -> None:
         """Copy a file, all of it or nothing; missing folders above `target` are made. Raises `OSError`."""
-        jvm: Any = self._spark._jvm
         system, place = self._at(path)
         partial = self._at(posixpath.join(posixpath.dirname(target), f"_{posixpath.basename(target)}"))[1]
         system.mkdirs(partial.getParent())
-        copied = jvm.org.apache.hadoop.fs.FileUtil.copy(
-            system, place, system, partial, False, system.getConf()
-        )
+        copied = self._files.copy(system, place, system, partial, False, self._settings)
         if not copied or not system.rename(partial, self._at(target)[1]):
             raise OSError(f"{path} cannot be copied to {target}")
 

@@ -19,6 +19,7 @@ from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions.conversation import SessionRow
 from stomprelay.pipeline.sessions.outages import OUTAGE
+from stomprelay.pipeline.sessions.waits import Wait, merged
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.spark import bundles
 from stomprelay.pipeline.spark.tasks import PARTITIONS
@@ -106,37 +107,42 @@ def _outages(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[name] for name in names) for row in rows)
 
 
-def _waited(world: RecordedWorld, bound: int) -> list[tuple[Any, ...]]:
-    """Of each subscription the deliveries that waited too long, those of the same end and outcome together; None: they
-    wait in the end. What is answered in a transaction that is open is left out.
+def _waited(world: RecordedWorld, bound: int) -> list[Wait]:
+    """Of each subscription the times in which deliveries waited too long, and what waits in the end, as `_waits` has
+    it. What is answered in a transaction that is open is left out.
     """
     now = world.run.blocks[-1][0]
-    found: dict[tuple[Any, ...], list[int]] = {}
+    found = []
     for caller in world.callers:
         if isinstance(caller, RecordedClient):
             held = {id(seen) for seen in caller.held}
             for seen in caller.seen_all:
                 gone = seen.outcome is None and (caller.closed or caller.gone or id(seen) in held)
-                if not gone and (now if seen.settled_ns is None else seen.settled_ns) - seen.ns > bound:
+                until = now if seen.settled_ns is None else seen.settled_ns
+                if not gone and until - seen.ns > bound:
                     name = (seen.order.id or seen.order.destination).decode()
-                    where = (caller.name.decode(), name, seen.settled_ns, seen.outcome)
-                    found.setdefault(where, []).append(seen.ns)
-    return sorted(((*who, len(times), min(times)) for who, times in found.items()), key=str)
+                    where = ("", caller.name.decode(), None, name, None, None, None)
+                    going = seen.outcome is None
+                    found.append(
+                        Wait(*where, seen.ns, until, until - seen.ns, 1, seen.outcome, going, not going)
+                    )
+    return _waits(found)
 
 
-def _waits(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The same of rows, brokers put together."""
-    found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
-    for row in rows:
-        if row["outcome"] is not None and not row["final"]:
-            continue
-        until = None if row["outcome"] is None else row["until_ns"]
-        who = (row["session"], row["subscription"], until, row["outcome"])
-        found.setdefault(who, []).append((row["deliveries"], row["since_ns"]))
-    return sorted(
-        ((*who, sum(each[0] for each in seen), min(each[1] for each in seen)) for who, seen in found.items()),
-        key=str,
+def _waits(waits: Iterable[Wait]) -> list[Wait]:
+    """What waits tell, brokers put together, without what is answered in a transaction that is open."""
+    told = [
+        wait._replace(
+            relay="", client=None, destination=None, upstream=None, broker=None, going=wait.outcome is None
+        )
+        for wait in waits
+        if wait.outcome is None or wait.final
+    ]
+    ended, others = (
+        merged(each for each in told if each.final),
+        merged(each for each in told if not each.final),
     )
+    return [*ended, *others]
 
 
 @given(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 200), max_size=4), at_once=st.booleans())
@@ -198,7 +204,7 @@ def test_any_segments_in_any_batches(
             part, paths = paths[:count], paths[count:]
             tables.advance(data.draw(st.permutations(part)))
         tables.advance([late])
-        assert tables.open == tables.waiting == []
+        assert (tables.open, tables.waiting) == ([], [])
         rows = [
             {name: row[name] for name in row if name not in ("segment", "offset")} for row in tables.final
         ]
@@ -215,7 +221,7 @@ def test_a_relay_that_was_killed_is_waited_for_by_nobody(tmp_path: Path) -> None
     want.advance([*world.run.write(tmp_path), late])
     world.run.is_found_dead(world.ns + 10**6 * SECOND)
     found.advance(world.run.write(tmp_path))
-    assert found.open == found.waiting == []
+    assert (found.open, found.waiting) == ([], [])
     assert _sorted(found.final) == _sorted(want.final)
 
 
@@ -357,9 +363,9 @@ def test_random_conversations_in_spark(
         for row in (dict(zip(OUTAGE.names, each, strict=True)) for each in messages.outages(batch))
     }
     assert _outages(outages.values()) == sorted(each for world in worlds for each in _losses(world))
-    ended = [row for row in _rows(messages.waits(batches[0])) if row["final"]]
+    ended = [wait for wait in messages.waits(batches[0]) if wait.final]
     waited = [each for world in worlds for each in _waited(world, SECOND)]
-    assert _waits([*ended, *_rows(messages.waits(batches[1]))]) == sorted(waited, key=str)
+    assert sorted(_waits([*ended, *messages.waits(batches[1])]), key=str) == sorted(waited, key=str)
 
     later = Run("later", "ffffffff")
     later.happened(max(world.ns for world in worlds) + 10**6 * SECOND, Context(), "journal begun", "", {})

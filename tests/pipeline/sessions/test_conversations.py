@@ -9,6 +9,7 @@ import pytest
 from stomprelay.pipeline.sessions import record
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
+from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 from tests.pipeline.script import Script
@@ -45,13 +46,17 @@ def _of(rows: list[s.Transfer], what: int) -> list[s.Transfer]:
     return [row for row in rows if row[s.KIND] == what]
 
 
+def _waits(rows: list[s.Transfer]) -> list[Wait]:
+    return [Wait(*json.loads(row[s.TEXT])) for row in _of(rows, SessionRow.WAIT)]
+
+
 @pytest.mark.parametrize("most", [1, 2, 100])
 def test_sessions_one_behind_the_other(most: int) -> None:
     """Each is told of, and goes on in the next batch."""
     one, two = _talk("one"), _talk("two")
     rows = _said([*one.records, *two.records], one, two, most=most, later=1)
     assert [row[s.SESSION] for row in _of(rows, s.Kind.DELIVERED)] == ["one", "two"]
-    assert [json.loads(row[s.TEXT])["deliveries"] for row in _of(rows, SessionRow.WAIT)] == [1, 1]
+    assert [wait.deliveries for wait in _waits(rows)] == [1, 1]
     states = [
         tuple({"session": row[0], "turn": record.SAID, "text": row[-1]}.get(name) for name in record.NAMES)
         for row in _of(rows, SessionRow.STATE)
@@ -60,8 +65,7 @@ def test_sessions_one_behind_the_other(most: int) -> None:
     one.says("ACK", ack="t")
     rows = _said([states[0], *one.records[before:], states[1]], one, two, most=most, later=1)
     assert [row[s.OUTCOME] for row in _of(rows, s.Kind.DELIVERED_MORE)] == ["acked"]
-    waits = [json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT)]
-    assert [(row["session"], row["outcome"], row["going"], row["final"]) for row in waits] == [
+    assert [(wait.session, wait.outcome, wait.going, wait.final) for wait in _waits(rows)] == [
         ("one", "acked", False, True),
         ("two", None, True, False),
     ]
@@ -93,8 +97,8 @@ def test_a_relay_that_is_silent() -> None:
     """Nobody waits any more in its sessions; when it is forgotten, so are they, and that is their last word."""
     script = _talk("one")
     rows = _said(script.records, script, present=False, later=5)
-    (wait,) = (json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT))
-    assert (wait["outcome"], wait["going"], wait["final"], wait["until_ns"]) == (
+    (wait,) = _waits(rows)
+    assert (wait.outcome, wait.going, wait.final, wait.until_ns) == (
         None,
         False,
         False,
@@ -103,8 +107,7 @@ def test_a_relay_that_is_silent() -> None:
     assert len(_of(rows, SessionRow.STATE)) == 1
     what = Conversations(HASTY, {}, frozenset(), {_run(script): script.ns + 5 * SECOND})
     rows = [list(row) for row in arrow.rows(what(_batches(script.records, 3)))]
-    (last,) = (json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT))
-    assert last == {**wait, "final": True}
+    assert _waits(rows) == [wait._replace(final=True)]
     assert _of(rows, SessionRow.STATE) == []
     assert [row for row in _said(script.records) if row[s.KIND] >= SessionRow.STATE] == []
 

@@ -1,21 +1,16 @@
-"""What a session is delivered, what it answers, and what waits too long."""
+"""What a session is delivered, and what it answers."""
 
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.sessions import transfer as s
-from stomprelay.pipeline.sessions.deliveries import WAIT
 from stomprelay.pipeline.sessions.outages import BrokerLoss
 from stomprelay.pipeline.sessions.pending import PendingDeliveries, PendingDelivery
 from stomprelay.pipeline.sessions.subscriptions import Subscribed, Subscription
-from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription as Theirs
 from stomprelay.session.subscriptions import Subscriptions
-from tests.pipeline.script import MS, Script
+from tests.pipeline.script import Script
 
 IDS = st.sampled_from([None, None, "1", "2", "relay-1"])
 PLACES = st.sampled_from(["/queue/a", "/queue/b"])
@@ -30,7 +25,6 @@ STEP = st.tuples(
     st.booleans(),
     st.booleans(),
 )
-BOUND = 60
 
 
 def test_answers_while_one_of_several_brokers_is_gone() -> None:
@@ -197,139 +191,3 @@ def test_deliveries_that_the_relay_did_not_number() -> None:
     found = ours.named("m2", None, None)
     assert found is not None
     assert found.message_id == "m2"
-
-
-def _script(mode: str = "client-individual") -> Script:
-    script = Script(limits=TimeLimits(stuck_after=BOUND * SECOND))
-    script.subscribes(mode)
-    return script
-
-
-def _waits(script: Script, **known: bool) -> list[dict[str, Any]]:
-    rows = script.conversation.waits(script.ns, **known)
-    return [dict(zip(WAIT.names, row, strict=True)) for row in rows]
-
-
-def test_each_cell() -> None:
-    """Of one that was answered too late."""
-    script = _script()
-    script.gets("m")
-    since = script.ns
-    script.passes(100)
-    script.says("ACK", ack="m")
-    assert _waits(script) == [
-        {
-            "relay": "relay",
-            "session": "s1",
-            "client": "client of s1",
-            "subscription": "1",
-            "destination": "/queue/a",
-            "upstream": "main",
-            "broker": "a",
-            "since_ns": since,
-            "until_ns": script.ns,
-            "deliveries": 1,
-            "outcome": "acked",
-            "going": False,
-            "final": True,
-        }
-    ]
-
-
-def test_exactly_the_bound_is_in_time() -> None:
-    """One more nanosecond is not; so also for what has no answer yet."""
-    for more, found in ((0, 0), (1, 1)):
-        script = _script()
-        script.gets("m")
-        script.ns += BOUND * SECOND + more
-        assert len(_waits(script)) == found
-        script.breaks()
-        script.ns -= MS
-        script.says("NACK", ack="m")
-        assert [row["outcome"] for row in _waits(script)] == ["nacked"] * found
-
-
-@pytest.mark.parametrize("end", ["disconnected", "lost"])
-def test_what_is_returned(end: str) -> None:
-    """A session or a broker goes: all that waited for too long ends then, in one row."""
-    script = _script()
-    script.gets("m1")
-    since = script.ns
-    script.gets("m2")
-    script.passes(100)
-    script.gets("m3")
-    if end == "lost":
-        script.loses("a")
-    else:
-        script.happens(end, end="client")
-    (row,) = _waits(script)
-    assert (row["since_ns"], row["until_ns"], row["deliveries"]) == (since, script.ns, 2)
-    assert (row["outcome"], row["final"]) == ("returned", True)
-
-
-def test_a_cumulative_ack() -> None:
-    """It ends the wait of all up to it; those behind it go on, from batch to batch, without being told twice."""
-    script = _script("client")
-    for name in ("m1", "m2", "m3"):
-        script.gets(name)
-    last = script.ns
-    script.passes(100)
-    script.says("ACK", ack="m2")
-    ended, going = _waits(script)
-    assert (ended["deliveries"], ended["outcome"], ended["final"]) == (2, "acked", True)
-    assert (going["deliveries"], going["since_ns"], going["going"], going["final"]) == (1, last, True, False)
-    script.breaks()
-    script.passes(100)
-    (going,) = _waits(script)
-    assert (going["since_ns"], going["until_ns"], going["upstream"]) == (last, script.ns, "main")
-
-
-def test_mode_auto_never_waits() -> None:
-    """Whatever time passes."""
-    script = _script("auto")
-    script.gets("m", ack=None)
-    script.passes(1000)
-    assert _waits(script) == []
-    script.happens("disconnected", end="client")
-    assert _waits(script) == []
-
-
-def test_an_answer_in_a_transaction() -> None:
-    """It ends the wait, for good with COMMIT; with ABORT the delivery was waiting all the time."""
-    for command in ("COMMIT", "ABORT"):
-        script = _script()
-        script.gets("m")
-        script.passes(100)
-        script.says("BEGIN", transaction="x")
-        script.says("ACK", ack="m", transaction="x")
-        answered = script.ns
-        (row,) = _waits(script)
-        assert (row["until_ns"], row["outcome"], row["going"], row["final"]) == (
-            answered,
-            "acked",
-            False,
-            False,
-        )
-        script.breaks()
-        script.passes(100)
-        script.says(command, transaction="x")
-        (row,) = _waits(script)
-        if command == "COMMIT":
-            assert (row["until_ns"], row["outcome"], row["final"]) == (answered, "acked", True)
-        else:
-            assert (row["until_ns"], row["outcome"], row["going"]) == (script.ns, None, True)
-
-
-def test_a_relay_of_which_nothing_is_heard() -> None:
-    """Then nobody waits any more, and when it is given up that is final."""
-    script = _script()
-    script.gets("m")
-    script.passes(100)
-    for known, wanted in (
-        ({"present": True}, (True, False)),
-        ({"present": False}, (False, False)),
-        ({"present": False, "over": True}, (False, True)),
-    ):
-        (row,) = _waits(script, **known)
-        assert (row["outcome"], row["going"], row["final"]) == (None, *wanted)
-        script.breaks()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,11 @@ import pytest
 
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.sessions.conversation import SessionRow
-from stomprelay.pipeline.sessions.deliveries import WAIT
+from stomprelay.pipeline.sessions.waits import Wait, merged
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables import stuck
-from tests.pipeline.rows import SECOND, START_NS, rows, told
+from tests.pipeline.rows import SECOND, START_NS, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,20 +31,17 @@ USUAL: dict[str, Any] = {
     "destination": "/queue/a",
     "upstream": "main",
     "broker": "a:61613",
-    "since_ns": START_NS,
-    "until_ns": START_NS + 90 * SECOND,
     "deliveries": 1,
     "outcome": "acked",
     "going": False,
     "final": True,
 }
 
-Wait = dict[str, Any]
-
 
 def wait(since: int, until: int, **further: Any) -> Wait:
     """From when to when, in seconds after the start."""
-    return {"since_ns": START_NS + since * SECOND, "until_ns": START_NS + until * SECOND, **further}
+    times = {"since_ns": START_NS + since * SECOND, "until_ns": START_NS + until * SECOND}
+    return Wait(**{**USUAL, **times, "age_ns": (until - since) * SECOND, **further})
 
 
 def going(since: int, now: int, **further: Any) -> Wait:
@@ -65,15 +61,14 @@ class Batches:
     def batch(self, number: int, many: Sequence[Wait]) -> Batch:
         """Done, by `stuck`."""
         folder = self.root / "_state" / "kept" / f"slice={number:09d}-said{int(SessionRow.WAIT)}"
-        known = [{**USUAL, **one} for one in many]
         said = pa.table(
             {
-                "match": pa.array([one["session"] for one in known], pa.string()),
-                "turn": pa.array([0] * len(known), pa.int32()),
-                "text": pa.array([json.dumps(one) for one in known], pa.string()),
+                "match": pa.array([one.session for one in many], pa.string()),
+                "turn": pa.array([0] * len(many), pa.int32()),
+                "text": pa.array([json.dumps(one) for one in many], pa.string()),
             }
         )
-        if known:
+        if many:
             folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(said, folder / "part-0.parquet")
         batch = Batch(self.spark, self.store, number, self.settings)
@@ -85,9 +80,9 @@ class Batches:
         return told(self.store.read("stuck"), columns or ["since", "until", "deliveries", "outcome"])
 
 
-def kept(spark: "SparkSession", many: Sequence[Wait], number: int = 0) -> "DataFrame":
-    """What a batch keeps of waits, not yet merged."""
-    return stuck.kept(rows(spark, WAIT, USUAL, many), number)
+def table(spark: "SparkSession", episodes: Sequence[Wait]) -> "DataFrame":
+    """The table's rows of these."""
+    return stuck.stuck(spark.createDataFrame(episodes, stuck.EPISODE))
 
 
 def test_each_cell(spark: "SparkSession") -> None:
@@ -101,7 +96,7 @@ def test_each_cell(spark: "SparkSession") -> None:
         wait(290, 370, broker="b:61613"),
         wait(230, 310, subscription=None),
     ]
-    found = stuck.stuck(stuck.merged(kept(spark, many)))
+    found = table(spark, merged(many))
     assert found.columns == ["hour", *STUCK.names]
     who = ("r1", "s1", "bob", "1", "/queue/a", "main", "a:61613")
     at = "2026-11-21 08:"
@@ -170,14 +165,9 @@ def _random(random: Random, relay: str = "r1") -> list[Wait]:
 def _expected(waits: Sequence[Wait], now: int) -> list[tuple[Any, ...]]:
     """From when to when each was stuck, and how often, in seconds; in plain Python."""
     found = []
-    known = [{**USUAL, **one} for one in waits]
-    for who in {tuple(one[name] for name in ("relay", "session", "subscription", "broker")) for one in known}:
+    for who in {(one.relay, one.session, one.subscription, one.broker) for one in waits}:
         ours = sorted(
-            (
-                ((one["since_ns"] - START_NS) // SECOND, (one["until_ns"] - START_NS) // SECOND)
-                for one in known
-                if (one["relay"], one["session"], one["subscription"], one["broker"]) == who
-            ),
+            _seconds(one) for one in waits if (one.relay, one.session, one.subscription, one.broker) == who
         )
         while ours:
             since, until = ours.pop(0)
@@ -191,7 +181,7 @@ def _expected(waits: Sequence[Wait], now: int) -> list[tuple[Any, ...]]:
 
 
 def _seconds(one: Wait) -> tuple[int, int]:
-    return (one["since_ns"] - START_NS) // SECOND, (one["until_ns"] - START_NS) // SECOND
+    return (one.since_ns - START_NS) // SECOND, (one.until_ns - START_NS) // SECOND
 
 
 def _cut(waits: Sequence[Wait], ends: Sequence[int]) -> Iterator[list[Wait]]:
@@ -204,8 +194,9 @@ def _cut(waits: Sequence[Wait], ends: Sequence[int]) -> Iterator[list[Wait]]:
             if before < until <= end:
                 news.append(one)
             elif until > end and end - since > 60:
-                rest = {name: value for name, value in one.items() if name != "outcome"}
-                news.append({**rest, **going(since, end)})
+                until_ns = START_NS + end * SECOND
+                going = one._replace(until_ns=until_ns, age_ns=until_ns - one.since_ns, outcome=None)
+                news.append(going._replace(going=True, final=False))
         yield news
         before = end
 
@@ -242,15 +233,12 @@ def test_the_same_however_waits_are_cut(spark: "SparkSession") -> None:
         waits, now = _random(random, f"r{number}"), random.randrange(10_000, 20_000)
         cuts = sorted(random.sample(range(now), number % 4))
         for at, news in enumerate(_cut(waits, [*cuts, now])):
-            ended[at] += [one for one in news if one.get("final", True)]
+            ended[at] += [one for one in news if one.final]
             last = news
-        passing += [one for one in last if not one.get("final", True)]
+        passing += [one for one in last if not one.final]
         wanted += _expected(_begun(waits, now), now)
-    batches = [stuck.merged(kept(spark, news, at)) for at, news in enumerate(ended)]
-    episodes = stuck.merged(
-        reduce(lambda one, other: one.unionByName(other), [*batches, kept(spark, passing, 9)])
-    )
-    assert _measured(stuck.stuck(episodes)) == sorted(wanted, key=repr)
+    episodes = merged([*(one for news in ended for one in merged(news)), *passing])
+    assert _measured(table(spark, episodes)) == sorted(wanted, key=repr)
 
 
 @pytest.mark.deep

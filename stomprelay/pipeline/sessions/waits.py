@@ -1,0 +1,122 @@
+"""Deliveries that wait too long for their ACK or NACK: in one session, and, where batch follows batch, in all."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from stomprelay.pipeline.sessions.pending import PendingDelivery
+from stomprelay.pipeline.sessions.transfer import NS
+
+
+class Wait(NamedTuple):
+    """A time in which a subscription left deliveries of a broker unanswered, each for too long, as a batch knows it."""
+
+    relay: str
+    session: str
+    client: str | None
+    """Of the delivery that waited last, as `destination`, `upstream` and `outcome`."""
+    subscription: str | None
+    destination: str | None
+    upstream: str | None
+    broker: str | None
+    since_ns: int
+    """When the oldest of these MESSAGEs came, ns since 1970."""
+    until_ns: int
+    """The last answer or return; without one the newest record that was read of the relay's run."""
+    age_ns: int
+    """The longest wait of one of them."""
+    deliveries: int
+    outcome: str | None
+    """`acked`, `nacked` or `returned`; None without an answer."""
+    going: bool
+    """Some wait still, and their relay is heard of."""
+    final: bool
+    """Nothing of it can change any more."""
+
+
+def merged(waits: Iterable[Wait]) -> list[Wait]:
+    """Return the waits with those of a subscription and broker that overlap or touch made one, each subscription's by
+    time. However they are merged, by and by or all at once, the same comes of it.
+    """
+    found: list[Wait] = []
+    who: Any = None
+    for one in sorted(waits, key=lambda wait: (whose(wait), wait.since_ns)):
+        if whose(one) == who and one.since_ns <= found[-1].until_ns:
+            found[-1] = _joined(found[-1], one)
+        else:
+            found.append(one)
+            who = whose(one)
+    return found
+
+
+def whose(wait: Wait) -> tuple[tuple[bool, str], ...]:
+    """Return what waits that may be one have in common; it has an order."""
+    return tuple(map(_ordered, (wait.relay, wait.session, wait.subscription, wait.broker)))
+
+
+def _ordered(text: str | None) -> tuple[bool, str]:
+    """Return what sorts None before all texts."""
+    return text is not None, text or ""
+
+
+def _joined(one: Wait, other: Wait) -> Wait:
+    return max(one, other, key=_last)._replace(
+        since_ns=min(one.since_ns, other.since_ns),
+        age_ns=max(one.age_ns, other.age_ns),
+        deliveries=one.deliveries + other.deliveries,
+        going=one.going or other.going,
+        final=one.final and other.final,
+    )
+
+
+def _last(wait: Wait) -> tuple[Any, ...]:
+    return (
+        wait.until_ns,
+        *map(_ordered, (wait.outcome, wait.client, wait.destination, wait.upstream)),
+    )
+
+
+class Waits:
+    """The deliveries of a session that waited longer than `bound` ns in one batch."""
+
+    __slots__ = ("_bound", "_found")
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._found: dict[tuple[Any, ...], list[int]] = {}
+
+    def ended(self, delivery: PendingDelivery, ns: int, outcome: str) -> None:
+        """Count a delivery that was acked, nacked or returned at `ns`, if it waited too long."""
+        if ns - delivery.transfer[NS] > self._bound:
+            self._add(delivery, ns, outcome, final=True)
+
+    def goes_on(self, delivery: PendingDelivery, now: int) -> None:
+        """Count a delivery that has no outcome yet, if it has waited too long at `now` (ns)."""
+        ns, outcome = delivery.answered or (now, None)
+        if ns - delivery.transfer[NS] > self._bound:
+            self._add(delivery, ns, outcome, final=False)
+
+    def _add(self, delivery: PendingDelivery, ns: int, outcome: str | None, *, final: bool) -> None:
+        ordered = delivery.subscription
+        key = (ordered.shown, ordered.destination, delivery.upstream, delivery.broker, ns, outcome, final)
+        since = delivery.transfer[NS]
+        found = self._found.get(key)
+        if found is None:
+            self._found[key] = [since, 1]
+        else:
+            found[0] = min(found[0], since)
+            found[1] += 1
+
+    def told(
+        self, relay: str, session: str, client: str | None, *, present: bool, over: bool
+    ) -> Iterator[Wait]:
+        """Yield the waits of this session: those that are final, merged, and others by their end and outcome.
+        `present`: its relay's run still writes; `over`: nothing more will come of the session.
+        """
+        known = []
+        for (*where, until, outcome, final), (since, deliveries) in self._found.items():
+            going = present and not over and outcome is None
+            times = (since, until, until - since)
+            values = (relay, session, client, *where, *times, deliveries, outcome, going, final or over)
+            known.append(Wait._make(values))
+        yield from merged(each for each in known if each.final)
+        yield from (each for each in known if not each.final)
