@@ -6,5 +6,6 @@ The door is `conversation`; records go in, by `reading`, and transfers come out.
 - `conversation`: one session's records in order
 - `subscriptions`, `deliveries` and `pending`, `publishing`, `outages`: what a session has: SUBSCRIBEs; MESSAGEs that
   wait for their ACK; receipts and transactions; brokers and their losses
-- `transfer`: one SEND or MESSAGE, and what came of it: a row for who brings the sessions together
+- `transfer`: one SEND or MESSAGE, and what came of it: a row for who brings the sessions together; `waits`: the same
+  of deliveries that waited too long
 """
