@@ -20,7 +20,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run ## the relay on 127.0.0.1:61613 with the embedded broker (ARGS="--upstream tcp://...")
-	$(BIN)/twistd --nodaemon --pidfile= stomprelay $(ARGS)
+	$(BIN)/stomprelay run $(ARGS)
 
 test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WORKERS=0 for one process)
 	$(PYTEST) $(ARGS)

@@ -1,10 +1,12 @@
 """What `twistd stompbroker` runs, and its options."""
 
+import sys
 from typing import Any
 
 from twisted.application.service import IService
 from twisted.python import usage
 
+import stomprelay
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
@@ -30,6 +32,11 @@ class Options(usage.Options):
         self["listen"].append(endpoint)
 
     opt_l = opt_listen
+
+    def opt_version(self) -> None:
+        """Show the version of stomprelay, and exit."""
+        sys.stdout.write(f"stomprelay {stomprelay.__version__}\n")
+        sys.exit(0)
 
 
 def makeService(options: Options, reactor: Any = None) -> IService:

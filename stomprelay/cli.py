@@ -1,13 +1,15 @@
-"""`stomprelay`: look at a configuration, a translation or a journal, and pause the brokers of a relay that runs."""
+"""`stomprelay`: run a relay, look at a configuration, a translation or a journal, pause the brokers of a relay."""
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import stomprelay
 from stomprelay import remote
-from stomprelay.config import Config, ConfigError, admin, load, overridden
+from stomprelay.config import OPTIONS, Config, ConfigError, admin
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
@@ -16,8 +18,14 @@ from stomprelay.explain import Explanation
 from stomprelay.journal import command as journal
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import PROFILES
+from stomprelay.service.workers.plan import Source
 from stomprelay.wire.dialect import DIALECTS
 
+_RUN = """
+Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without any option: clients of this
+machine on port 61613, to a broker in memory. Options win over the file. The log goes to standard error, and nothing is
+written to the current folder. Exit status: 1 if the relay cannot start, with the reason on standard error.
+"""
 _CHECK = """
 Reads a configuration, the certificates and keys that it names included, and prints what would run. Nothing is
 opened or connected to, and no secret is shown. Exit status: 0 if it can run; 1 if not, with the reason on standard
@@ -50,6 +58,7 @@ _BROKERS = """
 Lists the brokers of a running relay. A broker is up or down as it was seen last, out for a while after failures,
 paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the relay cannot be asked.
 """
+LOG_FORMATS = ("text", "json")
 _VERSIONS = [version.decode() for version in DIALECTS]
 
 
@@ -76,22 +85,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="stomprelay",
-        description="A relay between STOMP clients and STOMP brokers. It runs as: twistd stomprelay",
+        description="A relay between STOMP clients and STOMP brokers.",
     )
     parser.add_argument("--version", action="version", version=f"stomprelay {stomprelay.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    run = commands.add_parser("run", help="run the relay", description=_RUN)
+    _add_configuration(run, required=False)
+    run.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default=LOG_FORMATS[0],
+        help="lines of text, or a JSON object in each line; default: %(default)s",
+    )
+    run.set_defaults(run=_run)
+
     check = commands.add_parser(
         "check", help="validate a configuration and print what would run", description=_CHECK
     )
-    check.add_argument("-c", "--config", required=True, metavar="FILE", help="the configuration, TOML")
-    check.add_argument(
-        "-l", "--listen", action="append", default=[], metavar="ENDPOINT", help="as for twistd"
-    )
-    check.add_argument("-u", "--upstream", metavar="URI", help="as for twistd")
-    check.add_argument("--admin", metavar="ENDPOINT", help="as for twistd")
-    check.add_argument("--journal", metavar="DIR", help="as for twistd")
-    check.add_argument("--workers", metavar="N", help="as for twistd")
+    _add_configuration(check, required=True)
     check.set_defaults(run=_check)
 
     explain = commands.add_parser(
@@ -131,6 +143,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
+    """Add the options that say what runs: a file, and what the command line says over it."""
+    parser.add_argument("-c", "--config", required=required, metavar="FILE", help="the configuration, TOML")
+    for name, option in OPTIONS.items():
+        flags = [f"-{option.letter}"] if option.letter else []
+        flags.append(f"--{name.replace('_', '-')}")
+        if name == "listen":
+            parser.add_argument(
+                *flags, action="append", default=[], metavar=option.value, help=option.meaning
+            )
+        else:
+            parser.add_argument(*flags, metavar=option.value, help=option.meaning)
+
+
+def _source(options: argparse.Namespace) -> Source:
+    """Return the source of what the options of `_add_configuration` say. Raises `ConfigError`."""
+    return Source.of(options.config, {name: getattr(options, name) for name in OPTIONS})
+
+
 def _add_relay_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands that send requests to a running relay."""
     relay = argparse.ArgumentParser(add_help=False)
@@ -168,17 +199,31 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, not {text!r}") from None
 
 
+def _run(options: argparse.Namespace) -> int:
+    # Signals have no default actions in process 1 of a container: SIGTERM would be lost until the reactor runs.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(_end_by(number)))
+    from stomprelay.service.network.endpoints import BadEndpoint
+    from stomprelay.service.run import run
+
+    try:
+        ended = run(_source(options), options.log_format)
+    except ConfigError as error:
+        return _fail(str(error))
+    except BadEndpoint as error:
+        return _fail(str(error) if options.config is None else f"{options.config}: {error}")
+    return 0 if ended is None else _end_by(ended)
+
+
+def _end_by(number: int) -> int:
+    """End this process by a signal, as who sent it expects. Returns 0 in process 1 of a container, which lives on."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 0
+
+
 def _check(options: argparse.Namespace) -> int:
     try:
-        config = overridden(
-            load(options.config),
-            options.listen,
-            options.upstream,
-            options.admin,
-            options.journal,
-            options.workers,
-            options.config,
-        )
+        config = _source(options).read()
         _check_usable(options.config, config)
     except ConfigError as error:
         return _fail(str(error))

@@ -1,6 +1,7 @@
 """The command `stomprelay`, as a user types it."""
 
 import io
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import stomprelay
-from stomprelay import remote
+from stomprelay import cli, remote
 from stomprelay.cli import main
+from stomprelay.config import OPTIONS
+from stomprelay.service.log import FORMS
 from tests.e2e.certificates import Authority
 from tests.fake_admin import A, B, Relay, serving_relay, told
 from tests.journal.made import event, put
@@ -51,7 +54,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"stomprelay {stomprelay.__version__}\n"
 
 
-COMMANDS = ["check", "explain", "pause", "resume", "brokers", "journal"]
+COMMANDS = ["run", "check", "explain", "pause", "resume", "brokers", "journal"]
 JOURNALS = ["ls", "cat", "verify"]
 
 
@@ -77,6 +80,8 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
         [],
         ["chekc"],
         ["check"],
+        ["run", "--log-format", "xml"],
+        ["run", "relay.toml"],
         ["explain", "--client", "2.0"],
         ["explain", "--loss", "x"],
         ["pause"],
@@ -111,12 +116,52 @@ def test_check_says_what_would_run(capsys: pytest.CaptureFixture[str], file: Pat
 
 
 def test_check_with_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The options of `twistd stomprelay` change what would run."""
+    """The options of `run` change what would run."""
     options = ["-l", "tcp:5", "-l", "tcp:6", "-u", "tcp://b", "--admin", "tcp:7", "--journal", "/j"]
+    options += ["--workers", "2", "--log-level", "warn"]
     assert main(["check", "-c", write(tmp_path, ""), *options]) == 0
     out = capsys.readouterr().out
-    for fact in ("tcp:5", "tcp:6", "tcp://b", "tcp:7", "/j"):
+    for fact in ("tcp:5", "tcp:6", "tcp://b", "tcp:7", "/j", "from warn on"):
         assert f" {fact}\n" in out
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_every_option_says_what_it_is_for(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    """By the same names as for `twistd`, and in the same words."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, option in OPTIONS.items():
+        assert f"--{name.replace('_', '-')} {option.value} {option.meaning}" in shown
+
+
+def test_the_forms_of_a_log() -> None:
+    """Those of the command line are those that there are; the first one is taken where none is named."""
+    assert list(cli.LOG_FORMATS) == list(FORMS)
+
+
+@pytest.fixture
+def _as_before() -> Iterator[None]:
+    """A command that runs a relay expects SIGTERM from its first moment on."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_run_names_file_and_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], authority: Authority
+) -> None:
+    """What cannot run is told in one line, as by `check`, and nothing runs."""
+    file = write(tmp_path, "[listener.public]\nendpiont = 1\n")
+    assert refused(capsys, "run", "-c", file).startswith(f"{file}: listener.public.endpiont: ")
+    absent = str(tmp_path / "absent")
+    assert refused(capsys, "run", "-c", absent) == f"{absent}: cannot be read: No such file or directory"
+    assert refused(capsys, "run", "--log-level", "loud").startswith("command line: --log-level: ")
+    assert refused(capsys, "run", "--listen", "tpc:1:x=y").startswith("listener.default.endpoint ")
+    listener = f'[listener.a.tls]\ncertificate = "absent.pem"\nkey = "{authority.issue("relay").key}"\n'
+    file = write(tmp_path, listener)
+    assert refused(capsys, "run", "-c", file).startswith(f"{file}: listener.a.tls.certificate: ")
 
 
 def test_check_names_file_and_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

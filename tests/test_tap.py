@@ -12,7 +12,9 @@ from twisted.application.service import IService
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python import usage
 
-from stomprelay import tap
+import stomprelay
+from stomprelay import broker_tap, tap
+from stomprelay.config import OPTIONS
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import RelayService
 from stomprelay.service.workers.service import WorkersService
@@ -109,6 +111,33 @@ def test_an_endpoint_that_cannot_be(tmp_path: Path) -> None:
     path.write_text('[listener.public.tls]\ncertificate = "absent.pem"\nkey = "absent.key"\n')
     with pytest.raises(SystemExit, match=r"^stomprelay: listener\.public\.tls\.certificate: .*absent\.pem"):
         tap.makeService(parsed("-c", str(path)), MemoryReactorClock())
+
+
+def test_the_level_of_the_log(tmp_path: Path) -> None:
+    """The command line wins, for one process and for workers."""
+    path = tmp_path / "relay.toml"
+    path.write_text('log_level = "warn"\n')
+    assert parsed("-c", str(path)).configuration.log_level == "warn"
+    assert parsed("-c", str(path), "--log-level", "debug").configuration.log_level == "debug"
+    with pytest.raises(usage.UsageError, match="--log-level: must be one of"):
+        parsed("--log-level", "loud")
+
+
+@pytest.mark.parametrize("options", [tap.Options, broker_tap.Options])
+def test_the_version_is_ours(options: type[usage.Options], capsys: pytest.CaptureFixture[str]) -> None:
+    """Not Twisted's, which `twistd --version` says."""
+    with pytest.raises(SystemExit) as ended:
+        options().parseOptions(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"stomprelay {stomprelay.__version__}\n"
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    """In the same words as `stomprelay run --help`."""
+    shown = " ".join(str(tap.Options()).split())
+    for name, option in OPTIONS.items():
+        assert f"--{name.replace('_', '-')}=" in shown
+        assert option.meaning in shown
 
 
 def test_the_reactor_is_the_global_one() -> None:

@@ -5,7 +5,7 @@ file, `values` what it may be; `location` what an upstream's URI means, `uri` it
 broker; `endpoint` Twisted's endpoint strings; `summary` the whole in words.
 """
 
-from stomprelay.config.config import Config, admin, default, load, overridden, read_text, share
+from stomprelay.config.config import OPTIONS, Config, admin, default, load, overridden, read_text, share
 from stomprelay.config.table import ConfigError
 
-__all__ = ["Config", "ConfigError", "admin", "default", "load", "overridden", "read_text", "share"]
+__all__ = ["OPTIONS", "Config", "ConfigError", "admin", "default", "load", "overridden", "read_text", "share"]

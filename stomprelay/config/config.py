@@ -2,10 +2,10 @@
 
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
@@ -60,6 +60,33 @@ DEPTH: Final = 16
 
 COMMAND_LINE: Final = "command line"
 """What an error names in place of a file."""
+
+
+class Option(NamedTuple):
+    """An option of the command line: its letter if it has one, what help shows for its value, and what it means."""
+
+    letter: str | None
+    value: str
+    meaning: str
+
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "listen": Option("l", "ENDPOINT", "Where clients come in, e.g. tcp:61613. May be given several times."),
+    "upstream": Option(
+        "u",
+        "URI",
+        "Where to relay to: tcp://host:port, ssl://host:port, failover:(tcp://a,tcp://b), fanout:(...), memory:",
+    ),
+    "admin": Option(
+        None,
+        "ENDPOINT",
+        "Endpoint for health, metrics and a status page, e.g. tcp:61680:interface=127.0.0.1",
+    ),
+    "journal": Option(None, "DIR", "Folder for a journal of what passes."),
+    "workers": Option(None, "N", "How many processes serve the clients, best one a core."),
+    "log_level": Option(None, "LEVEL", f"How much is logged: {', '.join(_LEVELS)}."),
+}
+"""What the command line may say over the file, by the names that `overridden` has for it; there with dashes."""
 
 _READERS: Final[dict[type, Callable[[object], float]]] = {int: count, float: seconds}
 _BOUNDS: Final = {"headers": headers}
@@ -148,11 +175,14 @@ def default(
     admin: str | None = None,
     journal: str | None = None,
     workers: str | None = None,
+    log_level: str | None = None,
 ) -> Config:
     """Return the configuration without a file, with the command line as in `overridden`. Without arguments: the
     embedded broker on port 61613 of the loopback interface.
     """
-    return overridden(_read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal, workers)
+    return overridden(
+        _read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal, workers, log_level
+    )
 
 
 def overridden(
@@ -162,6 +192,7 @@ def overridden(
     admin: str | None = None,
     journal: str | None = None,
     workers: str | None = None,
+    log_level: str | None = None,
     source: str = COMMAND_LINE,
 ) -> Config:
     """Return the configuration with the options of the command line, which take precedence over the file.
@@ -186,7 +217,10 @@ def overridden(
     if journal is not None:
         kept = replace(kept, directory=os.path.abspath(_option("--journal", directory, journal)))
     number = config.workers if workers is None else _option("--workers", _workers, _number(workers))
-    made = replace(config, listeners=listeners, admin=admin, journal=kept, workers=number)
+    level = config.log_level
+    if log_level is not None:
+        level = _option("--log-level", choice(_LEVELS), log_level)
+    made = replace(config, listeners=listeners, admin=admin, journal=kept, workers=number, log_level=level)
     if number > 1:
         _sharable(source, made)
     return made

@@ -1,6 +1,12 @@
-"""The relay's own lines in Twisted's log, and how much detail they have: `log_level`."""
+"""The relay's own lines in Twisted's log, how much detail they have (`log_level`), and the log of a process that is
+ours alone: text or JSON on standard error.
+"""
 
+import json
+import math
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from time import time
 from typing import Any, Final
 
@@ -11,6 +17,9 @@ from twisted.logger import (
     Logger,
     LogLevel,
     LogLevelFilterPredicate,
+    formatEvent,
+    formatEventAsClassicLogText,
+    globalLogBeginner,
     globalLogPublisher,
 )
 
@@ -46,6 +55,11 @@ def heard(level: Any) -> bool:
     return _heard[level]
 
 
+def literal(line: str) -> str:
+    """Return the form of a line in which nothing stands for a field."""
+    return line.replace("{", "{{").replace("}", "}}") if "{" in line or "}" in line else line
+
+
 def write(level: Any, form: str, **fields: object) -> None:
     """Write a line of this form, in which the fields stand by their names; a log that keeps events has them too.
 
@@ -54,14 +68,12 @@ def write(level: Any, form: str, **fields: object) -> None:
     """
     if heard(level):
         event = fields
-        line = form.format(**fields)
-        escaped = line.replace("{", "{{").replace("}", "}}") if "{" in line or "}" in line else line
         event.update(
             log_logger=_unfiltered,
             log_level=level,
             log_namespace=_NAMESPACE,
             log_source=None,
-            log_format=escaped,
+            log_format=literal(form.format(**fields)),
             log_time=time(),
         )
         globalLogPublisher(event)
@@ -125,3 +137,60 @@ def set_level(name: str) -> None:
     """Set the level of all lines of this process: debug, info, warn or error. It is info until then."""
     _level.setLogLevelForNamespace(_NAMESPACE, least := LogLevel.levelWithName(name))
     _heard.update((level, level >= least) for level in LogLevel.iterconstants())
+
+
+# The log of a process that is ours alone
+
+OWN: Final = ("time", "level", "message", "source", "traceback")
+"""The names that each object of a JSON log has for itself; no field of ours is called so."""
+
+
+def fields(event: LogEvent) -> dict[str, Any]:
+    """Return what an event has by names of its own, as numbers, truth values and text."""
+    if "isError" in event:
+        return {}  # of Twisted's older log, where every event has the same names
+    return {name: _plain(value) for name, value in event.items() if not name.startswith("log_")}
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def text_line(event: LogEvent) -> str | None:
+    """Return an event as `twistd` writes it; None for one below the level that is set."""
+    return formatEventAsClassicLogText(event) if heard(event.get("log_level", LogLevel.info)) else None
+
+
+def json_line(event: LogEvent) -> str | None:
+    """Return an event as a JSON object in a line, with its fields beside `OWN`; None for one below the level that is
+    set. What is no ASCII is escaped.
+    """
+    level = event.get("log_level", LogLevel.info)
+    if not heard(level):
+        return None
+    said = {
+        "time": datetime.fromtimestamp(event["log_time"], UTC).isoformat(timespec="milliseconds"),
+        "level": level.name,
+        "message": formatEvent(event),
+        "source": event.get("log_namespace", ""),
+    }
+    if "log_failure" in event:
+        said["traceback"] = event["log_failure"].getTraceback()
+    return (
+        json.dumps({**said, **{name: value for name, value in fields(event).items() if name not in said}})
+        + "\n"
+    )
+
+
+FORMS: Final[dict[str, Callable[[LogEvent], str | None]]] = {"text": text_line, "json": json_line}
+
+
+def begin(form: str) -> None:
+    """Begin to write what all of this process logs to standard error, in one of `FORMS`; what was logged before comes
+    first. The level holds for everybody's lines, not for ours alone.
+    """
+    globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, FORMS[form])])

@@ -1,4 +1,4 @@
-"""The process around a service: signals by which brokers are paused and resumed, notices to systemd, and memory."""
+"""The process around a service: its start, signals, notices to systemd, and memory."""
 
 import ctypes
 import gc
@@ -18,12 +18,14 @@ _log: Final = logger()
 
 # Signals
 
-PAUSE: Final = "SIGUSR1"
-"""Pauses every broker: `kill -USR1` before brokers are upgraded. Works without an admin endpoint."""
-RESUME: Final = "SIGUSR2"
-"""Resumes them all."""
 HURRY: Final = ("SIGTERM", "SIGINT")
 """Each of them ends all sessions at once, where the relay is stopping already."""
+UNUSED: Final = {
+    "SIGHUP": "the configuration is read when the relay starts; restart it to change that",
+    "SIGUSR1": "no log file is open that could begin anew; brokers are paused by `stomprelay pause`",
+    "SIGUSR2": "brokers are resumed by `stomprelay resume`",
+}
+"""Signals that end a process which does not expect them; the relay says this in its log, and goes on."""
 
 
 class Signals(Service):
@@ -31,12 +33,14 @@ class Signals(Service):
     then the handlers that were there before are restored.
 
     Nothing is installed where there is no such signal (Windows), outside the main thread, or with a reactor that no
-    other thread can wake.
+    other thread can wake. With `spare` those signals alone get an action for which nobody has one: `twistd` begins its
+    log file anew at SIGUSR1, `nohup` ignores SIGHUP.
     """
 
-    def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]]) -> None:
+    def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]], spare: bool = False) -> None:
         self._reactor = reactor
         self._actions = actions
+        self._spare = spare
         self._before: dict[int, tuple[Any, Any]] = {}
 
     def startService(self) -> None:
@@ -46,7 +50,7 @@ class Signals(Service):
             return
         for name, action in self._actions.items():
             number = getattr(signal, name, None)
-            if number is None:
+            if number is None or (self._spare and signal.getsignal(number) is not signal.SIG_DFL):
                 continue
             installed = self._installed(action)
             try:
@@ -73,6 +77,24 @@ class Signals(Service):
             if signal.getsignal(number) is installed:
                 signal.signal(number, signal.SIG_DFL if before is None else before)
         self._before.clear()
+
+
+def unused(reactor: Any) -> Signals:
+    """Return the service that answers each of `UNUSED` by a line in the log."""
+
+    def answer(name: str, text: str) -> Callable[[], None]:
+        return lambda: _log.warn("{signal}: {text}", signal=name, text=text)
+
+    return Signals(reactor, {name: answer(name, text) for name, text in UNUSED.items()}, spare=True)
+
+
+def start(service: Any, reactor: Any) -> None:
+    """Start the service that this process is for, as `twistd` does, and let it stop before the reactor does. Raises
+    what it raises. Run the reactor next.
+    """
+    service.privilegedStartService()
+    service.startService()
+    reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
 
 
 # systemd

@@ -21,7 +21,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.service.admission import Admission
-from stomprelay.service.brokers.brokers import ALL, Brokers
+from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
@@ -35,7 +35,7 @@ from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import logger, set_level, share_heads
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.network.sharing import Inherited
-from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals, open_descriptors
+from stomprelay.service.process import HURRY, Notify, Signals, open_descriptors, unused
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
 
@@ -72,10 +72,9 @@ class ListenerFactory(Factory):
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
-    `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
-    SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
-    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what
-    it has of its parent, where this is a worker of several.
+    `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. `clock` is the time of the
+    journal, in nanoseconds since 1970. `descriptors` is how many file descriptors the process may have, None for no
+    limit. `inherited` is what it has of its parent, where this is a worker of several.
     """
 
     def __init__(
@@ -125,11 +124,7 @@ class RelayService(MultiService):
         self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal)
         self._checks.setServiceParent(self)
         self._add_admin(config)
-        actions = {
-            PAUSE: lambda: self.state.pauses.pause(brokers.find(ALL)),
-            RESUME: lambda: self.state.pauses.resume(brokers.find(ALL)),
-        }
-        Signals(reactor, actions).setServiceParent(self)
+        unused(reactor).setServiceParent(self)
         self._notify = Notify(self._status, reactor)
         self._notify.setServiceParent(self)
 

@@ -283,6 +283,18 @@ def test_admin_takes_the_place_of_the_files(tmp_path: Path) -> None:
     assert overridden(found) == found
 
 
+def test_the_level_of_the_log_on_the_command_line(tmp_path: Path) -> None:
+    """It wins over the file's, and has to be one that there is."""
+    found = config(tmp_path, 'log_level = "warn"\n')
+    assert overridden(found, log_level="debug").log_level == "debug"
+    assert overridden(found).log_level == "warn"
+    assert default(log_level="error").log_level == "error"
+    with pytest.raises(
+        ConfigError, match=r"^command line: --log-level: must be one of error, warn, info, debug"
+    ):
+        default(log_level="loud")
+
+
 def test_the_command_line_alone() -> None:
     """All three without a file."""
     found = default(["tcp:5"], "tcp://b", "tcp:6")

@@ -134,6 +134,7 @@ def test_the_readme_has_the_same_settings() -> None:
         "upstream.NAME.uri": "`-u`, `--upstream`",
         "journal.directory": "`--journal`",
         "workers": "`--workers`",
+        "log_level": "`--log-level`",
     }
     assert rows == [
         [

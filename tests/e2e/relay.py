@@ -1,4 +1,4 @@
-"""The relay as its users run it: `twistd stomprelay` in a child process."""
+"""The relay as its users run it: `stomprelay run`, or `twistd stomprelay`, in a child process."""
 
 import contextlib
 import os
@@ -11,13 +11,14 @@ from pathlib import Path
 from tests.e2e.child import PATIENCE, Child
 
 TWISTD = Path(sys.executable).with_name("twistd")
+RUN = (sys.executable, "-m", "stomprelay", "run")
 ROOT = Path(__file__).resolve().parents[2]
 
 _WRONG = re.compile(r"Traceback|Unhandled|exceptions\.|Warning:")
 
 
 class Relay:
-    """A running `twistd`; `log` is what it has written."""
+    """A relay that runs; `log` is what it has written."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -58,23 +59,27 @@ class Relay:
         raise AssertionError(f"not reached in {PATIENCE} s:\n{self._child.last_words}")
 
 
-def start(directory: Path, arguments: Sequence[str], descriptors: int | None = None) -> Child:
-    """Start `twistd` with a plugin of ours and these arguments; it may have so many file descriptors."""
+def launch(directory: Path, command: Sequence[str], descriptors: int | None = None) -> Child:
+    """Start a command that finds our code, in a directory; it may have so many file descriptors."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = [str(TWISTD), "-n", "--pidfile=", *arguments]
     if descriptors is not None:
         command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *command]
-    return Child("twistd", command, env={"PYTHONPATH": path}, cwd=directory)
+    return Child(Path(command[0]).name, command, env={"PYTHONPATH": path}, cwd=directory)
+
+
+def start(directory: Path, arguments: Sequence[str], descriptors: int | None = None) -> Child:
+    """Start `twistd` with a plugin of ours and these arguments; it may have so many file descriptors."""
+    return launch(directory, [str(TWISTD), "-n", "--pidfile=", *arguments], descriptors)
 
 
 @contextlib.contextmanager
 def relay(
     directory: Path, config: str, ports: Sequence[int], descriptors: int | None = None
 ) -> Iterator[Relay]:
-    """Run `twistd stomprelay` with `config`, wait for its `ports`, and check its log at the end."""
+    """Run `stomprelay run` with `config`, wait for its `ports`, and check its log at the end."""
     path = directory / "stomprelay.toml"
     path.write_text(config)
-    with twistd(directory, ["stomprelay", "-c", str(path)], ports, descriptors) as running:
+    with serving(launch(directory, [*RUN, "-c", str(path)], descriptors), ports) as running:
         yield running
 
 
@@ -83,7 +88,13 @@ def twistd(
     directory: Path, arguments: Sequence[str], ports: Sequence[int], descriptors: int | None = None
 ) -> Iterator[Relay]:
     """Run `twistd` with a plugin of ours, wait for its `ports`; it must end without a traceback."""
-    child = start(directory, arguments, descriptors)
+    with serving(start(directory, arguments, descriptors), ports) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def serving(child: Child, ports: Sequence[int]) -> Iterator[Relay]:
+    """Wait for the ports of a child that was started, and end it afterwards; it must do so without a traceback."""
     try:
         for port in ports:
             # A probing connection would be a session; Twisted logs every port that it opens.
@@ -99,5 +110,5 @@ def twistd(
 
 
 def check(child: Child) -> None:
-    """Assert that a `twistd` has written nothing of an error that it did not expect."""
+    """Assert that a child has written nothing of an error that it did not expect."""
     assert not _WRONG.search(child.output), child.output

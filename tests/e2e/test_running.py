@@ -1,25 +1,58 @@
-"""How `twistd` takes its options, and how it says what is wrong with them."""
+"""How the relay is run, by `stomprelay run` and as a plugin of `twistd`: options, what is wrong with them, signals, the
+log; in a folder that cannot be written to, and as process 1 of a container.
+"""
 
+import json
+import os
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.child import PATIENCE
+from tests.e2e.child import PATIENCE, Child
+from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker
-from tests.e2e.relay import start, twistd
+from tests.e2e.relay import RUN, Relay, check, launch, serving, start
 from tests.e2e.rig import CONNECT, exchange
 
 pytestmark = pytest.mark.e2e
 
 
-def test_options_instead_of_a_file(tmp_path: Path) -> None:
+def launch_run(directory: Path, *options: str) -> Child:
+    """Start `stomprelay run` with these options."""
+    return launch(directory, [*RUN, *options])
+
+
+def launch_twistd(directory: Path, *options: str) -> Child:
+    """Start `twistd stomprelay` with these options."""
+    return start(directory, ["stomprelay", *options])
+
+
+DOORS = {"run": launch_run, "twistd": launch_twistd}
+"""How users start a relay."""
+
+
+def place(port: int) -> str:
+    """An endpoint of this machine alone."""
+    return f"tcp:{port}:interface=127.0.0.1"
+
+
+def greets(port: int) -> bool:
+    """Whether a client is served."""
+    with Connection.to(port) as client:
+        client.write(CONNECT)
+        return client.frame().startswith(b"CONNECTED\n")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_options_instead_of_a_file(tmp_path: Path, door: str) -> None:
     """`--listen` (twice) and `--upstream` are enough."""
     one, two = free_port(), free_port()
     with ScriptedBroker() as broker:
-        options = ["-l", f"tcp:{one}:interface=127.0.0.1", "--listen", f"tcp:{two}:interface=127.0.0.1"]
-        with twistd(tmp_path, ["stomprelay", *options, "-u", f"tcp://127.0.0.1:{broker.port}"], [one, two]):
+        options = ["-l", place(one), "--listen", place(two), "-u", f"tcp://127.0.0.1:{broker.port}"]
+        with serving(DOORS[door](tmp_path, *options), [one, two]):
             for port in (one, two):
                 with Connection.to(port) as client:
                     client.write(CONNECT)
@@ -29,6 +62,7 @@ def test_options_instead_of_a_file(tmp_path: Path) -> None:
                         exchange(client, accepted)
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(
     ("config", "names"),
     [
@@ -37,21 +71,28 @@ def test_options_instead_of_a_file(tmp_path: Path) -> None:
         ("[listener.main\n", "line 1"),
     ],
 )
-def test_a_bad_file(tmp_path: Path, config: str, names: str) -> None:
-    """`twistd` ends at once; what it says names the file and the place in it."""
+def test_a_bad_file(tmp_path: Path, door: str, config: str, names: str) -> None:
+    """It ends at once; what it says names the file and the place in it."""
     path = tmp_path / "stomprelay.toml"
     path.write_text(config)
-    assert _refused(tmp_path, ["stomprelay", "-c", str(path)], "stomprelay.toml", names)
+    said = refusal(DOORS[door](tmp_path, "-c", str(path)))
+    assert f"{path}: " in said
+    assert names in said
+    assert door == "twistd" or said.count("\n") == 1
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """`twistd` ends at once and names it."""
-    assert _refused(tmp_path, ["stomprelay", "-c", str(tmp_path / "absent.toml")], "absent.toml")
+@pytest.mark.parametrize("door", DOORS)
+def test_a_file_that_is_not_there(tmp_path: Path, door: str) -> None:
+    """It ends at once and names it."""
+    assert "absent.toml: cannot be read" in refusal(
+        DOORS[door](tmp_path, "-c", str(tmp_path / "absent.toml"))
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "reactor"),
     [
+        ([*RUN], "stomprelay.service.connection.reactor.RelayReactor"),
         (["stomprelay"], "stomprelay.service.connection.reactor.RelayReactor"),
         (["--reactor=poll", "stomprelay"], "twisted.internet.pollreactor.PollReactor"),
         (["--reactor=epoll", "stomprelay"], "twisted.internet.epollreactor.EPollReactor"),
@@ -62,26 +103,147 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_the_reactor(tmp_path: Path, arguments: list[str], reactor: str) -> None:
     """The relay has its own, unless another one is asked for; whatever it is, clients are served."""
     port = free_port()
-    with twistd(tmp_path, [*arguments, "-l", f"tcp:{port}:interface=127.0.0.1"], [port]) as running:
+    begin = launch if arguments[0] == RUN[0] else start
+    with serving(begin(tmp_path, [*arguments, "-l", place(port)]), [port]) as running:
         assert f"reactor class: {reactor}." in running.log
-        with Connection.to(port) as client:
-            client.write(CONNECT)
-            assert client.frame().startswith(b"CONNECTED\n")
+        assert greets(port)
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    """`twistd` ends at once and names the endpoint."""
-    with socket.create_server(("127.0.0.1", free_port())) as taken:
-        port = taken.getsockname()[1]
-        assert _refused(tmp_path, ["stomprelay", "-l", f"tcp:{port}:interface=127.0.0.1"], str(port))
+@pytest.mark.parametrize("door", DOORS)
+def test_a_port_that_is_taken(tmp_path: Path, door: str) -> None:
+    """It ends at once and names the endpoint."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = place(taken.getsockname()[1])
+        assert f"default: cannot listen on {where}: " in refusal(DOORS[door](tmp_path, "-l", where))
 
 
-def _refused(directory: Path, arguments: list[str], *words: str) -> bool:
-    child = start(directory, arguments)
+def refusal(child: Child) -> str:
+    """What a child says that ends at once, with status 1 and without a traceback."""
     try:
         assert child.exited(within=PATIENCE), child.last_words
     finally:
         status = child.stop()
-    assert status != 0
+    assert status == 1
     assert "Traceback" not in child.output, child.output
-    return all(word in child.output for word in words)
+    return child.output
+
+
+# stomprelay run
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="this system has no /proc, which nobody can write to"
+)
+def test_a_folder_that_cannot_be_written_to() -> None:
+    """Nothing is to be written there: no pid, no log, no cache."""
+    port = free_port()
+    with serving(launch_run(Path("/proc"), "-l", place(port)), [port]):
+        assert greets(port)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_by_the_signal_that_it_was_sent(tmp_path: Path, sig: signal.Signals) -> None:
+    """In good order, and whoever waits for it sees which one that was, as with `twistd`."""
+    port = free_port()
+    # A test run may ignore SIGINT, as what is started in the background does, and with it its children.
+    child = launch(tmp_path, ["env", "--default-signal=INT", *RUN, "-l", place(port)])
+    try:
+        child.wait_for_output(rf" starting on {port}$")
+        client = Connection.to(port)
+        client.write(CONNECT)
+        assert client.frame().startswith(b"CONNECTED\n")
+        child.send(sig)
+        assert b"the relay is stopping" in client.frame()
+        client.close()
+        assert child.exited(within=PATIENCE), child.last_words
+    finally:
+        status = child.stop()
+    assert status == -sig
+    check(child)
+
+
+def test_signals_that_it_has_no_use_for(tmp_path: Path) -> None:
+    """It says so in a line each, and goes on."""
+    port = free_port()
+    with serving(launch_run(tmp_path, "-l", place(port)), [port]) as running:
+        for sig in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            running.send(sig)
+            running.wait_for_log(rf"\[stomprelay#warn\] {sig.name}: ")
+        assert greets(port)
+
+
+def test_a_log_of_json(tmp_path: Path) -> None:
+    """Every line is an object, Twisted's too; a session's has its fields, and the last one comes with the end."""
+    port = free_port()
+    child = launch_run(tmp_path, "-l", place(port), "--log-format", "json", "--log-level", "debug")
+    try:
+        child.wait_for_output(rf" starting on {port}\b")
+        assert greets(port)
+        child.wait_for_output('"event": "vanished"')
+    finally:
+        status = child.stop()
+    assert status == -signal.SIGTERM
+    lines = [json.loads(line) for line in child.output.splitlines()]
+    assert all({"time", "level", "message", "source"} <= line.keys() for line in lines)
+    [connected] = [line for line in lines if line.get("event") == "connected" and "session" in line]
+    assert (connected["level"], connected["source"], connected["listener"]) == (
+        "info",
+        "stomprelay",
+        "default",
+    )
+    assert connected["message"].startswith(f"{connected['session']} from {connected['peer']} on default: ")
+    assert lines[-1]["message"] == "Main loop terminated."
+
+
+def test_a_log_of_warnings(tmp_path: Path) -> None:
+    """Nothing is written while all is well."""
+    port = free_port()
+    child = launch_run(tmp_path, "-l", place(port), "--log-level", "warn")
+    try:
+        Relay(child).wait_until(lambda: reachable(port))
+        assert greets(port)
+    finally:
+        status = child.stop()
+    assert (status, child.output) == (-signal.SIGTERM, "")
+
+
+def reachable(port: int) -> bool:
+    """Whether anybody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+# Process 1
+
+
+@contained
+def test_process_1_of_a_container(tmp_path: Path) -> None:
+    """It is ended from outside by SIGTERM, in good order and with status 0."""
+    port = free_port()
+    child = launch(tmp_path, [*CONTAINED, *RUN, "-l", place(port)])
+    try:
+        child.wait_for_output(r"stomprelay \S+, process 1, ")
+        child.wait_for_output(rf" starting on {port}$")
+        assert greets(port)
+        os.kill(process_1(child), signal.SIGTERM)
+        assert child.exited(within=PATIENCE), child.last_words
+    finally:
+        status = child.stop()
+    assert status == 0
+    assert "Main loop terminated." in child.output
+    check(child)
+
+
+@pytest.mark.parametrize("before", [(), pytest.param(CONTAINED, marks=contained)], ids=["alone", "process 1"])
+def test_an_end_before_it_has_begun(tmp_path: Path, before: tuple[str, ...]) -> None:
+    """SIGTERM while it still reads its configuration."""
+    path = tmp_path / "stomprelay.toml"
+    os.mkfifo(path)
+    child = launch(tmp_path, [*before, *RUN, "-c", str(path)])
+    try:
+        with path.open("wb"):  # once it reads
+            os.kill(process_1(child) if before else child.pid, signal.SIGTERM)
+            assert child.exited(within=PATIENCE), child.last_words
+    finally:
+        status = child.stop()
+    assert (status, child.output) == (0 if before else -signal.SIGTERM, "")

@@ -1,6 +1,5 @@
 """A planned switch-over while clients work: a broker is paused, left by its sessions, and taken up again."""
 
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -96,9 +95,9 @@ def test_the_bound_in_time(pair: Fleet, queue: str) -> None:
 
 
 def test_all_brokers_paused(pair: Fleet, queue: str) -> None:
-    """By a signal: clients, old and new, are held with heart-beats and go on when the brokers are resumed."""
+    """Clients, old and new, are held with heart-beats and go on when the brokers are resumed."""
     with Talker.at(pair.port, beats="200,200") as client:
-        pair.relay.send(signal.SIGUSR1)
+        pair.post("/brokers/pause", broker="*")
         for node in pair.nodes:
             pair.relay.wait_until(partial(left, pair, node))
         receipt = client.ask_later("SEND", b"held", destination=queue, persistent="true")
@@ -107,7 +106,7 @@ def test_all_brokers_paused(pair: Fleet, queue: str) -> None:
             client.write(b"\n")
             heard += client.socket.recv(1)
         assert heard == b"\n" * 5
-        pair.relay.send(signal.SIGUSR2)
+        pair.post("/brokers/resume", broker="*")
         client.receipts(receipt)
         client.leave()
     assert [each for node in pair.nodes for each in drain(node.broker.port, queue)] == [b"held"]

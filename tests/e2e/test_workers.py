@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.child import PATIENCE
+from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed, Connection, ScriptedBroker
-from tests.e2e.relay import ROOT, TWISTD, Relay, check, start, twistd
+from tests.e2e.relay import ROOT, RUN, TWISTD, Relay, check, launch, start, twistd
 from tests.e2e.rig import CONNECT
 from tests.e2e.talker import Talker
 
@@ -254,15 +255,17 @@ def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     assert not folder.exists()
 
 
-def test_signals_reach_all(running: Crew, queue: str) -> None:
-    """SIGUSR1 to the parent pauses all brokers for all workers, SIGUSR2 resumes them."""
+def test_signals_that_no_relay_has_a_use_for(running: Crew, queue: str) -> None:
+    """Neither the parent nor a worker ends by them: each says so in a line."""
     clients = running.clients()
-    running.relay.send(signal.SIGUSR1)
-    running.relay.wait_until(lambda: running.metrics()["broker_sessions"] == 0)
-    assert running.metrics()["broker_paused"] == 1
-    running.relay.send(signal.SIGUSR2)
+    [*workers] = [row[0] for row in running.workers().values()]
+    for sig in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        running.relay.send(sig)
+        running.relay.wait_for_log(rf"\[stomprelay#warn\] {sig.name}: ")
+        os.kill(workers[0], sig)
+        running.relay.wait_for_log(rf"\[worker 1, stomprelay#warn\] {sig.name}: ")
     exchange(clients, queue)
-    assert running.metrics()["broker_paused"] == 0
+    assert [row[0] for row in running.workers().values()] == workers
     for client in clients:
         client.close()
 
@@ -401,7 +404,9 @@ def test_systemd_hears_when_all_serve(tmp_path: Path, broker: int, monkeypatch: 
 
 
 def test_a_daemon(tmp_path: Path, broker: int) -> None:
-    """The process of the pidfile is the one to stop; the log has the lines of all workers."""
+    """The process of the pidfile is the one to stop; the log has the lines of all workers, and begins anew when it is
+    told to.
+    """
     port, pid, log = free_port(), tmp_path / "relay.pid", tmp_path / "relay.log"
     options = ["--listen", f"tcp:{port}:interface=127.0.0.1", "-u", f"tcp://127.0.0.1:{broker}"]
     begun = subprocess.run(
@@ -421,12 +426,42 @@ def test_a_daemon(tmp_path: Path, broker: int) -> None:
         while not re.search(r"\[worker \d, stomprelay#info\] relay-.*: disconnected", log.read_text()):
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
+        os.kill(int(pid.read_text()), signal.SIGUSR1)
+        while not log.with_name("relay.log.1").exists():
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        Talker.at(port).leave()
     finally:
         os.kill(int(pid.read_text()), signal.SIGTERM)
         while pid.exists():
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
     assert "Traceback" not in log.read_text()
+
+
+@contained
+def test_process_1_of_a_container(tmp_path: Path, broker: int) -> None:
+    """It waits for its workers: for one that died, which is no zombie afterwards, and for all at the end."""
+    port = free_port()
+    options = ["-l", f"tcp:{port}:interface=127.0.0.1", "-u", f"tcp://127.0.0.1:{broker}"]
+    child = launch(tmp_path, [*CONTAINED, *RUN, *options, "--workers", str(WORKERS)])
+    try:
+        child.wait_for_output(rf"all {WORKERS} workers serve")
+        parent = process_1(child)
+        children = Path(f"/proc/{parent}/task/{parent}/children")
+        [worker, *_] = map(int, children.read_text().split())
+        os.kill(worker, signal.SIGKILL)
+        again = child.wait_for_output(r"worker \d ended after .*restart 1")
+        child.wait_for_output(r"worker \d serves", start=again.end())
+        assert not there(worker)
+        assert len(children.read_text().split()) == WORKERS
+        Talker.at(port).leave()
+        os.kill(parent, signal.SIGTERM)
+        assert child.exited(within=PATIENCE), child.last_words
+    finally:
+        status = child.stop()
+    assert status == 0
+    check(child)
 
 
 def test_a_local_socket(tmp_path: Path, broker: int) -> None:

@@ -1,8 +1,6 @@
 """Sessions that outlive their brokers, on real sockets: the brokers are played by the tests."""
 
-import os
 import re
-import signal
 from typing import Any
 
 import pytest_twisted
@@ -14,6 +12,7 @@ from stomprelay.config import Config
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.brokers.brokers import ALL
 from stomprelay.service.relay import RelayService
 from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, listener
 from tests.service.sockets import ANY_PORT, Accepting, Peer, call, turns, until
@@ -257,13 +256,14 @@ async def test_a_client_that_leaves_while_no_broker_is_there() -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_switch_over_by_signal() -> None:
-    """SIGUSR1 takes all brokers out of service: clients are held. SIGUSR2 brings them back: all that was said comes
-    through, and nobody was cut.
+async def test_a_switch_over() -> None:
+    """All brokers are paused: clients are held. They are resumed: all that was said comes through, and nobody was
+    cut.
     """
     async with RelayWithBrokers() as relay:
         client, first = await relay.session()
-        os.kill(os.getpid(), signal.SIGUSR1)
+        pauses, everything = relay.service.state.pauses, relay.service.state.brokers.find(ALL)
+        pauses.pause(everything)
         goodbye = await first.frame()
         assert goodbye.startswith(b"DISCONNECT\nreceipt:")
         client.transport.write(SEND)
@@ -274,7 +274,7 @@ async def test_a_switch_over_by_signal() -> None:
         await turns()
         assert [len(factory.accepted.pending) for factory in relay.groups[0]] == [0, 0]
         assert late.received == b""
-        os.kill(os.getpid(), signal.SIGUSR2)
+        pauses.resume(everything)
         one, two = await relay.accepts(0), await relay.accepts(1)
         assert (await late.frame()).startswith(b"CONNECTED\n")
         await until(lambda: SEND in one.received or SEND in two.received)

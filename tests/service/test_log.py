@@ -1,13 +1,18 @@
 """What the log has of an outage, of sessions, and of peers that cause lines without end."""
 
+import ast
+import json
 import re
 from collections import Counter
 from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 from twisted.logger import (
     FileLogObserver,
+    Logger,
     LogLevel,
     capturedLogs,
     formatEvent,
@@ -15,13 +20,23 @@ from twisted.logger import (
     jsonFileLogObserver,
     textFileLogObserver,
 )
+from twisted.python import log as older
 from twisted.python.failure import Failure
 
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
-from stomprelay.service.log import SharedHeads, share_heads, write
+from stomprelay.service.log import (
+    OWN,
+    SharedHeads,
+    fields,
+    json_line,
+    set_level,
+    share_heads,
+    text_line,
+    write,
+)
 from stomprelay.session.effects import Event, Note
 from tests.service.harness import (
     CONNECTED,
@@ -429,3 +444,108 @@ def test_a_log_of_another_form_is_left_as_it_is(observer: FileLogObserver) -> No
     finally:
         globalLogPublisher.removeObserver(observer)
     assert observer.formatEvent is form
+
+
+# The log of a process that is ours alone
+
+
+def objects(*events: Any) -> list[dict[str, Any]]:
+    """The objects in the lines of a JSON log; each event is one line."""
+    lines = [json_line(event) or "" for event in events]
+    assert all(line.isascii() and line.count("\n") == 1 and line.endswith("\n") for line in lines)
+    return [json.loads(line) for line in lines]
+
+
+def test_a_line_of_json() -> None:
+    """When, how grave, what, who, and the fields by their names; what a peer said can begin no line, nor an object."""
+    with capturedLogs() as events:
+        write(
+            LogLevel.warn,
+            "{session}: {text} after {seconds:.1f} s",
+            session="relay-1",
+            text='{"a": 1}\n\u2028ü',
+            seconds=1.25,
+            lost=3,
+            whole=True,
+            none=None,
+            raw=b"\xff",
+            endless=float("inf"),
+            reason=ValueError("no"),
+        )
+        Logger("stomprelay").info("{count} clients", count=2)
+    events[0]["log_time"] = 1_000_000_000.25
+    first, second = objects(*events)
+    assert first == {
+        "time": "2001-09-09T01:46:40.250+00:00",
+        "level": "warn",
+        "message": 'relay-1: {"a": 1}\n\u2028ü after 1.2 s',
+        "source": "stomprelay",
+        "session": "relay-1",
+        "text": '{"a": 1}\n\u2028ü',
+        "seconds": 1.25,
+        "lost": 3,
+        "whole": True,
+        "none": None,
+        "raw": "\\xff",
+        "endless": "inf",
+        "reason": "no",
+    }
+    assert list(first)[:4] == ["time", "level", "message", "source"]
+    assert (second["level"], second["message"], second["count"]) == ("info", "2 clients", 2)
+
+
+def test_a_traceback_in_json() -> None:
+    """Beside the message, not in it."""
+    with capturedLogs() as events:
+        Logger("stomprelay").failure("it failed", Failure(ValueError("a bug")))
+    [found] = objects(*events)
+    assert (found["level"], found["message"]) == ("critical", "it failed")
+    assert "ValueError: a bug" in found["traceback"]
+
+
+def test_what_twisted_says_in_json() -> None:
+    """Its older log has fields that say nothing to others; a field of others gives way to ours."""
+    with capturedLogs() as events:
+        older.msg("hello", peer="p")
+        Logger("twisted.web").info("a line", level="theirs", more=1)
+    first, second = objects(*events)
+    assert first.keys() == {"time", "level", "message", "source"}
+    assert first["message"] == "hello"
+    assert (second["level"], second["source"], second["more"]) == ("info", "twisted.web", 1)
+    assert fields(events[0]) == {}
+
+
+@pytest.mark.parametrize("form", [text_line, json_line])
+def test_the_level_holds_for_all_lines(form: Any) -> None:
+    """Those of Twisted, too, where the log is ours alone."""
+    with capturedLogs() as events:
+        Logger("twisted.web").info("it listens")
+        Logger("twisted.web").warn("it does not")
+    try:
+        assert [bool(form(each)) for each in events] == [True, True]
+        set_level("warn")
+        assert [bool(form(each)) for each in events] == [False, True]
+    finally:
+        set_level("info")
+
+
+def test_text_is_that_of_twistd() -> None:
+    """Time, source and words; heads are shared there as well."""
+    file = StringIO()
+    observer = FileLogObserver(file, text_line)
+    alone, shared = lines_of(observer, file, *LINES)
+    assert isinstance(observer.formatEvent, SharedHeads)
+    assert alone == shared
+    twisted = StringIO()
+    assert lines_of(textFileLogObserver(twisted), twisted, *LINES)[0] == alone
+
+
+def test_no_field_has_a_name_that_every_line_has() -> None:
+    """It would be left out of a JSON log."""
+    found = []
+    writers = ("_log.", "self._log.", "write", "log_note")
+    for path in sorted((Path(__file__).resolve().parents[2] / "stomprelay" / "service").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(writers):
+                found += [f"{path.name}: {each.arg}" for each in node.keywords if each.arg in OWN]
+    assert found == []

@@ -11,25 +11,28 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
+from unittest.mock import call as called
 
 import pytest
 import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import capturedLogs, formatEvent
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.service.process import (
     EVERY,
     KEPT,
     LARGE,
-    PAUSE,
-    RESUME,
+    UNUSED,
     YOUNG,
     Notify,
     Signals,
     collect_rarely,
     keep_freed_memory,
+    start,
+    unused,
 )
 from tests.service.sockets import until
 
@@ -37,7 +40,8 @@ from tests.service.sockets import until
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     """Whatever a test does, the process is left as it was."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+    numbers = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    before = {number: signal.getsignal(number) for number in numbers}
     yield
     for number, action in before.items():
         signal.signal(number, action)
@@ -49,7 +53,7 @@ class Actions(dict[str, Callable[[], None]]):
     def __init__(self) -> None:
         self.given: list[str] = []
         super().__init__(
-            {PAUSE: lambda: self.given.append("pause"), RESUME: lambda: self.given.append("resume")}
+            {"SIGUSR1": lambda: self.given.append("one"), "SIGUSR2": lambda: self.given.append("two")}
         )
 
 
@@ -60,9 +64,9 @@ async def test_a_signal_is_an_order() -> None:
     signals = Signals(reactor, actions)
     signals.startService()
     os.kill(os.getpid(), signal.SIGUSR1)
-    await until(lambda: actions.given == ["pause"])
+    await until(lambda: actions.given == ["one"])
     os.kill(os.getpid(), signal.SIGUSR2)
-    await until(lambda: actions.given == ["pause", "resume"])
+    await until(lambda: actions.given == ["one", "two"])
     signals.stopService()
 
 
@@ -144,6 +148,51 @@ def test_a_system_without_the_signal() -> None:
     signals = Signals(reactor, {"SIGNONE": lambda: None})
     signals.startService()
     signals.stopService()
+
+
+def test_a_spare_signal() -> None:
+    """One that somebody has an action for keeps it, be it to do nothing; another one gets ours."""
+
+    def earlier(_number: int, _frame: object) -> None:
+        """A log file begins anew."""
+
+    signal.signal(signal.SIGUSR1, earlier)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signals = Signals(reactor, {**Actions(), "SIGHUP": lambda: None}, spare=True)
+    signals.startService()
+    assert signal.getsignal(signal.SIGUSR1) is earlier
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
+    signals.stopService()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_a_relay_has_no_use_for() -> None:
+    """It does not end by it; one line says so, and what to do instead."""
+    for name in UNUSED:
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    service = unused(reactor)
+    service.startService()
+    with capturedLogs() as logs:
+        for count, name in enumerate(UNUSED, 1):
+            os.kill(os.getpid(), getattr(signal, name))
+            await until(lambda count=count: len(logs) == count)
+    service.stopService()
+    assert [formatEvent(each) for each in logs] == [f"{name}: {text}" for name, text in UNUSED.items()]
+    assert {each["log_level"] for each in logs} == {LogLevel.warn}
+
+
+def test_a_service_is_started_and_stops_before_the_reactor() -> None:
+    """In the order of `twistd`: ports first, while there may be privileges."""
+    seen = Mock()
+    start(seen.service, seen.reactor)
+    assert seen.mock_calls == [
+        called.service.privilegedStartService(),
+        called.service.startService(),
+        called.reactor.addSystemEventTrigger("before", "shutdown", seen.service.stopService),
+    ]
 
 
 # systemd

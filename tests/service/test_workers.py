@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
+from stomprelay.service.log import fields
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import MARGIN
 from stomprelay.service.workers import worker as module
@@ -256,7 +257,9 @@ def test_one_that_is_frozen(reactor: ProcessReactor, tmp_path: Path, monkeypatch
 
 
 def test_its_log_is_ours() -> None:
-    """Each line with its own level and text, whatever the pieces in which it comes; what is no event is told of."""
+    """Each line with its own level, text and fields, whatever the pieces in which it comes; what is no event is told
+    of.
+    """
     speaking = Logger("stomprelay")
     with capturedLogs() as events:
         speaking.warn("{seconds:.1f} s, {who!r}", seconds=1.25, who="a\nb")
@@ -278,6 +281,7 @@ def test_its_log_is_ours() -> None:
         (LogLevel.warn, "worker 3: Fatal Python error"),
     ]
     assert logs[0]["log_system"] == "worker 3, stomprelay#warn"
+    assert fields(logs[0]) == {"worker": "worker 3", "seconds": 1.25, "who": "a\nb"}
     assert logs[0]["log_time"] == events[0]["log_time"]
     assert "ValueError: out of order" in formatEvent(logs[1])
 

@@ -30,7 +30,7 @@ Endpoints = Mapping[Broker, IStreamClientEndpoint]
 _log: Final = logger()
 
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
-_END: Final = f"{_FORM}; {{time:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}"
+_END: Final = f"{_FORM}; {{seconds:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}"
 _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 
 
@@ -380,7 +380,7 @@ class RelayDriver(Driver):
         login = self._relay.login
         return "no login" if login is None else f"login {spell_text(login)}"
 
-    def _log_end(self, effect: Note, time: float) -> None:
+    def _log_end(self, effect: Note, seconds: float) -> None:
         """Write the line of the end of a session that a broker had accepted."""
         session, (from_client, from_brokers) = self.relay.session, self._bytes()
         client_frames, broker_frames = (
@@ -391,7 +391,7 @@ class RelayDriver(Driver):
             _END,
             event=effect.event.value,
             text=one_line(effect.text),
-            time=time,
+            seconds=seconds,
             from_client=f"{counted(client_frames, 'frame')}, {counted(from_client, 'byte')}",
             from_brokers=f"{counted(broker_frames, 'frame')}, {counted(from_brokers, 'byte')}",
             **self._names(),

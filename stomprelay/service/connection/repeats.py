@@ -43,7 +43,9 @@ class _Kind(Timed):
         """Write how many lines were left out since the last call, if any."""
         left_out, self.left_out = self.left_out, 0
         if left_out:
-            _log.warn("{kind}: and {count} more in {time:g} s", kind=self._name, count=left_out, time=EVERY)
+            _log.warn(
+                "{kind}: and {count} more in {seconds:g} s", kind=self._name, count=left_out, seconds=EVERY
+            )
 
     def woke(self, now: float) -> None:
         """Tell what was left out. The next `EVERY` seconds have this one line, where there are lines again."""

@@ -1,6 +1,6 @@
 """A relay of several processes: a parent that listens, and workers that accept from its sockets and relay.
 
-`service` the parent as `twistd` runs it; `crew` all workers as one relay: their sums, and orders to all of them;
+`service` the parent as a service; `crew` all workers as one relay: their sums, and orders to all of them;
 `worker` the parent's end of one worker: started, restarted, told to end; `asking` what the parent asks a worker for
 over HTTP; `plan` what a worker is told when it starts; `child` the worker's own end, a program.
 

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from twisted.python.reflect import namedModule
 
 from stomprelay.config import ConfigError
-from stomprelay.service.log import logger
+from stomprelay.service.log import fields, literal, logger
 from stomprelay.service.workers.plan import Plan
 
 _log: Final = logger()
@@ -52,10 +52,12 @@ class Lifeline(FileDescriptor):
 
 
 def line(event: LogEvent) -> str:
-    """Return a line of the log as JSON, for `Child` in the parent: its text as it is to be, tracebacks included."""
+    """Return a line of the log as JSON, for `Child` in the parent: its text as it is to be, tracebacks included, and
+    its fields.
+    """
     kept: dict[str, Any] = {name: event.get(name) for name in _KEPT if name in event}
     text = eventAsText(event, includeTimestamp=False, includeSystem=False)
-    return eventAsJSON({**kept, "log_format": "{text}", "text": text}) + "\n"
+    return eventAsJSON({**fields(event), **kept, "log_format": literal(text)}) + "\n"
 
 
 def main() -> int:
@@ -83,7 +85,7 @@ def run(plan: Plan, reactor: Any) -> int:
     # What imports the reactor comes after it is installed.
     from stomprelay.service.network.endpoints import BadEndpoint
     from stomprelay.service.network.sharing import AWAY, Inherited, Loads
-    from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit
+    from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
     from stomprelay.service.relay import RelayService
 
     keep_freed_memory()
@@ -108,10 +110,8 @@ def run(plan: Plan, reactor: Any) -> int:
     os.chdir(running_in)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
-    service.privilegedStartService()
-    service.startService()
+    start(service, reactor)
     loads.write(plan.number, 0)
-    reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     Lifeline(reactor).startReading()
     reactor.run()
     return 0

@@ -1,4 +1,4 @@
-"""The parent of several workers, as `twistd` runs it: it listens for them, and is asked for all of them."""
+"""The parent of several workers, as a service: it listens for them, and is asked for all of them."""
 
 import os
 import shutil
@@ -11,11 +11,10 @@ from twisted.internet.protocol import Factory
 
 from stomprelay.config import Config
 from stomprelay.service.admin.site import site
-from stomprelay.service.brokers.brokers import ALL
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
 from stomprelay.service.network.sharing import AWAY, Loads
-from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals
+from stomprelay.service.process import HURRY, Notify, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.plan import Plan, Source
@@ -68,15 +67,7 @@ class WorkersService(MultiService):
         if config.admin is not None:
             pages = site(self.crew, reactor, config.admin_hosts)
             listening_service(reactor, "admin", config.admin, pages).setServiceParent(self)
-        everything = self.crew.brokers.find(ALL)
-
-        def pause() -> None:
-            _ = self.crew.pause(everything)
-
-        def resume() -> None:
-            _ = self.crew.resume(everything)
-
-        Signals(reactor, {PAUSE: pause, RESUME: resume}).setServiceParent(self)
+        unused(reactor).setServiceParent(self)
         self._notify = Notify(self._status, reactor)
 
     def _status(self) -> str:

@@ -64,6 +64,7 @@ class Child(ProcessProtocol):
                 event.get("log_namespace"), getattr(event.get("log_level"), "name", "info")
             )
             event["log_system"] = f"{self._name}, {source}"
+            event["worker"] = self._name
             globalLogPublisher(event)
 
     def errReceived(self, data: bytes) -> None:
@@ -177,7 +178,7 @@ class Worker:
             self._silent = self._reactor.callLater(self._period, self._frozen)
 
     def _frozen(self) -> None:
-        _log.warn("{worker} said nothing for {time:g} s", worker=self.name, time=self._period)
+        _log.warn("{worker} said nothing for {seconds:g} s", worker=self.name, seconds=self._period)
         self.signal("KILL")
 
     def _ended(self, reason: Failure) -> None:
