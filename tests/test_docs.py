@@ -2,11 +2,13 @@
 
 import ast
 import re
+import shlex
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from stomprelay import cli
 from stomprelay.config import load
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy
@@ -27,6 +29,14 @@ SAMPLES = [
     for page in PAGES
     for number, sample in enumerate(
         re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE), 1
+    )
+]
+
+RUNS = [
+    pytest.param(line, id=f"{page.stem}-{number}")
+    for page in (ROOT / "README.md", *PAGES)
+    for number, line in enumerate(
+        re.findall(r"^stomprelay run .*$", page.read_text(encoding="utf-8"), re.MULTILINE), 1
     )
 ]
 
@@ -161,6 +171,15 @@ def test_every_sample_loads(tmp_path: Path, sample: str) -> None:
     text = re.sub(r"^passcode_file = .*$", 'passcode_file = "broker.passcode"', sample, flags=re.MULTILINE)
     file.write_text(text, encoding="utf-8")
     assert load(str(file)).listeners
+
+
+@pytest.mark.parametrize("line", RUNS)
+def test_every_relay_that_a_page_runs(line: str) -> None:
+    """Its options are those that there are; without a file they make a relay."""
+    options = cli._parser().parse_args(shlex.split(line, comments=True)[1:])
+    assert options.command == "run"
+    if options.config is None:
+        assert cli._source(options).read().listeners
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

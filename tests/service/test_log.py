@@ -507,7 +507,7 @@ def test_what_twisted_says_in_json() -> None:
     """Its older log has fields that say nothing to others; a field of others gives way to ours."""
     with capturedLogs() as events:
         older.msg("hello", peer="p")
-        Logger("twisted.web").info("a line", level="theirs", more=1)
+        Logger("twisted.web").info("a line", source="theirs", more=1)
     first, second = objects(*events)
     assert first.keys() == {"time", "level", "message", "source"}
     assert first["message"] == "hello"

@@ -176,9 +176,9 @@ async def test_what_a_relay_has_no_use_for() -> None:
     service = unused(reactor)
     service.startService()
     with capturedLogs() as logs:
-        for count, name in enumerate(UNUSED, 1):
+        for name in UNUSED:
             os.kill(os.getpid(), getattr(signal, name))
-            await until(lambda count=count: len(logs) == count)
+        await until(lambda: len(logs) == len(UNUSED))
     service.stopService()
     assert [formatEvent(each) for each in logs] == [f"{name}: {text}" for name, text in UNUSED.items()]
     assert {each["log_level"] for each in logs} == {LogLevel.warn}

@@ -140,10 +140,10 @@ class Outages(Timed):
             if now < trouble.answered + EVERY:
                 return False
             _log.info(
-                "upstream {upstream}: broker {broker} is back after {time:.1f} s: {what}",
+                "upstream {upstream}: broker {broker} is back after {seconds:.1f} s: {what}",
                 upstream=place[0],
                 broker=place[1],
-                time=trouble.answered - trouble.began,
+                seconds=trouble.answered - trouble.began,
                 what=trouble.spell(),
             )
             return True
