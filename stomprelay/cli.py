@@ -10,7 +10,9 @@ from pathlib import Path
 import stomprelay
 from stomprelay import remote
 from stomprelay.config import OPTIONS, Config, ConfigError, admin
+from stomprelay.config.access import read_token
 from stomprelay.config.address import MEMORY
+from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
 from stomprelay.config.values import seconds_or_none
@@ -171,8 +173,21 @@ def _add_relay_commands(commands: "argparse._SubParsersAction[argparse.ArgumentP
         help="the relay's admin endpoint, or its URL; default: that of --config, else " + remote.DEFAULT,
     )
     relay.add_argument(
-        "-c", "--config", metavar="FILE", help="the relay's configuration, which has its admin endpoint"
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="the relay's configuration, which has its admin endpoint, and its token",
     )
+    relay.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="the file that holds the endpoint's token; default: that of --config",
+    )
+    relay.add_argument(
+        "--ca", metavar="FILE", help="the authorities of the endpoint's certificate (https), PEM"
+    )
+    relay.add_argument("--certificate", metavar="FILE", help="our own certificate (https), PEM")
+    relay.add_argument("--key", metavar="FILE", help="its key; default: in the same file")
     relay.set_defaults(run=_ask)
     named = argparse.ArgumentParser(add_help=False)
     named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
@@ -240,10 +255,12 @@ def _check_usable(file: str, config: Config) -> None:
     from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in config.listeners]
-    if config.admin is not None:
-        places.append(("admin", config.admin))
-    key = ""
+    doors = (("admin", config.admin), ("metrics", config.metrics))
+    places += [(name, place) for name, place in doors if place is not None]
+    key = "admin_tls"
     try:
+        if config.admin_tls is not None:
+            tls.for_listener(config.admin_tls)
         for listener in config.listeners:
             key = f"listener.{listener.name}.tls"
             if listener.tls is not None:
@@ -296,7 +313,7 @@ def _journal(options: argparse.Namespace) -> int:
 
 def _ask(options: argparse.Namespace) -> int:
     try:
-        relay = remote.AdminClient(_admin(options))
+        relay = _admin(options)
         match options.command:
             case "pause":
                 return remote.pause(relay, options.broker, options.within, _print_line)
@@ -307,18 +324,27 @@ def _ask(options: argparse.Namespace) -> int:
         return _fail(str(error))
 
 
-def _admin(options: argparse.Namespace) -> str:
-    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default.
-    Raises `ConfigError` where the file has none.
+def _admin(options: argparse.Namespace) -> remote.AdminClient:
+    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default; with
+    what it may ask for. Raises `ConfigError` where the file has none, and for a token that cannot be read.
     """
-    if options.admin is not None:
-        return str(options.admin)
-    if options.config is None:
-        return remote.DEFAULT
-    place = admin(options.config)
-    if place is None:
-        raise ConfigError(f"{options.config}: admin: is missing; without it, the relay cannot be asked")
-    return place
+    place, token, own = options.admin, None, None
+    if options.config is not None:
+        found = admin(options.config)
+        token = found.token
+        if place is None:
+            place, own = found.endpoint, None if found.tls is None else found.tls.certificate
+        if place is None:
+            raise ConfigError(f"{options.config}: admin: is missing; without it, the relay cannot be asked")
+    if options.token_file is not None:
+        try:
+            token = read_token(options.token_file)
+        except ValueError as error:
+            raise ConfigError(f"{COMMAND_LINE}: --token-file: {error}") from None
+    if options.key is not None and options.certificate is None:
+        raise ConfigError(f"{COMMAND_LINE}: --key: is of no use without --certificate")
+    known = remote.Credentials(token, options.certificate, options.key, options.ca, own)
+    return remote.AdminClient(remote.DEFAULT if place is None else place, known)
 
 
 def _print_line(line: str) -> None:

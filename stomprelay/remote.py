@@ -2,11 +2,12 @@
 
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from stomprelay.config import endpoint
@@ -24,6 +25,8 @@ _REQUEST: Final = 10.0
 """Seconds that one response may take."""
 _LONGEST: Final = 64 * 1024 * 1024
 """Bytes of a response that are read."""
+_END: Final = "-----END CERTIFICATE-----\n"
+_UNAUTHORIZED: Final = 401
 _MISDIRECTED: Final = 421
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
@@ -51,15 +54,66 @@ class BrokerStatus:
     moving: int
 
 
+class Credentials(NamedTuple):
+    """What an admin endpoint may ask for: its `token`; by TLS, our own `certificate` with its `key` (paths of PEM
+    files).
+
+    `ca` has the authorities that the relay's certificate is verified by, None: those of the system. `own` is the
+    relay's certificate itself where it is known: then TLS is spoken to an endpoint that is no URL, too, and no other
+    certificate is accepted, whatever its names.
+    """
+
+    token: bytes | None = None
+    certificate: str | None = None
+    key: str | None = None
+    ca: str | None = None
+    own: str | None = None
+
+    def __repr__(self) -> str:
+        """Return it without the token."""
+        return f"Credentials(certificate={self.certificate!r}, ca={self.ca!r}, own={self.own!r})"
+
+    def context(self) -> ssl.SSLContext:
+        """Return how TLS is spoken with these. Raises `AdminError` for a file that cannot be used."""
+        file = self.own or self.ca
+        try:
+            context = ssl.create_default_context(cafile=self.ca, cadata=self.own and _leaf(self.own))
+            if self.own is not None:
+                context.check_hostname = False
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            if self.certificate is not None:
+                file = self.certificate if self.key is None else f"{self.certificate}, {self.key}"
+                # OpenSSL would ask for the passphrase on the terminal.
+                context.load_cert_chain(self.certificate, self.key, password=lambda: "")
+        except (OSError, ValueError) as error:
+            raise AdminError(f"{file}: cannot be used for TLS: {_why(error)}") from None
+        return context
+
+
+def _leaf(path: str) -> str:
+    """Return the first certificate of a file. What follows it are its authorities, which vouch for others, too."""
+    with open(path, encoding="ascii", errors="replace") as stream:
+        return stream.read(_LONGEST).partition(_END)[0] + _END
+
+
+def _why(error: Exception) -> str:
+    """Return the reason of an error in words."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+_NONE: Final = Credentials()
+
+
 class AdminClient:
     """The admin endpoint of a running relay: a URL, or the server endpoint string that the relay was given.
 
     Raises `AdminError`, as all its methods do.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, credentials: Credentials = _NONE) -> None:
         self._place = place
-        self._connect, self._prefix = _connector(place)
+        self._token = credentials.token
+        self._connect, self._prefix = _connector(place, credentials)
 
     def brokers(self) -> list[BrokerStatus]:
         """Return all brokers, with their states."""
@@ -79,13 +133,15 @@ class AdminClient:
     def _request(self, method: str, path: str, values: object = None) -> list[BrokerStatus]:
         body = None if values is None else json.dumps(values).encode()
         headers = {} if body is None else {"content-type": "application/json"}
+        if self._token is not None:
+            headers["authorization"] = f"Bearer {self._token.decode('ascii')}"
         connection = self._connect()
         try:
             connection.request(method, self._prefix + path, body, headers)
             response = connection.getresponse()
             status, text = response.status, response.read(_LONGEST)
         except OSError as error:
-            raise AdminError(f"cannot ask the relay at {self._place}: {error.strerror or error}") from None
+            raise AdminError(f"cannot ask the relay at {self._place}: {_why(error)}") from None
         except HTTPException as error:
             raise AdminError(
                 f"what is at {self._place} does not speak HTTP: {type(error).__name__}"
@@ -95,6 +151,12 @@ class AdminClient:
         if status == _MISDIRECTED:
             raise AdminError(
                 f"the relay at {self._place} is not asked by that host: its admin_hosts must name it"
+            )
+        if status == _UNAUTHORIZED:
+            raise AdminError(
+                f"the relay at {self._place} wants its token: name the file with --token-file"
+                if self._token is None
+                else f"the relay at {self._place} has another token"
             )
         try:
             answer = json.loads(text)
@@ -114,26 +176,33 @@ def _broker_status(row: Any) -> BrokerStatus:
     return BrokerStatus(**values)
 
 
-def _connector(place: str) -> tuple[Callable[[], HTTPConnection], str]:
+def _connector(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
     """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError` for
     a place that is not valid.
     """
     try:
-        return _by_url(place) if "://" in place else (_by_endpoint(place), "")
+        return _by_url(place, credentials) if "://" in place else (_by_endpoint(place, credentials), "")
     except ValueError as error:
         raise AdminError(f"{place}: {error}") from None
 
 
-def _by_url(place: str) -> tuple[Callable[[], HTTPConnection], str]:
+def _by_url(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
     url = urlsplit(place)
     host, port = url.hostname, url.port
     if url.scheme not in ("http", "https") or not host or "@" in url.netloc or url.query or url.fragment:
         raise ValueError("must be a URL such as http://127.0.0.1:61680")
-    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
-    return lambda: kind(host, port, timeout=_REQUEST), url.path.rstrip("/")
+    prefix = url.path.rstrip("/")
+    if url.scheme == "https":
+        return lambda: _secured(host, port, credentials), prefix
+    return lambda: HTTPConnection(host, port, timeout=_REQUEST), prefix
 
 
-def _by_endpoint(place: str) -> Callable[[], HTTPConnection]:
+def _secured(host: str, port: int | None, credentials: Credentials) -> HTTPConnection:
+    """Return a connection by TLS. Raises `AdminError` for files that cannot be used."""
+    return HTTPSConnection(host, port, timeout=_REQUEST, context=credentials.context())
+
+
+def _by_endpoint(place: str, credentials: Credentials) -> Callable[[], HTTPConnection]:
     found = endpoint.server(place)
     if found.kind == "unix":
         return lambda: _UnixConnection(found.arguments["address"])
@@ -143,7 +212,10 @@ def _by_endpoint(place: str) -> Callable[[], HTTPConnection]:
         )
     port = endpoint.port(found.arguments["port"])
     interface = found.arguments.get("interface", "::" if found.kind == "tcp6" else "")
-    return lambda: HTTPConnection(_EVERYWHERE.get(interface, interface), port, timeout=_REQUEST)
+    host = _EVERYWHERE.get(interface, interface)
+    if credentials.own is not None:
+        return lambda: _secured(host, port, credentials)
+    return lambda: HTTPConnection(host, port, timeout=_REQUEST)
 
 
 class _UnixConnection(HTTPConnection):

@@ -25,6 +25,8 @@ class Relay:
     """What was asked, and what is answered: to each path its answers one after the other, the last for ever."""
 
     asked: list[tuple[str, str, Any, str | None]] = field(default_factory=list)
+    said: list[str | None] = field(default_factory=list)
+    """The `Authorization` of each request."""
     answers: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
     port: int = 0
 
@@ -45,6 +47,7 @@ class Pages(BaseHTTPRequestHandler):
         length = int(self.headers.get("content-length", "0"))
         said = json.loads(self.rfile.read(length)) if length else None
         self.relay.asked.append((self.command, self.path, said, self.headers.get("content-type")))
+        self.relay.said.append(self.headers.get("authorization"))
         answers = self.relay.answers.get(self.path, [(404, b"not found\n")])
         status, body = answers.pop(0) if len(answers) > 1 else answers[0]
         self.send_response(status)

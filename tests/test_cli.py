@@ -15,6 +15,7 @@ from stomprelay import cli, remote
 from stomprelay.cli import main
 from stomprelay.config import OPTIONS
 from stomprelay.service.log import FORMS
+from tests.config.reference import put_secrets
 from tests.e2e.certificates import Authority
 from tests.fake_admin import A, B, Relay, serving_relay, told
 from tests.journal.made import event, put
@@ -117,11 +118,11 @@ def test_check_says_what_would_run(capsys: pytest.CaptureFixture[str], file: Pat
 
 def test_check_with_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The options of `run` change what would run."""
-    options = ["-l", "tcp:5", "-l", "tcp:6", "-u", "tcp://b", "--admin", "tcp:7", "--journal", "/j"]
+    options = ["-l", "tcp:5", "-l", "tcp:6", "-u", "tcp://b", "--admin", "unix:/a", "--journal", "/j"]
     options += ["--workers", "2", "--log-level", "warn"]
     assert main(["check", "-c", write(tmp_path, ""), *options]) == 0
     out = capsys.readouterr().out
-    for fact in ("tcp:5", "tcp:6", "tcp://b", "tcp:7", "/j", "from warn on"):
+    for fact in ("tcp:5", "tcp:6", "tcp://b", "unix:/a", "/j", "from warn on"):
         assert f" {fact}\n" in out
 
 
@@ -182,7 +183,12 @@ def test_check_names_file_and_key(tmp_path: Path, capsys: pytest.CaptureFixture[
     [
         ('[listener.a]\nendpoint = "tpc:61613:x=y"\n', "listener.a.endpoint"),
         ('[listener.a]\nendpoint = "ssl:61613:privateKey=/absent"\n', "listener.a.endpoint"),
-        ('admin = "tpc:61613:x=y"\n', "admin"),
+        ('admin = "unix:/admin:mode=x"\n', "admin"),
+        ('metrics = "tpc:61613:x=y"\n', "metrics"),
+        (
+            'admin = "tcp:1:interface=127.0.0.1"\n[admin_tls]\ncertificate = "/absent"\nkey = "/absent"\n',
+            "admin_tls.certificate",
+        ),
         ('[upstream.a]\nuri = "tpc:broker:61613"\n', "upstream.a.uri"),
         ('[upstream.a]\nuri = "tls:broker:61613:certificate=/absent"\n', "upstream.a.uri"),
         ('[upstream.a]\nuri = "failover:(tcp://a,tpc:b:1)"\n', "upstream.a.uri"),
@@ -357,6 +363,43 @@ def test_the_admin_endpoint_of_a_file(
     assert refused(capsys, "resume", "a:1", "-c", str(tmp_path / "absent")).endswith(
         "No such file or directory"
     )
+
+
+def test_the_token_of_a_relay(relay: Relay, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the file's endpoint, or of `--token-file`, which wins; nobody else may read it."""
+    put_secrets(tmp_path)
+    other = tmp_path / "other.token"
+    other.write_text("abcdefghijklmnopqrst")
+    other.chmod(0o600)
+    file = write(tmp_path, f'admin = "tcp:{relay.port}"\nadmin_token_file = "admin.token"\n')
+    assert main(["brokers", "-c", file]) == 0
+    assert main(["brokers", "-c", file, "--admin", relay.place]) == 0
+    assert main(["brokers", "-c", file, "--token-file", str(other)]) == 0
+    assert main(["brokers", "--admin", relay.place, "--token-file", str(other)]) == 0
+    assert main(["brokers", "--admin", relay.place]) == 0
+    own, given = "Bearer 0123456789abcdef", "Bearer abcdefghijklmnopqrst"
+    assert relay.said == [own, own, given, given, None]
+    capsys.readouterr()
+    other.chmod(0o644)
+    assert refused(capsys, "brokers", "--admin", relay.place, "--token-file", str(other)) == (
+        f"command line: --token-file: {other}: every user may read or write it, for its mode is 644: chmod 600 it"
+    )
+    assert refused(capsys, "brokers", "--key", "k") == (
+        "command line: --key: is of no use without --certificate"
+    )
+
+
+def test_check_refuses_an_endpoint_for_everybody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its key, with what to do; and a token that everybody may read."""
+    put_secrets(tmp_path)
+    assert refused(capsys, "check", "-c", write(tmp_path, 'admin = "tcp:7"\n')).startswith(
+        f"{tmp_path / 'relay.toml'}: admin: other machines may reach it, and whoever does could pause brokers: bind it"
+    )
+    file = write(tmp_path, 'admin = "tcp:7"\nadmin_token_file = "admin.token"\n')
+    assert main(["check", "-c", file]) == 0
+    assert "0123456789abcdef" not in capsys.readouterr().out
+    (tmp_path / "admin.token").chmod(0o644)
+    assert refused(capsys, "check", "-c", file).endswith("for its mode is 644: chmod 600 it")
 
 
 def test_the_usual_admin_endpoint(

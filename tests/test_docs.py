@@ -14,7 +14,7 @@ from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.snapshot import SERVES, WorkerRow, snapshot
-from tests.config.reference import settings
+from tests.config.reference import put_secrets, settings
 from tests.service.harness import JournalHarness, failover, listener, movable
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -166,7 +166,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_every_sample_loads(tmp_path: Path, sample: str) -> None:
     """What a page shows as TOML is a configuration."""
-    (tmp_path / "broker.passcode").write_bytes(b"x\n")
+    put_secrets(tmp_path)
     file = tmp_path / "sample.toml"
     text = re.sub(r"^passcode_file = .*$", 'passcode_file = "broker.passcode"', sample, flags=re.MULTILINE)
     file.write_text(text, encoding="utf-8")

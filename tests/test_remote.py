@@ -1,15 +1,18 @@
 """Asking a running relay for its brokers, and pausing them: a small HTTP server stands in for the relay."""
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from http.server import HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stomprelay.remote import AdminClient, AdminError, brokers, pause, resume
+from stomprelay.remote import AdminClient, AdminError, Credentials, brokers, pause, resume
+from tests.e2e.certificates import Authority
 from tests.fake_admin import A, B, Relay, UnixServer, pages, serving, serving_relay, told
 
 
@@ -123,6 +126,47 @@ def test_a_relay_that_has_another_name(relay: Relay) -> None:
     relay.answer("/brokers", (421, b"this host is not the relay's\n"))
     with pytest.raises(AdminError, match=r"its admin_hosts must name it$"):
         AdminClient(relay.place).brokers()
+
+
+def test_the_token(relay: Relay) -> None:
+    """Is said with each request, where there is one, and in no representation."""
+    known = Credentials(b"0123456789abcdef")
+    assert "0123456789abcdef" not in repr(known)
+    AdminClient(relay.place).brokers()
+    AdminClient(relay.place, known).brokers()
+    assert relay.said == [None, "Bearer 0123456789abcdef"]
+
+
+def test_a_token_that_is_not_taken(relay: Relay) -> None:
+    """Whoever answers so: what is missing, or that it is another one."""
+    relay.answer("/brokers", (401, b"<html>"))
+    with pytest.raises(AdminError, match=r"wants its token: name the file with --token-file$"):
+        AdminClient(relay.place).brokers()
+    with pytest.raises(AdminError, match=r"has another token$"):
+        AdminClient(relay.place, Credentials(b"x")).brokers()
+
+
+@pytest.mark.parametrize(
+    ("field", "named"),
+    [("ca", "{0}"), ("own", "{0}"), ("certificate", "{0}"), ("key", r"{1}/good\.pem, {0}")],
+)
+def test_tls_files_that_cannot_be_used(tmp_path: Path, field: str, named: str) -> None:
+    """Each is named, with the reason."""
+    good = Authority(tmp_path, "authority").issue("good")
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n")
+    for file, why in ((tmp_path / "absent", "No such file"), (broken, ".")):
+        fields: dict[str, Any] = {
+            "certificate": str(good.certificate),
+            "key": str(good.key),
+            field: str(file),
+        }
+        known = Credentials(**fields)
+        expected = named.format(re.escape(str(file)), re.escape(str(tmp_path)))
+        if field == "certificate":
+            expected = f"{expected}, .*good.key"
+        with pytest.raises(AdminError, match=rf"^{expected}: cannot be used for TLS: {why}"):
+            AdminClient("https://localhost", known).brokers()
 
 
 def test_nobody_is_there(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """From TOML and the command line to the objects that run; each mistake is a `ConfigError` that names its key.
 
-`config` the whole; `listener` (with routes), `upstream` and `journal` one table each; `table` a value's place in the
-file, `values` what it may be; `location` what an upstream's URI means, `uri` its form and options, `address` one
-broker; `endpoint` Twisted's endpoint strings; `summary` the whole in words.
+`config` the whole; `listener` (with routes), `upstream` and `journal` one table each; `access` the keys of `admin` and
+`metrics`; `table` a value's place in the file, `values` what it may be; `location` what an upstream's URI means, `uri`
+its form and options, `address` one broker; `endpoint` Twisted's endpoint strings; `summary` the whole in words.
 """
 
 from stomprelay.config.config import OPTIONS, Config, admin, default, load, overridden, read_text, share

@@ -9,7 +9,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
-from stomprelay.config.address import MEMORY, Authority, authority
+from stomprelay.config.access import KEYS as ADMIN_KEYS
+from stomprelay.config.access import AdminAccess, check, read_hosts
+from stomprelay.config.access import read as read_admin
+from stomprelay.config.address import MEMORY, Authority
 from stomprelay.config.journal import directory
 from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
@@ -23,15 +26,14 @@ from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import choice, count, flag, headers, seconds, seconds_or_none, shown
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
-from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 KEYS: Final = (
-    "admin",
-    "admin_hosts",
+    *ADMIN_KEYS,
     "stop_timeout",
     "log_level",
     "fast_path",
@@ -94,13 +96,14 @@ _BOUNDS: Final = {"headers": headers}
 
 @dataclass(frozen=True)
 class Config:
-    """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
-    bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are names by
-    which the admin endpoint may be asked beside its own; `clients` is how many there may be at a time, None: as many as
-    the process has file descriptors for. When the relay stops, sessions have `stop_timeout` seconds to deliver what
-    their clients sent. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without
-    the core. `workers` is how many processes serve the clients; where there are several, each has its `share`. All is
-    checked but whether the endpoints, the TLS files and that directory can be used.
+    """What runs: the listeners (each with its upstream and its routes), the endpoints `admin` and `metrics` if there
+    are such, the bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are
+    names by which both endpoints may be asked beside their own; `admin_token` is what who asks `admin` has to say, and
+    `admin_tls` its TLS. `clients` is how many there may be at a time, None: as many as the process has file descriptors
+    for. When the relay stops, sessions have `stop_timeout` seconds to deliver what their clients sent. `log_level` is
+    the least that is logged. `fast_path`: frames that need no look may pass without the core. `workers` is how many
+    processes serve the clients; where there are several, each has its `share`. All is checked but whether the
+    endpoints, the TLS files and that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
@@ -113,6 +116,9 @@ class Config:
     log_level: str = LOG_LEVEL
     fast_path: bool = FAST_PATH
     workers: int = 1
+    metrics: str | None = None
+    admin_token: bytes | None = field(default=None, repr=False)
+    admin_tls: ServerTLS | None = None
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -129,11 +135,11 @@ def load(path: str, text: str | None = None) -> Config:
     return _read(_table(path, read_text(path) if text is None else text))
 
 
-def admin(path: str) -> str | None:
-    """Return the admin endpoint in a TOML file, None where it has none; nothing else of the file is checked.
-    Raises `ConfigError`.
+def admin(path: str) -> AdminAccess:
+    """Return how the admin endpoint of a TOML file is asked; nothing else of the file is checked. Raises
+    `ConfigError`.
     """
-    return _table(path, read_text(path)).get("admin", read_server)
+    return read_admin(_table(path, read_text(path)))
 
 
 def _table(path: str, text: str) -> Table:
@@ -210,9 +216,10 @@ def overridden(
         listeners = _moved(listeners, upstream)
     if admin is not None:
         admin = _option("--admin", read_server, admin)
+        check(COMMAND_LINE, "--admin", AdminAccess(admin, config.admin_token, config.admin_tls))
     else:
         admin = config.admin
-    _distinct(COMMAND_LINE, listeners, admin)
+    _distinct(COMMAND_LINE, listeners, admin, config.metrics)
     kept = config.journal
     if journal is not None:
         kept = replace(kept, directory=os.path.abspath(_option("--journal", directory, journal)))
@@ -323,38 +330,29 @@ def _read(table: Table) -> Config:
     listeners = tuple(read_listener(each, upstreams, fallback) for each in tables)
     names = {each.name: each for each in listeners}
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
-    admin = table.get("admin", read_server)
-    _distinct(table.source, listeners, admin)
+    admin, metrics = read_admin(table), table.get("metrics", read_server)
+    check(table.source, "admin", admin)
+    _distinct(table.source, listeners, admin.endpoint, metrics)
     return Config(
         listeners,
-        admin,
+        admin.endpoint,
         _bounds(table.table("broker")),
         read_journal(table.table("journal")),
-        table.get("admin_hosts", _hosts, ()),
+        table.get("admin_hosts", read_hosts, ()),
         _clients(table.table("limits")),
         table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),
         table.get("log_level", choice(_LEVELS), LOG_LEVEL),
         table.get("fast_path", flag, FAST_PATH),
         table.get("workers", _workers, 1),
+        metrics,
+        admin.token,
+        admin.tls,
     )
 
 
 def _clients(table: Table) -> int | None:
     table.only(LIMIT_KEYS)
     return table.get("clients", count)
-
-
-def _hosts(value: object) -> tuple[Authority, ...]:
-    """Return the names in a list of them. Raises `ValueError` for anything but hosts, each perhaps with a port."""
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
-    found = []
-    for each in value:
-        try:
-            found.append(authority(each))
-        except ValueError as error:
-            raise ValueError(f"{shown(each)} {error}") from None
-    return tuple(found)
 
 
 def _memory() -> Upstream:
@@ -374,12 +372,11 @@ def _bounds(table: Table) -> Bounds:
     return Bounds(**values)
 
 
-def _distinct(source: str, listeners: Iterable[Listener], admin: str | None) -> None:
+def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, metrics: str | None) -> None:
     """Raise `ConfigError` when two would listen on one endpoint; port 0 is another port each time."""
     taken: dict[str, str] = {}
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in listeners]
-    if admin is not None:
-        places.append(("admin", admin))
+    places += [(key, place) for key, place in (("admin", admin), ("metrics", metrics)) if place is not None]
     for key, place in places:
         first = taken.setdefault(place, key)
         if first != key and endpoint.server(place).arguments.get("port") != "0":

@@ -101,12 +101,15 @@ def server(text: str) -> Endpoint:
 
 
 def exposed(text: str) -> bool:
-    """Whether other machines can reach a server endpoint: it is bound to more than the loopback interface. False also
-    for one that does not say (`systemd:`), and for a UNIX socket.
+    """Whether other machines may reach a server endpoint. They may not where it is bound to the loopback interface, or
+    to a UNIX socket; they may where that cannot be known (`systemd:`), and where a proxy passes them on (`haproxy:`).
     """
     endpoint = server(text)
+    if text.lower().startswith("haproxy:"):
+        return True
     if endpoint.kind not in _INTERNET:
-        return False
+        own = endpoint.arguments.get("domain", "").lower() if endpoint.kind == "systemd" else endpoint.kind
+        return own != "unix"
     interface = endpoint.arguments.get("interface", "")
     try:
         return not ip_address(interface).is_loopback

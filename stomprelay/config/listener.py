@@ -92,7 +92,7 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         loss=table.get("loss", choice(_LOSSES), Listener.loss),
         require_utf8=table.get("require_utf8", flag, Listener.require_utf8),
         trace=table.get("trace", flag, Listener.trace),
-        tls=_tls(table, place) if "tls" in table else None,
+        tls=read_tls(table.table("tls"), place) if "tls" in table else None,
         clients=bounds.get("clients", count),
         clients_per_address=_per_address(bounds, place),
     )
@@ -107,8 +107,8 @@ def _per_address(bounds: Table, place: str) -> int | None:
     return most
 
 
-def _tls(listener: Table, place: str) -> ServerTLS:
-    table = listener.table("tls")
+def read_tls(table: Table, place: str) -> ServerTLS:
+    """Return the TLS in a table, for the endpoint `place`. Raises `ConfigError`."""
     table.only(TLS_KEYS)
     if endpoint.server(place).own_tls:
         raise table.error(None, "the endpoint brings TLS of its own; with this table it has to be a tcp: one")

@@ -5,15 +5,16 @@ from dataclasses import asdict
 from math import inf
 from typing import Final
 
+from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import Config
-from stomprelay.config.endpoint import client, exposed, server
+from stomprelay.config.endpoint import client, server
 from stomprelay.config.journal import spell_bodies
 from stomprelay.config.values import NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
-from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
@@ -31,9 +32,6 @@ _CHOICES: Final = {
 }
 _ANY_ORDER: Final = "the first that can, in a random order for each session"
 
-EXPOSED: Final = "other machines can reach it, and whoever reaches it may pause brokers: there is no password"
-"""What is to be said of an admin endpoint that is bound beyond the loopback interface."""
-
 Fact = tuple[str, str]
 """A name, and the fact itself."""
 
@@ -46,8 +44,11 @@ def summary(config: Config) -> str:
         blocks.append(_block("embedded broker", bounds))
     if config.clients is not None:
         blocks.append(_block("all listeners", [("clients", f"{config.clients} at most")]))
+    hosts = ", ".join(["its own", *map(str, config.admin_hosts)])
     if config.admin is not None:
-        blocks.append(_block("admin", [*_admin(config, config.admin)]))
+        blocks.append(_block("admin", [*_admin(config, config.admin), ("hosts", hosts)]))
+    if config.metrics is not None:
+        blocks.append(_block("metrics", [("endpoint", config.metrics), ("hosts", hosts)]))
     if config.journal.directory is not None:
         blocks.append(_block("journal", [("directory", config.journal.directory), *_journal(config.journal)]))
     stop = f"sessions have {config.stop_timeout:g} s to deliver what their clients sent"
@@ -63,9 +64,10 @@ def summary(config: Config) -> str:
 
 def _admin(config: Config, endpoint: str) -> Iterator[Fact]:
     yield "endpoint", endpoint
-    yield "hosts", ", ".join(["its own", *map(str, config.admin_hosts)])
-    if exposed(endpoint):
-        yield "warning", EXPOSED
+    yield "tls", _server_tls(endpoint, config.admin_tls)
+    yield "token", "none" if config.admin_token is None else "needed, but for probes"
+    if config.admin_token is not None and unencrypted(endpoint, config.admin_tls):
+        yield "warning", UNENCRYPTED
 
 
 def _block(title: str, facts: list[Fact]) -> str:
@@ -78,7 +80,7 @@ def _listener(listener: Listener) -> str:
         f"listener {listener.name}",
         [
             ("endpoint", listener.endpoint),
-            ("tls", _server_tls(listener)),
+            ("tls", _server_tls(listener.endpoint, listener.tls)),
             ("upstream", listener.upstream.name),
             *(("route", _route(route)) for route in listener.routes),
             ("versions", _versions(listener.versions)),
@@ -255,10 +257,9 @@ def _limits(limits: Limits) -> str:
     return f"{limits.headers} headers, {limits.header_line} bytes a header line, {limits.body} bytes a body"
 
 
-def _server_tls(listener: Listener) -> str:
-    tls = listener.tls
+def _server_tls(endpoint: str, tls: ServerTLS | None) -> str:
     if tls is None:
-        return _BY_ENDPOINT if server(listener.endpoint).own_tls else "no"
+        return _BY_ENDPOINT if server(endpoint).own_tls else "no"
     text = f"certificate {tls.certificate}, key {tls.key}"
     if tls.client_ca is None:
         return text

@@ -3,12 +3,16 @@
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, TypeVar, cast, overload
 
 T = TypeVar("T")
 D = TypeVar("D")
+
+LONGEST_FILE: Final = 65536
+"""Bytes of a file that holds one value, such as a passcode."""
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -57,6 +61,24 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f'did you mean "{folded[close[0]]}"?'
     return f"known are {', '.join(known)}" if known else "there is none"
+
+
+def read_file(path: str, read: Callable[[bytes, int], T]) -> T:
+    """Return what `read` makes of a file that holds one value: of its bytes, and its mode. Raises `ValueError` with the
+    path and the reason, also where `read` does.
+    """
+    try:
+        with open(path, "rb") as stream:
+            mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+            content = stream.read(LONGEST_FILE + 1)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > LONGEST_FILE:
+        raise ValueError(f"{path} is larger than {LONGEST_FILE} bytes")
+    try:
+        return read(content, mode)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 class Table:
@@ -127,6 +149,14 @@ class Table:
         """Return the path that a key names, made absolute from `folder`; None where the key is absent."""
         value = self.get(key, read)
         return None if value is None else os.path.join(self.folder, value)
+
+    def file(self, key: str, name: Callable[[object], str], read: Callable[[bytes, int], T]) -> T | None:
+        """Return what `read` makes of the file that a key names, as `read_file` does; None where the key is absent."""
+        path = self.path(key, name)
+        try:
+            return None if path is None else read_file(path, read)
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
 
     def table(self, key: str) -> "Table":
         """Return the table under a key, an empty one where it is absent."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Final
 
 from stomprelay.config import address, endpoint
@@ -60,7 +59,6 @@ KEYS: Final = (
 HEALTH_KEYS: Final = ("failures", "pause", "longest_pause", "probe", "destination")
 TLS_KEYS: Final = ("ca", "certificate", "key", "name")
 
-_LONGEST_PASSCODE: Final = 65536
 _POLICIES: Final = {policy.value: policy for policy in Policy}
 _MOVING: Final = {
     "confirm": "confirm",
@@ -161,11 +159,10 @@ def _checks(table: Table) -> Checks:
 def _credentials(table: Table) -> Credentials | None:
     login = table.get("login", connect_value)
     secret = table.get("passcode", passcode)
-    file = table.path("passcode_file", text)
-    if file is not None:
+    if "passcode_file" in table:
         if secret is not None:
             raise table.error("passcode_file", "excludes passcode: say one of them")
-        secret = _content(table, file)
+        secret = table.file("passcode_file", text, lambda content, _mode: passcode_content(content))
     if login is None:
         if secret is not None:
             raise table.error("login", "is missing; a passcode alone is of no use")
@@ -173,20 +170,6 @@ def _credentials(table: Table) -> Credentials | None:
             raise table.error("connect_escape", "needs login; what clients say is passed on as it came")
         return None
     return Credentials(login, secret)
-
-
-def _content(table: Table, file: str) -> bytes:
-    try:
-        with Path(file).open("rb") as stream:
-            content = stream.read(_LONGEST_PASSCODE + 1)
-    except OSError as error:
-        raise table.error("passcode_file", f"{file} cannot be read: {error.strerror}") from None
-    if len(content) > _LONGEST_PASSCODE:
-        raise table.error("passcode_file", f"{file} is larger than {_LONGEST_PASSCODE} bytes")
-    try:
-        return passcode_content(content)
-    except ValueError as error:
-        raise table.error("passcode_file", f"{file}: {error}") from None
 
 
 def _tls(upstream: Table, brokers: Iterable[Broker]) -> ClientTLS:

@@ -13,9 +13,8 @@ from twisted.internet.protocol import Factory
 
 from stomprelay import COMPILED
 from stomprelay.config import Config
+from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
-from stomprelay.config.endpoint import exposed
-from stomprelay.config.summary import EXPOSED
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
@@ -121,7 +120,8 @@ class RelayService(MultiService):
         self._listening.setServiceParent(self)
         for each in sessions.listeners.values():
             self._listen(each)
-        self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal)
+        watched = config.admin is not None or config.metrics is not None
+        self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal, watched=watched)
         self._checks.setServiceParent(self)
         self._add_admin(config)
         unused(reactor).setServiceParent(self)
@@ -164,23 +164,20 @@ class RelayService(MultiService):
         service.setServiceParent(self._listening)
 
     def _add_admin(self, config: Config) -> None:
-        endpoint = config.admin
         self._admin_connections = 0
-        if endpoint is None:
+        if config.admin is None and config.metrics is None:
             return
         # A web server is not loaded where none is wanted.
-        from stomprelay.service.admin.site import CONNECTIONS, site
+        from stomprelay.service.admin.server import CONNECTIONS
+        from stomprelay.service.admin.site import admin_services
 
-        self._admin_connections = CONNECTIONS
-
-        try:
-            pages = site(self.state, self._reactor, config.admin_hosts, worker=self._inherited is not None)
-            service = listening_service(self._reactor, "admin", endpoint, pages)
-        except BadEndpoint as error:
-            raise BadEndpoint(f"admin: {error}") from error
-        if exposed(endpoint):
-            _log.warn("admin: {endpoint}: {warning}", endpoint=endpoint, warning=EXPOSED)
-        service.setServiceParent(self)
+        worker = self._inherited is not None
+        for each in admin_services(config, self.state, self._reactor, worker=worker):
+            self._admin_connections += CONNECTIONS
+            each.setServiceParent(self)
+        place, token = config.admin, config.admin_token
+        if place is not None and token is not None and unencrypted(place, config.admin_tls):
+            _log.warn("admin: {endpoint}: {warning}", endpoint=place, warning=UNENCRYPTED)
 
     def _accept(self, sessions: ListenerSessions, address: object) -> LegProtocol | None:
         """Begin a session for a new client and return the protocol of its leg; None while the relay stops. One that is

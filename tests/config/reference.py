@@ -41,6 +41,14 @@ def settings() -> list[Setting]:
     return found
 
 
+def put_secrets(folder: Path) -> None:
+    """Write the files with secrets that the file, and the samples of the documentation, name."""
+    (folder / "broker.passcode").write_bytes(b"x\n")
+    token = folder / "admin.token"
+    token.write_bytes(b"0123456789abcdef\n")
+    token.chmod(0o600)
+
+
 def everything(pattern: str = "destination") -> str:
     """The file with every setting in force, except `passcode`, which excludes `passcode_file`, and but one pattern for
     the route.

@@ -7,6 +7,7 @@ import pytest
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, admin, default, load, overridden
+from stomprelay.config.access import AdminAccess
 from stomprelay.config.listener import ENDPOINT
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.listener import Listener
@@ -128,6 +129,15 @@ def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
             f'admin = "{ENDPOINT}"\n',
             f'admin: "{ENDPOINT}" is taken by listener.default.endpoint',
         ),
+        (
+            f'metrics = "{ENDPOINT}"\n',
+            f'metrics: "{ENDPOINT}" is taken by listener.default.endpoint',
+        ),
+        (
+            'admin = "unix:/a"\nmetrics = "unix:/a"\n',
+            'metrics: "unix:/a" is taken by admin',
+        ),
+        ('metrics = "7"\n', "metrics: must be an endpoint such as"),
         ("x = \n", "is not TOML: Invalid value (at line 1, column 5)"),
         ("x = 1\nx = 2\n", "is not TOML: "),
         ("x = " + "1" * 5000, "is not TOML: "),
@@ -265,9 +275,9 @@ def test_admin_alone(tmp_path: Path) -> None:
     """Nothing else of the file is looked at: whoever asks a relay may not read its passwords."""
     file = tmp_path / "relay.toml"
     file.write_text('admin = "tcp:7"\n[upstream.x]\nuri = 5\nlogin = "l"\npasscode_file = "/absent"\n')
-    assert admin(str(file)) == "tcp:7"
+    assert admin(str(file)) == AdminAccess("tcp:7", None, None)
     file.write_text("")
-    assert admin(str(file)) is None
+    assert admin(str(file)).endpoint is None
     file.write_text('admin = "7"\n')
     with pytest.raises(ConfigError, match=rf"^{file}: admin: must be an endpoint"):
         admin(str(file))
@@ -277,9 +287,10 @@ def test_admin_alone(tmp_path: Path) -> None:
 
 def test_admin_takes_the_place_of_the_files(tmp_path: Path) -> None:
     """The command line wins; without it the file's word stays."""
-    found = config(tmp_path, 'admin = "tcp:7"\n')
-    assert overridden(found, admin="tcp:8").admin == "tcp:8"
-    assert overridden(found).admin == "tcp:7"
+    here, there = "tcp:7:interface=127.0.0.1", "tcp:8:interface=127.0.0.1"
+    found = config(tmp_path, f'admin = "{here}"\n')
+    assert overridden(found, admin=there).admin == there
+    assert overridden(found).admin == here
     assert overridden(found) == found
 
 
@@ -297,9 +308,10 @@ def test_the_level_of_the_log_on_the_command_line(tmp_path: Path) -> None:
 
 def test_the_command_line_alone() -> None:
     """All three without a file."""
-    found = default(["tcp:5"], "tcp://b", "tcp:6")
+    place = "unix:/run/admin"
+    found = default(["tcp:5"], "tcp://b", place)
     [listener] = found.listeners
-    assert (listener.endpoint, str(listener.upstream.groups[0]), found.admin) == ("tcp:5", "tcp://b", "tcp:6")
+    assert (listener.endpoint, str(listener.upstream.groups[0]), found.admin) == ("tcp:5", "tcp://b", place)
 
 
 def test_several_brokers_on_the_command_line() -> None:

@@ -11,7 +11,7 @@ from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, default, journal, listener, load, upstream, values
 from stomprelay.config import config as whole
 from stomprelay.journal.settings import ALL, BodyRule
-from tests.config.reference import FILE, ROOT, everything, settings
+from tests.config.reference import FILE, ROOT, everything, put_secrets, settings
 
 SCENES = sorted((ROOT / "config").glob("*.toml"))
 
@@ -22,8 +22,9 @@ def keys() -> set[str]:
         "": [
             key
             for key in whole.KEYS
-            if key not in ("limits", "listener", "upstream", "route", "broker", "journal")
+            if key not in ("admin_tls", "limits", "listener", "upstream", "route", "broker", "journal")
         ],
+        "admin_tls.": listener.TLS_KEYS,
         "limits.": whole.LIMIT_KEYS,
         "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls")],
         "listener.NAME.limits.": listener.LIMIT_KEYS,
@@ -53,7 +54,8 @@ def told(config: Config) -> list[Any]:
             for broker in each.upstream.brokers
         ]
         listeners.append(facts)
-    return [listeners, config.admin, asdict(config.broker), config.journal]
+    doors = [config.admin, config.admin_token, config.admin_tls, config.metrics]
+    return [listeners, doors, asdict(config.broker), config.journal]
 
 
 def test_the_file_has_every_setting_once() -> None:
@@ -76,7 +78,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
 
 def test_every_setting_is_taken(tmp_path: Path) -> None:
     """With nothing commented out the file loads, and each setting that is absent by default changes something."""
-    (tmp_path / "broker.passcode").write_bytes(b"x\n")
+    put_secrets(tmp_path)
     file = tmp_path / "stomprelay.toml"
     file.write_text(everything(), encoding="utf-8")
     found = load(str(file))
@@ -91,12 +93,15 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     assert listener.upstream.credentials is not None
     assert listener.upstream.credentials.passcode == b"x"
     assert listener.upstream.checks.destination == "/queue/relay.canary"
+    assert (found.metrics, found.admin_token) == ("tcp:61681", b"0123456789abcdef")
+    assert found.admin_tls is not None
+    assert None not in asdict(found.admin_tls).values()
 
 
 @pytest.mark.parametrize("pattern", listener.PATTERNS)
 def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None:
     """A route has one; the file shows all."""
-    (tmp_path / "broker.passcode").write_bytes(b"x\n")
+    put_secrets(tmp_path)
     file = tmp_path / "stomprelay.toml"
     file.write_text(everything(pattern), encoding="utf-8")
     [listener] = load(str(file)).listeners
@@ -108,7 +113,7 @@ def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None
 @pytest.mark.parametrize("key", sorted({setting.key.rpartition(".")[2] for setting in settings()}))
 def test_every_setting_is_checked(tmp_path: Path, key: str) -> None:
     """A value that nothing can be, a date, is refused by the key's name."""
-    (tmp_path / "broker.passcode").write_bytes(b"x\n")
+    put_secrets(tmp_path)
     text = everything(key) if key in listener.PATTERNS else everything()
     text = re.sub(rf"^{key} = .*$", f"{key} = 2000-01-01", text, flags=re.MULTILINE)
     if key == "passcode":
@@ -150,7 +155,7 @@ def test_the_readme_has_the_same_settings() -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/configuration.md"])
 def test_every_sample_of_the_documentation_loads(tmp_path: Path, page: str) -> None:
     """What a page shows as TOML is a configuration."""
-    (tmp_path / "broker.passcode").write_bytes(b"x\n")
+    put_secrets(tmp_path)
     samples = re.findall(
         r"^```toml\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )

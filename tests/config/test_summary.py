@@ -4,9 +4,12 @@ from pathlib import Path
 
 from stomprelay.config import load
 from stomprelay.config.summary import summary
+from tests.config.reference import put_secrets
 
 FULL = """
 admin = "tcp:7"
+admin_token_file = "admin.token"
+metrics = "tcp:8"
 limits.clients = 500
 admin_hosts = ["relay.example.net", "LocalHost:8080", "[::1]:7"]
 [listener.public]
@@ -50,6 +53,7 @@ uri = "memory:"
 
 def told(tmp_path: Path, text: str) -> str:
     """The summary of a file with this text."""
+    put_secrets(tmp_path)
     file = tmp_path / "relay.toml"
     file.write_text(text)
     return summary(load(str(file)))
@@ -87,12 +91,15 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "queue messages 100000",
         "admin",
         "endpoint tcp:7",
+        "token needed, but for probes",
+        "metrics",
+        "endpoint tcp:8",
         "all listeners",
         "clients 500 at most",
         "clients 100 at most, 10 of one address",
         "clients as many as all together may be",
         "hosts its own, relay.example.net, localhost:8080, [::1]:7",
-        "warning other machines can reach it, and whoever reaches it may pause brokers: there is no password",
+        "warning other machines may reach it without TLS, and whoever is on the way can read the token",
     ):
         assert line in lines
 

@@ -328,6 +328,11 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
         status, text = relay.get("/healthz")
         assert (status, text.partition(": ")[0]) == (200, "ok, but the journal cannot be written")
         assert "File too large" in text
+        status, text = relay.get("/readyz")
+        [reason] = json.loads(text)["reasons"]
+        assert status == 503
+        assert reason.startswith("the journal cannot be written: ")
+        assert reason.endswith(": File too large")
         assert "cannot be written" in relay.get("/")[1]
         assert relay.metric("write_errors_total") > 0
         assert relay.metric("dropped_frames_total") > 0
@@ -339,6 +344,7 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
         relay.until(lambda: not relay.metric("queue_bytes"))
         dropped = relay.metric("dropped_frames_total")
         assert relay.get("/healthz") == (200, "ok\n")
+        assert relay.get("/readyz") == (200, '{"ready": true}\n')
     journal = Journal(relay.directory, gaps=True)
     told = [each.facts for each in journal.events("journal dropped")]
     assert sum(each["frames"] for each in told) == dropped

@@ -243,6 +243,36 @@ def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
         client.close()
 
 
+def test_the_relay_is_ready_when_all_are(running: Crew) -> None:
+    """A broker that is paused, and a worker that is frozen, are told of, and when they are over."""
+    running.relay.wait_until(lambda: readiness(running) == (200, {"ready": True}))
+    running.post("/brokers/pause", broker="*")
+    assert readiness(running) == (
+        503,
+        {"ready": False, "reasons": ["listener main: no broker of upstream main is up"]},
+    )
+    running.post("/brokers/resume", broker="*")
+    running.relay.wait_until(lambda: readiness(running)[0] == 200)
+    process = running.workers()[2][0]
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert readiness(running) == (503, {"ready": False, "reasons": ["worker 2 does not answer"]})
+        assert running.get("/livez") == '{"live": true}\n'
+    finally:
+        os.kill(process, signal.SIGCONT)
+    running.relay.wait_until(lambda: readiness(running)[0] == 200)
+    running.relay.wait_for_log("worker 2 does not answer")
+
+
+def readiness(running: Crew) -> tuple[int, Any]:
+    """Whether clients may come, and why not."""
+    try:
+        return 200, json.loads(running.get("/readyz"))
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
 def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     """What the processes tell each other is in a folder of their own, which is gone at the end."""
     [folder] = {Path(found).parent for found in re.findall(r"starting on '(/.*)\.admin'", running.relay.log)}

@@ -46,10 +46,11 @@ class Answer:
         path: str,
         method: str = "GET",
         *chunks: bytes,
+        factory: Any = None,
         **headers: str,
     ) -> None:
         channel = DummyChannel()
-        channel.site = factory = site(harness.service.state, harness.reactor)
+        channel.site = factory = factory or site(harness.service.state, harness.reactor)
         request: Any = factory.requestFactory(channel)
         headers.setdefault("host", "localhost")
         for name, value in headers.items():
@@ -178,7 +179,7 @@ def test_secrets_are_not_shown() -> None:
     client = harness.client()
     client.sends(CONNECT.replace(b"\n\n", b"\nlogin:their-login\npasscode:their-secret\n\n"))
     harness.broker()
-    for path in ("/", "/metrics", "/healthz", "/brokers"):
+    for path in ("/", "/metrics", "/healthz", "/livez", "/readyz", "/brokers"):
         text = Answer(harness, path).text
         for secret in ("our-login", "our-secret", "their-login", "their-secret"):
             assert secret not in text
@@ -192,10 +193,14 @@ def test_secrets_are_not_shown() -> None:
         ("GET", "/status/", 404),
         ("GET", "/../etc/passwd", 404),
         ("GET", "/healthz/more", 404),
+        ("GET", "/livez/", 404),
+        ("GET", "/readyz/x", 404),
         ("GET", "/<script>", 404),
         ("POST", "/", 405),
         ("POST", "/healthz", 405),
         ("POST", "/metrics", 405),
+        ("POST", "/livez", 405),
+        ("DELETE", "/readyz", 405),
         ("POST", "/brokers", 405),
         ("PUT", "/brokers/pause", 405),
         ("GET", "/brokers/pause", 405),
@@ -203,6 +208,8 @@ def test_secrets_are_not_shown() -> None:
         ("POST", "/brokers/", 404),
         ("HEAD", "/", 200),
         ("HEAD", "/healthz", 200),
+        ("HEAD", "/livez", 200),
+        ("HEAD", "/readyz", 503),
         ("HEAD", "/metrics", 200),
     ],
 )

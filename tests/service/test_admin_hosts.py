@@ -10,14 +10,14 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import ConnectionAborted
 from twisted.internet.testing import StringTransport
 from twisted.internet.threads import deferToThread
-from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.address import authority
 from stomprelay.remote import AdminClient
-from stomprelay.service.admin.hosts import Hosts
-from stomprelay.service.admin.site import CONNECTIONS, REQUEST, site
+from stomprelay.service.admin.access import Hosts
+from stomprelay.service.admin.server import CONNECTIONS, REQUEST
+from stomprelay.service.admin.site import site
 from stomprelay.service.relay import RelayService
 from tests.service.harness import RelayHarness, failover, listener, movable
 from tests.service.sockets import ANY_PORT, port_of, reactor, running
@@ -104,7 +104,7 @@ def pair() -> RelayHarness:
     return RelayHarness(listener(upstream=movable(failover(1, 2))))
 
 
-@pytest.mark.parametrize("path", ["/", "/healthz", "/metrics", "/brokers", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/healthz", "/livez", "/readyz", "/metrics", "/brokers", "/nothing"])
 def test_a_page_of_another_site_reads_nothing(pair: RelayHarness, path: str) -> None:
     """Its own name points to this machine: the browser would let it read the response."""
     answer = Answer(pair, path, host="attacker.example")
@@ -267,23 +267,3 @@ async def test_names_of_the_configuration() -> None:
     head, _, body = transport.value().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert json.loads(body)["brokers"]
-
-
-@pytest.mark.parametrize(
-    ("place", "warned"),
-    [
-        ("tcp:61680", True),
-        ("tcp:61680:interface=10.0.0.5", True),
-        (r"tcp6:61680:interface=\:\:", True),
-        ("tcp:61680:interface=127.0.0.1", False),
-        ("tcp:61680:interface=localhost", False),
-        (r"tcp6:61680:interface=\:\:1", False),
-        ("unix:/run/admin", False),
-    ],
-)
-def test_an_endpoint_that_other_machines_reach(place: str, warned: bool) -> None:
-    """There is no password: the log says so when the relay starts."""
-    with capturedLogs() as logs:
-        RelayHarness(admin=place)
-    lines = [formatEvent(event) for event in logs]
-    assert any("whoever reaches it may pause brokers" in str(line) for line in lines) is warned

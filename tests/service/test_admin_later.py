@@ -10,6 +10,7 @@ from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 from twisted.web.test.requesthelper import DummyChannel
 
+from stomprelay.service.admin.readiness import parse as parse_readiness
 from stomprelay.service.admin.site import STATE, STATE_WHOLE, site
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow, parse, snapshot
 from stomprelay.service.brokers.brokers import ConfiguredBroker
@@ -22,10 +23,14 @@ class Slow:
     def __init__(self) -> None:
         self.harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
         self.brokers = self.harness.service.state.brokers
+        self.repeats = self.harness.service.state.runtime.repeats
         self.asked: list[Deferred[Any]] = []
         self.told: list[tuple[str, int, float | None]] = []
 
     def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
+        return self._later()
+
+    def obstacles(self) -> Deferred[list[str]]:
         return self._later()
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> Deferred[None]:
@@ -135,6 +140,19 @@ def test_health(slow: Slow, states: tuple[str, ...], status: int, text: str) -> 
     asking = Asking(slow, "GET", "/healthz")
     slow.answers(*states)
     assert asking() == (status, text)
+
+
+@pytest.mark.parametrize("reasons", [[], ["worker 1 does not answer"]])
+def test_readiness(slow: Slow, reasons: list[str]) -> None:
+    """As the workers say, when they have said so; that it lives nobody else has to be asked for."""
+    assert Asking(slow, "GET", "/livez")() == (200, '{"live": true}\n')
+    assert slow.asked == []
+    asking = Asking(slow, "GET", "/readyz")
+    assert asking() == (0, "")
+    slow.asked.pop().callback(reasons)
+    status, text = asking()
+    assert status == (503 if reasons else 200)
+    assert parse_readiness(text.encode()) == reasons
 
 
 def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:

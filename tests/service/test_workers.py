@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
+from stomprelay.service.admin.readiness import AWAY, DRAINING
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
 from stomprelay.service.log import fields
 from stomprelay.service.network.endpoints import CannotStart
@@ -26,6 +27,7 @@ from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.plan import Plan, Source
 from stomprelay.service.workers.service import GRACE, WorkersService
 from stomprelay.service.workers.worker import FIRST, LONGEST, STEADY, Child, Notices, Worker
+from tests.config.reference import put_secrets
 from tests.service.harness import RelayHarness, failover, listener, movable
 
 SOURCE = Source("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a:1"}, "/somewhere")
@@ -295,13 +297,18 @@ def test_a_plan_is_a_line() -> None:
 
 def test_a_plan_is_read_as_the_parent_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the text, for the file may be another one by now; with an admin endpoint of the worker alone."""
-    (tmp_path / "relay.toml").write_text('workers = 2\nadmin = "tcp:1"\nlimits.clients = 3\n')
+    put_secrets(tmp_path)
+    (tmp_path / "relay.toml").write_text(
+        'workers = 2\nadmin = "tcp:1"\nadmin_token_file = "admin.token"\nmetrics = "tcp:2"\nlimits.clients = 3\n'
+        '[admin_tls]\ncertificate = "/c"\nkey = "/k"\n'
+    )
     monkeypatch.chdir(tmp_path)
     source = Source.of("relay.toml", {"upstream": "tcp://a:1"})
     (tmp_path / "relay.toml").write_text("nonsense")
     assert source.read().admin == "tcp:1"
     found = Plan(2, source, {}, "/a:b", "", [], "").read()
     assert found.admin == "unix:/a\\:b:mode=600:lockfile=0"
+    assert (found.admin_token, found.admin_tls, found.metrics) == (None, None, None)
     assert found.clients == 1
 
 
@@ -374,10 +381,14 @@ class Asked:
 
     def __init__(self, answer: Snapshot | None = None) -> None:
         self.answer = answer
+        self.reasons: list[str] | None = []
         self.orders: list[tuple[str, str]] = []
 
     def snapshot(self, *, whole: bool) -> Deferred[Any]:
         return fail(TimeoutError("no answer")) if self.answer is None else succeed(self.answer)
+
+    def obstacles(self) -> Deferred[Any]:
+        return fail(TimeoutError("no answer")) if self.reasons is None else succeed(self.reasons)
 
     def pause(self, broker: str, within: float | None = None) -> Deferred[Any]:
         self.orders.append((f"pause {within}", broker))
@@ -459,6 +470,41 @@ def test_what_one_that_ended_has_counted(crew: Crew) -> None:
         first.plan = plan_of([])
         crew.changed(first)
         assert total(crew).listeners[0].counters["sessions_opened"] == 3
+
+
+def reasons(crew: Crew) -> list[str]:
+    """Why no client is to be sent to the relay."""
+    found: list[list[str]] = []
+    _ = crew.obstacles().addCallback(found.append)
+    return found[0]
+
+
+def test_a_crew_is_ready_when_all_are(crew: Crew) -> None:
+    """All that accept clients: what any of them says counts, once, and so does one that does not answer."""
+    assert reasons(crew) == []
+    asked(crew, 2).reasons = ["no broker", "the journal"]
+    assert reasons(crew) == ["no broker", "the journal"]
+    asked(crew, 1).reasons = ["no broker"]
+    assert reasons(crew) == ["no broker", "the journal"]
+    asked(crew, 2).reasons = None
+    with capturedLogs():
+        assert reasons(crew) == ["no broker", "worker 2 does not answer"]
+
+
+def test_workers_that_accept_nobody(crew: Crew) -> None:
+    """One that is away, or ends, does not count while another serves."""
+    asked(crew, 1).reasons = [DRAINING]
+    assert reasons(crew) == []
+    crew.workers[1].admin = None
+    assert reasons(crew) == [AWAY]
+    crew.workers[0].admin = None
+    assert reasons(crew) == [AWAY]
+
+
+def test_a_crew_that_stops(crew: Crew) -> None:
+    """Nobody has to be asked."""
+    crew._own.sessions.refuse()
+    assert reasons(crew) == [DRAINING]
 
 
 def test_orders_reach_all(crew: Crew) -> None:

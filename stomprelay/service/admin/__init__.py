@@ -1,6 +1,7 @@
-"""The admin endpoint: health, metrics, a status page, and requests to pause and resume brokers, over HTTP.
+"""The endpoints `admin` and `metrics`: probes, metrics, a status page, requests to pause and resume brokers, by HTTP.
 
-`site` what is answered to which request; `hosts` by which names it may be asked; `requests` the bodies of POST and the
+`site` what is answered to which request; `server` the HTTP server; `access` by which names it may be asked, and with
+which token; `readiness` whether the relay is to be sent clients; `requests` the bodies of POST and the
 brokers in JSON; `status` the page for people; `metrics` the page for Prometheus; `snapshot` what they are made
 of, of one process or the sum of several.
 """

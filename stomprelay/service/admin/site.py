@@ -1,9 +1,11 @@
-"""Health, metrics, a status page and requests to pause brokers, over HTTP.
+"""Probes, metrics, a status page and requests to pause brokers, over HTTP.
 
-There is no authentication: nothing that is shown is secret, but every client that can connect may pause brokers.
-So let it listen on the loopback interface, or on a UNIX socket. Pages of other sites in a browser of this machine can
-connect, too: a request is answered only where its `Host` is ours (see `hosts`), else with 421.
+Two endpoints may have them: `metrics` the first four, with which nothing can be done; `admin` all. Where `admin` has a
+token, each request has to say it but probes, else it is refused with 401. Pages of other sites in a browser of this
+machine can connect, too: a request is answered only where its `Host` is ours (see `access`), else with 421.
 
+    GET /livez              200 while the process answers
+    GET /readyz             200 while clients may come, else 503 with the reasons, in JSON (see `readiness`)
     GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
                             cannot be written
     GET /metrics            counters and gauges, in the text format of Prometheus
@@ -14,42 +16,38 @@ connect, too: a request is answered only where its `Host` is ours (see `hosts`),
 
 The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
 or a `sec-fetch-site`, which browsers add for web pages, is refused. The response is that of `/brokers`.
-
-No client holds a connection for longer than it has use for it: a request has `REQUEST` seconds, its response as many,
-and of more than `CONNECTIONS` the one that waits longest gives way.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
-from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request, Site
+from twisted.web.server import NOT_DONE_YET, Site
 
+from stomprelay.config import Config
 from stomprelay.config.address import Authority
-from stomprelay.service.admin.hosts import Hosts
+from stomprelay.service.admin.access import Hosts, Token
 from stomprelay.service.admin.metrics import metrics
+from stomprelay.service.admin.readiness import alive, obstacles
+from stomprelay.service.admin.readiness import spell as spell_readiness
 from stomprelay.service.admin.requests import BadRequest, BrokerRequest, brokers, parse
+from stomprelay.service.admin.server import LONGEST_BODY, AdminSite
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
 from stomprelay.service.admin.status import status
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
+from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.log import logger
+from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.state import RelayState
 
-LONGEST_BODY: Final = 4096
-"""Bytes of a request's body, at most."""
-REQUEST: Final = 30.0
-"""Seconds until a request must have come, from the beginning of its connection or the response before; and seconds that
-the last response may wait to be read.
-"""
-CONNECTIONS: Final = 32
-"""Connections at a time, at most."""
+T = TypeVar("T")
 
+READY: Final = "/readyz"
+PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
+"""The pages that nobody needs a token for: they are for machines that are given none, and say little."""
 STATE: Final = "/state"
 """The page of a worker that has its snapshot; `STATE_WHOLE` the whole one."""
 STATE_WHOLE: Final = "/state/whole"
@@ -85,13 +83,17 @@ Action = Callable[[bytes], Response | Deferred[Response]]
 
 class Shown(Protocol):
     """What the pages are about: the relay of this process, or one that has several. What takes its time is returned
-    as a Deferred.
+    as a Deferred. `repeats` decides which lines are too many for the log.
     """
 
     brokers: Brokers
+    repeats: Repeats
 
     def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]:
         """Return what it is now; for `whole` see `snapshot.snapshot`."""
+
+    def obstacles(self) -> list[str] | Deferred[list[str]]:
+        """Return why it is not to be sent clients; see `readiness.obstacles`."""
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> Deferred[None] | None:
         """Take these brokers out of service."""
@@ -106,6 +108,7 @@ class OwnRelay:
     def __init__(self, state: RelayState) -> None:
         self._state = state
         self.brokers = state.brokers
+        self.repeats = state.runtime.repeats
         self.pause = state.pauses.pause
         self.resume = state.pauses.resume
 
@@ -113,43 +116,43 @@ class OwnRelay:
         """Return what it is now."""
         return snapshot(self._state, whole=whole)
 
+    def obstacles(self) -> list[str]:
+        """Return why it is not to be sent clients."""
+        return obstacles(self._state)
+
 
 def refusal(status: int, reason: str) -> Response:
     """Return the JSON response to a POST that is not carried out: `status` and the reason."""
     return Response(json.dumps({"error": reason}) + "\n", _JSON, status)
 
 
-class BoundedRequest(Request):
-    """A request of whose body no more than `LONGEST_BODY` is kept; `excess` is set where more came."""
-
-    content: Any
-    excess = False
-
-    def gotLength(self, length: int | None) -> None:
-        """Start the body in memory: Twisted would write one with a large announced `length` to a file."""
-        super().gotLength(0)
-
-    def handleContentChunk(self, data: bytes) -> None:
-        """Append a part of the body; set `excess` instead once the body would exceed `LONGEST_BODY`."""
-        if self.excess or self.content.tell() + len(data) > LONGEST_BODY:
-            self.excess = True
-        else:
-            super().handleContentChunk(data)
-
-
 class AdminPages(Resource):
-    """All pages and actions by path. Twisted's own page for a path that is not there does not escape it properly."""
+    """All pages and actions by path. Twisted's own page for a path that is not there does not escape it properly.
+
+    `token` is needed for all but `PROBES`. `repeats` decides how often it is logged that a wrong one was said.
+    """
 
     isLeaf = True
 
-    def __init__(self, pages: Mapping[bytes, Page], actions: Mapping[bytes, Action], hosts: Hosts) -> None:
+    def __init__(
+        self,
+        pages: Mapping[bytes, Page],
+        actions: Mapping[bytes, Action],
+        hosts: Hosts,
+        token: Token | None,
+        repeats: Repeats,
+    ) -> None:
         super().__init__()
         self._pages = pages
         self._actions = actions
         self._hosts = hosts
+        self._token = token
+        self._repeats = repeats
 
     def render(self, request: Any) -> Any:
-        """Respond to GET and HEAD of pages, and to POST of actions, where the request has a `Host` of ours."""
+        """Respond to GET and HEAD of pages, and to POST of actions, where the request has a `Host` of ours, and the
+        token.
+        """
         response = self._response(request)
         if isinstance(response, Response):
             return _begun(request, response)
@@ -166,9 +169,9 @@ class AdminPages(Resource):
 
     def _response(self, request: Any) -> Response | Deferred[Response]:
         page, action = self._pages.get(request.path), self._actions.get(request.path)
-        misdirected = self._misdirected(request)
-        if misdirected is not None:
-            return misdirected
+        refused = self._misdirected(request) or self._unauthorized(request)
+        if refused is not None:
+            return refused
         if page is not None and request.method in (b"GET", b"HEAD"):
             return page()
         if action is not None and request.method == b"POST":
@@ -192,6 +195,19 @@ class AdminPages(Resource):
         if self._hosts.known(named[0], request.getHost(), secure=request.isSecure()):
             return None
         return Response("this host is not the relay's: name it in admin_hosts\n", status=421)
+
+    def _unauthorized(self, request: Any) -> Response | None:
+        """Return the refusal of a request that does not say the token; None where it does, or need not."""
+        if self._token is None or request.path in PROBES:
+            return None
+        said = request.getHeader(b"authorization")
+        if said is not None and self._token.said(said):
+            return None
+        if said is not None and self._repeats.passes("admin: wrong token"):
+            address = getattr(request.getClientAddress(), "host", "a local socket")
+            _log.warn("admin: a request from {address} said a wrong token", address=address)
+        request.setHeader(b"www-authenticate", b'Basic realm="stomprelay", charset="UTF-8"')
+        return refusal(401, "this needs the token of admin_token_file, as a bearer token or as a password")
 
 
 def _begun(request: Any, response: Response) -> bytes:
@@ -223,84 +239,6 @@ def _post(request: Any, action: Action) -> Response | Deferred[Response]:
     return action(request.content.read())
 
 
-class AdminChannel(HTTPChannel):
-    """A connection to the admin endpoint, whose time does not begin anew with every byte."""
-
-    site: "AdminSite"
-    transport: Any
-
-    def connectionMade(self) -> None:
-        """Begin the time of the first request, and take a place among the connections."""
-        super().connectionMade()
-        self.site.waiting(self)
-
-    def resetTimeout(self) -> None:
-        """Do nothing, where Twisted would give a request its time again for every part of it that comes."""
-
-    def requestDone(self, request: Any) -> None:
-        """Begin the time of the next request: one was responded to."""
-        self.site.waiting(self)
-        super().requestDone(request)
-
-    def timeoutConnection(self) -> None:
-        """Close the connection: no request came in time."""
-        self.loseConnection()
-
-    def loseConnection(self) -> None:
-        """Close the connection when all is written, or abort it after `REQUEST` seconds."""
-        if self._abortingCall is None:
-            self._abortingCall = self.callLater(REQUEST, self.forceAbortClient)
-        super().loseConnection()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Give the place away: the connection ended."""
-        self.site.left(self)
-        super().connectionLost(reason)
-
-
-class AdminSite(Site):
-    """A site without an access log, which would have little but the requests of monitoring. It has room for
-    `CONNECTIONS` connections.
-    """
-
-    noisy = False
-    protocol: Callable[[], Any] = AdminChannel
-
-    def __init__(self, pages: AdminPages, reactor: Any) -> None:
-        super().__init__(
-            pages,
-            requestFactory=BoundedRequest,
-            parsePOSTFormSubmission=False,
-            reactor=reactor,
-            timeout=REQUEST,
-        )
-        self._waiting: OrderedDict[AdminChannel, None] = OrderedDict()
-
-    def waiting(self, channel: AdminChannel) -> None:
-        """Record that a connection waits for its next request. The one that has waited longest is aborted where there
-        are too many.
-        """
-        self._waiting[channel] = None
-        self._waiting.move_to_end(channel)
-        if len(self._waiting) > CONNECTIONS:
-            oldest, _ = self._waiting.popitem(last=False)
-            oldest.transport.abortConnection()
-
-    def left(self, channel: AdminChannel) -> None:
-        """Forget a connection that ended."""
-        self._waiting.pop(channel, None)
-
-    def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
-        return "admin"
-
-    def startFactory(self) -> None:
-        """Open no log file, which Twisted's own site would do."""
-
-    def log(self, request: Any) -> None:
-        """Write no line to an access log."""
-
-
 def _health(taken: Snapshot) -> Response:
     """Return the response to GET /healthz. A journal that cannot be written is reported, and workers that are away; the
     status is 503 only where sessions are held for the journal, no worker serves, or the relay stops.
@@ -319,21 +257,66 @@ def _health(taken: Snapshot) -> Response:
     return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
-def _later(taken: Snapshot | Deferred[Snapshot], page: Callable[[Snapshot], Response]) -> Any:
-    """Return a page about a snapshot, or a Deferred of it where that takes its time."""
-    return taken.addCallback(page) if isinstance(taken, Deferred) else page(taken)
+def _readiness(found: list[str]) -> Response:
+    return Response(spell_readiness(found), _JSON, 503 if found else 200)
+
+
+def _later(made: T | Deferred[T], page: Callable[[T], Response]) -> Any:
+    """Return the page that is made of something, or a Deferred of it where that takes its time."""
+    return made.addCallback(page) if isinstance(made, Deferred) else page(made)
+
+
+def _page(relay: Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
+    return lambda: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
+
+
+def _watching(relay: Shown) -> dict[bytes, Page]:
+    """Return the pages for machines that watch a relay."""
+    return {
+        b"/livez": lambda: Response(alive(), _JSON),
+        READY.encode(): lambda: _later(relay.obstacles(), _readiness),
+        b"/healthz": lambda: _later(relay.snapshot(whole=False), _health),
+        b"/metrics": _page(relay, metrics, "text/plain; version=0.0.4; charset=utf-8", whole=False),
+    }
+
+
+def _served(
+    name: str,
+    relay: Shown,
+    pages: Mapping[bytes, Page],
+    actions: Mapping[bytes, Action],
+    hosts: Iterable[Authority],
+    token: bytes | None,
+    reactor: Any,
+) -> Site:
+    secret = None if token is None else Token(token)
+    return AdminSite(name, AdminPages(pages, actions, Hosts(hosts), secret, relay.repeats), reactor)
+
+
+def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
+    """Return the factory of the HTTP server of `metrics`: it has what machines watch, and does nothing. `hosts` are
+    names by which it may be asked beside its own.
+    """
+    relay = _relay(shown)
+    return _served("metrics", relay, _watching(relay), {}, hosts, None, reactor)
+
+
+def _relay(shown: Shown | RelayState) -> Shown:
+    return OwnRelay(shown) if isinstance(shown, RelayState) else shown
 
 
 def site(
-    shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = (), *, worker: bool = False
+    shown: Shown | RelayState,
+    reactor: Any,
+    hosts: Iterable[Authority] = (),
+    token: bytes | None = None,
+    *,
+    worker: bool = False,
 ) -> Site:
-    """Return the factory of the HTTP server, with all pages and actions. `hosts` are names by which it may be asked
-    beside its own. That of a `worker` has its snapshots, too.
+    """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are names by which it may
+    be asked beside its own; `token` has to be said, where there is one. That of a `worker` has its snapshots, too.
     """
-    relay: Shown = OwnRelay(shown) if isinstance(shown, RelayState) else shown
-
-    def page(made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
-        return lambda: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
+    relay = _relay(shown)
 
     def act(
         body: bytes,
@@ -357,18 +340,40 @@ def site(
     def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> Deferred[None] | None:
         return relay.resume(found)
 
-    listed = page(brokers, _JSON, whole=True)
+    listed = _page(relay, brokers, _JSON, whole=True)
     pages: dict[bytes, Page] = {
-        b"/": page(status, "text/html; charset=utf-8", whole=True),
-        b"/healthz": lambda: _later(relay.snapshot(whole=False), _health),
-        b"/metrics": page(metrics, "text/plain; version=0.0.4; charset=utf-8", whole=False),
+        b"/": _page(relay, status, "text/html; charset=utf-8", whole=True),
         b"/brokers": listed,
+        **_watching(relay),
     }
     if worker:
-        pages[STATE.encode()] = page(spell, _JSON, whole=False)
-        pages[STATE_WHOLE.encode()] = page(spell, _JSON, whole=True)
+        pages[STATE.encode()] = _page(relay, spell, _JSON, whole=False)
+        pages[STATE_WHOLE.encode()] = _page(relay, spell, _JSON, whole=True)
     actions: dict[bytes, Action] = {
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
     }
-    return AdminSite(AdminPages(pages, actions, Hosts(hosts)), reactor)
+    return _served("admin", relay, pages, actions, hosts, token, reactor)
+
+
+def admin_services(
+    config: Config, shown: Shown | RelayState, reactor: Any, *, worker: bool = False
+) -> list[ListeningService]:
+    """Return what listens on the endpoints `admin` and `metrics` of a configuration, of which `CONNECTIONS` may be open
+    each. Raises `BadEndpoint`, which names the key.
+    """
+    made = []
+    if config.admin is not None:
+        pages = site(shown, reactor, config.admin_hosts, config.admin_token, worker=worker)
+        try:
+            made.append(listening_service(reactor, "admin", config.admin, pages, config.admin_tls))
+        except BadEndpoint as error:
+            said = str(error)
+            raise BadEndpoint(f"admin_{said}" if said.startswith("tls.") else f"admin: {said}") from error
+    if config.metrics is not None:
+        pages = metrics_site(shown, reactor, config.admin_hosts)
+        try:
+            made.append(listening_service(reactor, "metrics", config.metrics, pages))
+        except BadEndpoint as error:
+            raise BadEndpoint(f"metrics: {error}") from error
+    return made

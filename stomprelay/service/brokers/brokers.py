@@ -10,6 +10,8 @@ from stomprelay.relay.model.upstream import Upstream
 
 ALL: Final = "*"
 """In place of a broker's name: all brokers."""
+UP: Final = "up"
+"""The state of a broker that takes sessions."""
 
 
 class ConfiguredBroker(NamedTuple):
@@ -30,7 +32,7 @@ class ConfiguredBroker(NamedTuple):
             return "out"
         if health.up is None:
             return "unknown"
-        return "up" if health.up else "down"
+        return UP if health.up else "down"
 
 
 class Brokers:

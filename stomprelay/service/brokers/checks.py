@@ -44,7 +44,8 @@ class _Asked(NamedTuple):
 
 class PeriodicChecks(Service):
     """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection;
-    the results of probes are recorded in the journal, if there is one.
+    the results of probes are recorded in the journal, if there is one. `watched`: somebody may ask whether the relay is
+    ready, and doubt brokers.
     """
 
     def __init__(
@@ -54,7 +55,10 @@ class PeriodicChecks(Service):
         sessions: Iterable[RelayDriver],
         endpoints: Endpoints,
         journal: Journal | None = None,
+        *,
+        watched: bool = False,
     ) -> None:
+        self._watched = watched
         self._runtime = runtime
         self._brokers = brokers
         self._sessions = sessions
@@ -73,9 +77,9 @@ class PeriodicChecks(Service):
         self._loop.clock = runtime.reactor
 
     def startService(self) -> None:
-        """Begin, unless every upstream is a plain address that is not probed."""
+        """Begin, unless every upstream is a plain address that nobody wants to know about."""
         super().startService()
-        if any(each.movable or each.checks.probe for each in self._brokers.upstreams):
+        if self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams):
             _ = self._loop.start(EVERY, now=False)
 
     def stop(self) -> None:

@@ -1,6 +1,7 @@
 """What the parent asks a worker for: its snapshot, and that brokers are paused and resumed, over HTTP."""
 
 import json
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
-from stomprelay.service.admin.site import STATE, STATE_WHOLE
+from stomprelay.service.admin.readiness import parse as parse_readiness
+from stomprelay.service.admin.site import READY, STATE, STATE_WHOLE
 from stomprelay.service.admin.snapshot import Snapshot, parse
 
 WITHIN: Final = 5.0
@@ -57,25 +59,36 @@ class WorkerAdmin:
 
     def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
         """Return the worker's snapshot."""
-        return self._asked(self._read("GET", STATE_WHOLE if whole else STATE))
+        return self._asked(self._read("GET", STATE_WHOLE if whole else STATE, parse))
+
+    def obstacles(self) -> Deferred[list[str]]:
+        """Return why the worker is not to be sent clients."""
+        return self._asked(self._read("GET", READY, parse_readiness, None, 200, 503))
 
     def pause(self, broker: str, within: float | None = None) -> Deferred[object]:
         """Have it take a broker out of service."""
         said = {"broker": broker} if within is None else {"broker": broker, "within": within}
-        return self._asked(self._read("POST", "/brokers/pause", said))
+        return self._asked(self._read("POST", "/brokers/pause", None, said))
 
     def resume(self, broker: str) -> Deferred[object]:
         """Have it take a broker into service again."""
-        return self._asked(self._read("POST", "/brokers/resume", {"broker": broker}))
+        return self._asked(self._read("POST", "/brokers/resume", None, {"broker": broker}))
 
     def _asked(self, answer: Any) -> Deferred[Any]:
         return Deferred.fromCoroutine(answer).addTimeout(WITHIN, self._reactor)
 
-    async def _read(self, method: str, path: str, said: object = None) -> Any:
+    async def _read(
+        self,
+        method: str,
+        path: str,
+        read: Callable[[bytes], object] | None,
+        said: object = None,
+        *statuses: int,
+    ) -> Any:
         body = None if said is None else FileBodyProducer(BytesIO(json.dumps(said).encode("ascii")))
         url = f"http://localhost{path}".encode("ascii")
         response = await self._agent.request(method.encode("ascii"), url, _JSON, body)
         text = await readBody(response)
-        if response.code != 200:
+        if response.code not in (statuses or (200,)):
             raise NoAnswer(f"{method} {path}: status {response.code}")
-        return parse(text) if said is None else None
+        return None if read is None else read(text)

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
+from stomprelay.service.admin.readiness import AWAY, DRAINING
 from stomprelay.service.admin.site import Shown
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, snapshot, summed
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
+from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.log import logger
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
@@ -26,6 +28,7 @@ class Crew(Shown):
     def __init__(self, own: RelayState) -> None:
         self.workers: list[Worker] = []
         self.brokers: Brokers = own.brokers
+        self.repeats: Repeats = own.runtime.repeats
         self._own = own
         self._gone: list[Snapshot] = []
 
@@ -74,6 +77,25 @@ class Crew(Shown):
 
         asked = [ask(each) for each in self.workers if each.admin is not None]
         return DeferredList(asked).addCallback(added)
+
+    def obstacles(self) -> Deferred[list[str]]:
+        """Return why the relay is not to be sent clients: all that any worker names, each once. Workers that are away,
+        or end, accept nobody, so they count only where all of them do; not to answer counts.
+        """
+        if self._own.sessions.stopping:
+            return succeed([DRAINING])
+
+        def ask(worker: Worker) -> Deferred[Any]:
+            assert worker.admin is not None
+            silent = [f"{worker.name} does not answer"]
+            answer = _heeded(worker, worker.admin.obstacles())
+            return answer.addCallback(lambda found: silent if found is None else found)
+
+        def added(answers: list[tuple[bool, list[str]]]) -> list[str]:
+            open_ = [found for _, found in answers if found != [DRAINING]]
+            return list(dict.fromkeys(each for found in open_ for each in found)) if open_ else [AWAY]
+
+        return DeferredList([ask(each) for each in self.workers if each.admin is not None]).addCallback(added)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Have all workers take these brokers out of service."""

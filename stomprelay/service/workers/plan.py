@@ -63,4 +63,5 @@ class Plan(NamedTuple):
         """Return the worker's share of the configuration, with an admin endpoint of its own. Raises `ConfigError`."""
         share = config.share(self.source.read(), self.number)
         admin = f"unix:{quoted(self.admin)}:mode={_PRIVATE}:lockfile=0"
-        return replace(share, admin=admin, admin_hosts=())
+        own = replace(share, admin=admin, admin_hosts=(), admin_token=None, admin_tls=None)
+        return replace(own, metrics=None)

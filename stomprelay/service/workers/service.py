@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.protocol import Factory
 
 from stomprelay.config import Config
-from stomprelay.service.admin.site import site
+from stomprelay.service.admin.site import admin_services
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
 from stomprelay.service.network.sharing import AWAY, Loads
@@ -64,9 +64,8 @@ class WorkersService(MultiService):
             service = listening_service(reactor, each.name, each.endpoint, Unserved(each.name))
             self._listeners[each.name] = service
             service.setServiceParent(self)
-        if config.admin is not None:
-            pages = site(self.crew, reactor, config.admin_hosts)
-            listening_service(reactor, "admin", config.admin, pages).setServiceParent(self)
+        for door in admin_services(config, self.crew, reactor):
+            door.setServiceParent(self)
         unused(reactor).setServiceParent(self)
         self._notify = Notify(self._status, reactor)
 
@@ -126,6 +125,7 @@ class WorkersService(MultiService):
         if late.active():
             late.cancel()
         await DeferredList(closed)
+        self._own.runtime.repeats.stop()
         await super().stopService()
         await maybeDeferred(signals.stopService)
         shutil.rmtree(self._folder, ignore_errors=True)

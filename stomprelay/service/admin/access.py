@@ -1,11 +1,14 @@
-"""By which names the admin endpoint may be asked.
+"""By which names the endpoints `admin` and `metrics` may be asked, and the token that `admin` may ask for.
 
 A page of another site can have its own name point to this machine once it is loaded, and the browser then takes the
 admin endpoint for that site and lets the page read everything (DNS rebinding). But it says the name in `Host`, and
 that is none of ours.
 """
 
+from base64 import b64decode
 from collections.abc import Iterable
+from hashlib import sha256
+from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Final
 
@@ -58,3 +61,28 @@ def _bracketed(address: str) -> str:
     """Return the address of a socket as a URL has it, without the zone of an IPv6 address."""
     address = address.partition("%")[0]
     return f"[{address}]" if ":" in address else address
+
+
+# The token
+
+
+class Token:
+    """The secret that who asks has to say. Nothing but its digest is kept."""
+
+    def __init__(self, token: bytes) -> None:
+        self._digest = sha256(token).digest()
+
+    def said(self, header: bytes) -> bool:
+        """Whether the value of an `Authorization` header says it: as a bearer token, or as the password of any user,
+        which is how browsers ask for it. It takes the same time whatever is said.
+        """
+        scheme, _, said = header.strip().partition(b" ")
+        said = said.strip()
+        if scheme.lower() == b"basic":
+            try:
+                _, _, said = b64decode(said, validate=True).partition(b":")
+            except ValueError:
+                return False
+        elif scheme.lower() != b"bearer":
+            return False
+        return compare_digest(sha256(said).digest(), self._digest)

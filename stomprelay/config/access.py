@@ -1,0 +1,107 @@
+"""`admin` and `metrics`: where a relay is looked at and given orders, and what whoever asks has to have.
+
+`admin` gives orders, so it asks for more where others can reach it; `metrics` has nothing but counters and probes.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from stomprelay.config.address import Authority, authority
+from stomprelay.config.endpoint import exposed, server
+from stomprelay.config.listener import read_tls
+from stomprelay.config.listener import server as read_server
+from stomprelay.config.table import ConfigError, Table, read_file
+from stomprelay.config.values import shown, text
+from stomprelay.relay.model.listener import ServerTLS
+
+KEYS: Final = ("admin", "admin_hosts", "admin_token_file", "admin_tls", "metrics")
+
+SHORTEST: Final = 16
+"""Characters of a token, at least: fewer could be guessed."""
+_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/=-]+")
+_OTHERS: Final = 0o006
+"""The bits of a file's mode that let everybody read or write it."""
+
+_UNGUARDED: Final = (
+    "other machines may reach it, and whoever does could pause brokers: bind it to the loopback interface "
+    "(interface=127.0.0.1) or to a UNIX socket, or set admin_token_file, or admin_tls with "
+    "require_client_certificate = true"
+)
+UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on the way can read the token"
+"""What is to be said of an admin endpoint whose token passes through the network as it is."""
+
+
+class AdminAccess(NamedTuple):
+    """How the admin endpoint of a file is asked: the endpoint, None where there is none; its token, and its TLS."""
+
+    endpoint: str | None
+    token: bytes | None
+    tls: ServerTLS | None
+
+    def __repr__(self) -> str:
+        """Return it without the token."""
+        return f"AdminAccess({self.endpoint!r})"
+
+
+def read(table: Table) -> AdminAccess:
+    """Return how the admin endpoint of a file is asked. The file that holds its token is read now. Raises
+    `ConfigError`.
+    """
+    place = table.get("admin", read_server)
+    tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
+    return AdminAccess(place, table.file("admin_token_file", text, token_content), tls)
+
+
+def read_hosts(value: object) -> tuple[Authority, ...]:
+    """Return the names in a list of them. Raises `ValueError` for anything but hosts, each perhaps with a port."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
+    found = []
+    for each in value:
+        try:
+            found.append(authority(each))
+        except ValueError as error:
+            raise ValueError(f"{shown(each)} {error}") from None
+    return tuple(found)
+
+
+def read_token(path: str) -> bytes:
+    """Return the token in a file. Raises `ValueError` where there is none, or where everybody may read it."""
+    return read_file(path, token_content)
+
+
+def token_content(content: bytes, mode: int) -> bytes:
+    """Return the token in the content of a file, without the line end behind it; `mode` is the file's. Raises
+    `ValueError`, whose text does not show it.
+    """
+    if mode & _OTHERS:
+        raise ValueError(f"every user may read or write it, for its mode is {mode & 0o7777:o}: chmod 600 it")
+    content = content.removesuffix(b"\n").removesuffix(b"\r")
+    if not _TOKEN.fullmatch(content):
+        raise ValueError("must hold a token in one line, of letters, digits and ._~+/=-")
+    if len(content) < SHORTEST:
+        raise ValueError(
+            f"must hold a token of at least {SHORTEST} characters: make one by openssl rand -hex 32"
+        )
+    return content
+
+
+def check(source: str, key: str, access: AdminAccess) -> None:
+    """Raise `ConfigError` for an admin endpoint that others may reach who need nothing for it. `key` is what named the
+    endpoint, in `source`.
+    """
+    place, token, tls = access
+    if place is None:
+        return
+    if tls is not None and server(place).kind == "unix":
+        raise ConfigError(f"{source}: {key}: a UNIX socket has no use for admin_tls")
+    if tls is not None and server(place).own_tls:
+        raise ConfigError(f"{source}: {key}: {place} brings TLS of its own, and admin_tls does too")
+    certified = tls is not None and tls.require_client_certificate
+    if exposed(place) and token is None and not certified:
+        raise ConfigError(f"{source}: {key}: {_UNGUARDED}")
+
+
+def unencrypted(endpoint: str, tls: ServerTLS | None) -> bool:
+    """Whether a token passes through the network as it is on its way to an admin endpoint."""
+    return exposed(endpoint) and tls is None and not server(endpoint).own_tls

@@ -1,0 +1,133 @@
+"""A relay as its surroundings see it: probed without a token, given orders with one, by its own command."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.config.reference import put_secrets
+from tests.e2e.child import PATIENCE
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection
+from tests.e2e.relay import ROOT, check, relay, start, twistd
+from tests.e2e.rig import CONNECT
+
+pytestmark = pytest.mark.e2e
+
+SEND = b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0"
+NO_BROKER = {"ready": False, "reasons": ["listener main: no broker of upstream main is up"]}
+DRAINING = {"ready": False, "reasons": ["draining: the relay stops"]}
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """Status and text of a page."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
+            return 200, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def ready(port: int) -> tuple[int, object]:
+    """Whether clients may come, and why not."""
+    status, text = get(port, "/readyz")
+    return status, json.loads(text)
+
+
+def stomprelay(*arguments: str) -> tuple[int, str, str]:
+    """Run the command: its exit status, what it printed, and what it complained of."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stomprelay", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_from_the_start_to_the_end(tmp_path: Path) -> None:
+    """Not ready before its broker is there, nor when it stops; an operator with the token may help it to its end."""
+    port, admin, metrics, behind = (free_port() for _ in range(4))
+    put_secrets(tmp_path)
+    config = f"""
+admin = "tcp:{admin}"
+admin_token_file = "admin.token"
+metrics = "tcp:{metrics}"
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "failover:(tcp://127.0.0.1:{behind})"
+[upstream.main.health]
+pause = 0.1
+longest_pause = 0.2
+"""
+    file = str(tmp_path / "stomprelay.toml")
+    with relay(tmp_path, config, [port, admin, metrics]) as running:
+        for door in (admin, metrics):
+            assert ready(door) == (503, NO_BROKER)
+            assert get(door, "/livez") == (200, '{"live": true}\n')
+        with twistd(tmp_path, ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]):
+            running.wait_until(lambda: ready(metrics) == (200, {"ready": True}))
+            assert ready(admin) == (200, {"ready": True})
+            assert get(admin, "/metrics")[0] == get(admin, "/")[0] == 401
+            assert "stomprelay_info" in get(metrics, "/metrics")[1]
+            assert get(metrics, "/brokers")[0] == get(metrics, "/")[0] == 404
+            assert stomprelay("brokers", "--admin", f"tcp:{admin}")[2] == (
+                f"stomprelay: the relay at tcp:{admin} wants its token: name the file with --token-file\n"
+            )
+            with Connection.to(port) as client:
+                client.write(CONNECT)
+                client.frame()
+                status, printed, _ = stomprelay("pause", "*", "-c", file)
+                assert (status, printed.splitlines()[-1]) == (0, "*: paused, no sessions left")
+                assert ready(metrics) == (503, NO_BROKER)
+                client.write(SEND)
+                counted = f'client_bytes_total{{listener="main"}} {len(CONNECT + SEND)}\n'
+                running.wait_until(lambda: counted in get(metrics, "/metrics")[1])
+                running.send(signal.SIGTERM)
+                running.wait_until(lambda: ready(metrics) == (503, DRAINING))
+                assert get(metrics, "/livez")[0] == 200
+                token = (
+                    "--admin",
+                    f"http://127.0.0.1:{admin}",
+                    "--token-file",
+                    str(tmp_path / "admin.token"),
+                )
+                assert stomprelay("resume", "*", *token)[0] == 0
+                assert client.frame() == b"RECEIPT\nreceipt-id:1\n\n\0"
+        assert "whoever is on the way can read the token" in running.log
+        assert "0123456789abcdef" not in running.log
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("", 0o600, "admin: other machines may reach it"),
+        ('admin_token_file = "admin.token"\n', 0o644, "for its mode is 644: chmod 600 it"),
+    ],
+)
+def test_a_relay_that_everybody_could_stop_does_not_start(
+    tmp_path: Path, text: str, mode: int, said: str
+) -> None:
+    """Neither without a token, nor with one that everybody knows; `twistd` ends with one line that names the key."""
+    put_secrets(tmp_path)
+    (tmp_path / "admin.token").chmod(mode)
+    file = tmp_path / "stomprelay.toml"
+    file.write_text(f'admin = "tcp:{free_port()}"\n{text}')
+    child = start(tmp_path, ["stomprelay", "-c", str(file)])
+    try:
+        assert child.exited(within=PATIENCE), child.last_words
+    finally:
+        status = child.stop()
+    assert status == 1
+    assert f"{file}: admin" in child.output
+    assert said in child.output
+    check(child)

@@ -1,0 +1,265 @@
+"""What the endpoint `admin` asks for before it answers, and what `metrics` can do without."""
+
+import gc
+import json
+import tracemalloc
+from base64 import b64encode
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.address import IPv4Address
+from twisted.internet.testing import StringTransport
+from twisted.internet.threads import deferToThread
+from twisted.logger import capturedLogs, formatEvent
+
+from stomprelay.config import Config
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.remote import AdminClient, AdminError, Credentials
+from stomprelay.service.admin.access import Token
+from stomprelay.service.admin.site import metrics_site, site
+from stomprelay.service.relay import RelayService
+from tests.e2e.certificates import Authority
+from tests.service.certificates import serving
+from tests.service.harness import RelayHarness, failover, listener, movable
+from tests.service.sockets import ANY_PORT, port_of, reactor, running
+from tests.service.test_admin import JSON, Answer
+
+TOKEN = b"0123456789abcdef"
+LOCAL = IPv4Address("TCP", "127.0.0.1", 61680)
+
+
+@pytest.fixture
+def pair() -> RelayHarness:
+    """A listener in front of two brokers."""
+    return RelayHarness(listener(upstream=movable(failover(1, 2))))
+
+
+def basic(password: bytes, user: bytes = b"operator") -> str:
+    """What a browser sends when it was asked for a password."""
+    return f"Basic {b64encode(user + b':' + password).decode()}"
+
+
+def ask(pair: RelayHarness, path: str, said: str | None, body: bytes = b"") -> Answer:
+    """The answer of an endpoint with a token to a request that says this."""
+    factory = site(pair.service.state, pair.reactor, (), TOKEN)
+    headers = {} if said is None else {"authorization": said}
+    method, chunks = ("POST", (body,)) if body else ("GET", ())
+    return Answer(pair, path, method, *chunks, factory=factory, content_type=JSON, **headers)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"Bearer {TOKEN.decode()}",
+        f"bearer   {TOKEN.decode()} ",
+        basic(TOKEN),
+        basic(TOKEN, b""),
+        basic(TOKEN).replace("Basic", "BASIC"),
+    ],
+)
+def test_what_says_the_token(pair: RelayHarness, said: str) -> None:
+    """As a program says it, and as a browser does; pages and orders are as without one."""
+    assert Token(TOKEN).said(said.encode())
+    assert ask(pair, "/brokers", said).status == 200
+    assert ask(pair, "/nothing", said).status == 404
+    assert ask(pair, "/", said, b"{}").status == 405
+    assert ask(pair, "/brokers/pause", said, b'{"broker": "*"}').status == 200
+    assert all(each.broker.health.paused for each in pair.service.state.brokers)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {TOKEN[:-1].decode()}",
+        f"Bearer {TOKEN.decode()}x",
+        f"Bearer {TOKEN.decode().upper()}",
+        TOKEN.decode(),
+        f"Digest {TOKEN.decode()}",
+        f"Basic {TOKEN.decode()}",
+        f"Basic {b64encode(TOKEN).decode()}",
+        basic(b""),
+        basic(TOKEN + b":"),
+        "Basic \xff\xfe",
+        "Basic ====",
+        "Bearer " + "x" * 10_000,
+    ],
+)
+def test_what_does_not_say_the_token(said: str) -> None:
+    """Nothing, a part of it, more than it, what is malformed."""
+    assert not Token(TOKEN).said(said.encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/brokers", "/nothing", "/healthz/", "//livez", "/livez?x=1/"]
+)
+def test_without_the_token_nothing_is_shown_or_done(pair: RelayHarness, path: str) -> None:
+    """Not even what is there; but the probes answer to anybody, for what asks for them has no secrets."""
+    for said in (None, "Bearer wrong"):
+        answer = ask(pair, path, said)
+        if path.startswith("/livez"):
+            assert answer.status == 200
+            continue
+        assert (answer.status, answer.headers["www-authenticate"]) == (
+            401,
+            'Basic realm="stomprelay", charset="UTF-8"',
+        )
+        assert "admin_token_file" in answer.error
+        assert ask(pair, "/brokers/pause", said, b'{"broker": "*"}').status == 401
+    assert not any(each.broker.health.paused for each in pair.service.state.brokers)
+    assert [ask(pair, probe, None).status for probe in ("/livez", "/readyz", "/healthz")] == [200, 503, 200]
+
+
+def test_a_name_that_is_not_ours_comes_first(pair: RelayHarness) -> None:
+    """A page of another site does not even hear that there is a token."""
+    factory = site(pair.service.state, pair.reactor, (), TOKEN)
+    assert Answer(pair, "/brokers", factory=factory, host="attacker.example").status == 421
+
+
+def test_ten_thousand_wrong_tokens(pair: RelayHarness) -> None:
+    """Cost no memory that stays, and few lines of the log, which do not show them."""
+    channel: Any = site(pair.service.state, pair.reactor, (), TOKEN).buildProtocol(LOCAL)
+    transport = StringTransport(hostAddress=LOCAL, peerAddress=IPv4Address("TCP", "192.0.2.9", 4711))
+    channel.makeConnection(transport)
+
+    def attempts(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            head = b"GET /brokers HTTP/1.1\r\nhost: localhost:61680\r\nauthorization: Bearer guess%d\r\n\r\n"
+            channel.dataReceived(head % number)
+            assert transport.value().startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+            transport.clear()
+
+    with capturedLogs() as logs:
+        attempts(0, 500)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            attempts(500, 9500)
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        pair.reactor.advance(10)
+    assert kept < 65536
+    lines = [str(formatEvent(event)) for event in logs]
+    assert lines[0] == "admin: a request from 192.0.2.9 said a wrong token"
+    assert lines[-1] == "admin: wrong token: and 9995 more in 10 s"
+    assert len(lines) == 6
+    assert not any("guess" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/livez", 200),
+        ("GET", "/readyz", 503),
+        ("GET", "/healthz", 200),
+        ("GET", "/metrics", 200),
+        ("HEAD", "/metrics", 200),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/livez", 405),
+        ("GET", "/", 404),
+        ("GET", "/brokers", 404),
+        ("POST", "/brokers/pause", 404),
+        ("POST", "/brokers/resume", 404),
+        ("GET", "/state", 404),
+        ("GET", "/state/whole", 404),
+    ],
+)
+def test_metrics_can_do_nothing(pair: RelayHarness, method: str, path: str, status: int) -> None:
+    """It has probes and counters; `Host` is looked at there, too."""
+    factory = metrics_site(pair.service.state, pair.reactor)
+    assert Answer(pair, path, method, b'{"broker": "*"}', factory=factory, content_type=JSON).status == status
+    assert Answer(pair, path, method, factory=factory, host="attacker.example").status == 421
+    assert not any(each.broker.health.paused for each in pair.service.state.brokers)
+
+
+# Over real sockets
+
+
+def config(**settings: Any) -> Config:
+    """A relay on free ports, with both endpoints."""
+    return Config((listener(endpoint=ANY_PORT),), admin=ANY_PORT, metrics=ANY_PORT, **settings)
+
+
+@pytest_twisted.ensureDeferred
+async def test_both_endpoints() -> None:
+    """The command needs the token at the one, and has nothing to ask for at the other."""
+    service = RelayService(config(admin_token=TOKEN), reactor)
+    async with running(service):
+        place, other = (f"tcp:{port_of(service.getServiceNamed(name))}" for name in ("admin", "metrics"))
+        [broker] = await deferToThread(AdminClient(place, Credentials(TOKEN)).pause, "*")
+        assert broker.state == "paused"
+        for client, said in (
+            (AdminClient(place), "wants its token: name the file with --token-file"),
+            (AdminClient(place, Credentials(b"another")), "has another token"),
+            (AdminClient(other, Credentials(TOKEN)), r"is no relay that can be asked .*\(status 404\)"),
+        ):
+            with pytest.raises(AdminError, match=said):
+                await deferToThread(client.resume, "*")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_client_certificate(tmp_path: Path) -> None:
+    """Stands in for a token: who has none is not heard, and no other relay is taken for ours."""
+    authority, other = Authority(tmp_path, "authority"), Authority(tmp_path, "other")
+    own, ours = authority.issue("relay"), authority.issue("operator", client=True)
+    theirs = other.issue("stranger", client=True)
+    tls = serving(own, client_ca=str(authority.file), require_client_certificate=True)
+    service = RelayService(config(admin_tls=tls), reactor)
+    async with running(service):
+        port = port_of(service.getServiceNamed("admin"))
+        url, ca = f"https://localhost:{port}", str(authority.file)
+        known = Credentials(None, str(ours.certificate), str(ours.key), ca)
+        [broker] = await deferToThread(AdminClient(url, known).brokers)
+        assert broker.uri == "tcp://192.0.2.1:61613"
+        pinned = known._replace(ca=None, own=str(own.certificate))
+        assert await deferToThread(AdminClient(f"tcp:{port}", pinned).brokers) == [broker]
+        for credentials in (
+            known._replace(certificate=None),
+            known._replace(certificate=str(theirs.certificate), key=str(theirs.key)),
+            known._replace(ca=str(other.file)),
+            pinned._replace(own=str(theirs.certificate)),
+            pinned._replace(own=str(ours.certificate)),
+        ):
+            place = url if credentials.own is None else f"tcp:{port}"
+            with pytest.raises(AdminError, match=r"^cannot ask the relay at"):
+                await deferToThread(AdminClient(place, credentials).brokers)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_token_by_tls(tmp_path: Path) -> None:
+    """Without client certificates it is TLS alone, and the token is asked for."""
+    authority = Authority(tmp_path, "authority")
+    tls: ServerTLS = serving(authority.issue("relay"))
+    service = RelayService(config(admin_tls=tls, admin_token=TOKEN), reactor)
+
+    def status(path: str) -> int:
+        context = Credentials(ca=str(authority.file)).context()
+        connection = HTTPSConnection("localhost", port, timeout=10, context=context)
+        connection.request("GET", path)
+        answer = connection.getresponse().status
+        connection.close()
+        return answer
+
+    async with running(service):
+        port = port_of(service.getServiceNamed("admin"))
+        assert await deferToThread(status, "/livez") == 200
+        assert await deferToThread(status, "/brokers") == 401
+        credentials = Credentials(TOKEN, ca=str(authority.file))
+        assert len(await deferToThread(AdminClient(f"https://localhost:{port}", credentials).brokers)) == 1
+
+
+def test_the_log_warns_of_a_token_that_is_read_on_the_way() -> None:
+    """At the start, where others may reach the endpoint without TLS."""
+    for place, warned in (("tcp:61680", True), ("tcp:61680:interface=127.0.0.1", False)):
+        with capturedLogs() as logs:
+            RelayHarness(admin=place, admin_token=TOKEN)
+        lines = [str(formatEvent(event)) for event in logs]
+        assert any("whoever is on the way can read the token" in line for line in lines) is warned
+        assert TOKEN.decode() not in json.dumps(lines)

@@ -1,0 +1,192 @@
+"""`/livez` and `/readyz`: whether a relay lives, and whether it is to be sent clients."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.error import ConnectionRefusedError
+
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.listener import Match, Route
+from stomprelay.service.admin.readiness import parse, spell
+from tests.service.harness import (
+    CONNECTED,
+    JournalHarness,
+    RelayHarness,
+    broker,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+from tests.service.test_admin import Answer
+
+ADMIN = "tcp:61680:interface=127.0.0.1"
+NO_BROKER = "listener public: no broker of upstream main is up"
+
+
+def reasons(harness: RelayHarness) -> list[str]:
+    """Why no clients are to be sent to it; none where it is ready."""
+    answer = Answer(harness, "/readyz")
+    assert answer.text.count("\n") == 1
+    found = json.loads(answer.text)
+    assert answer.status == (200 if found["ready"] else 503)
+    assert found.keys() == ({"ready"} if found["ready"] else {"ready", "reasons"})
+    return list(found.get("reasons", []))
+
+
+def answers(harness: RelayHarness) -> None:
+    """The broker that is asked is up."""
+    asked = harness.broker()
+    assert asked.written().startswith(b"CONNECT\n")
+    asked.sends(CONNECTED)
+    assert asked.written() == b"DISCONNECT\n\n\0"
+    asked.disconnects()
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_who_asks_has_the_brokers_asked(plain: bool) -> None:
+    """A relay that was just started knows nothing of them, and without clients it would never know."""
+    harness = RelayHarness(listener(upstream=upstream() if plain else movable(failover(1))), admin=ADMIN)
+    harness.reactor.advance(5)
+    assert harness.reactor.tcpClients == []
+    assert reasons(harness) == [NO_BROKER]
+    harness.reactor.advance(1)
+    answers(harness)
+    assert reasons(harness) == []
+    harness.reactor.advance(5)
+    assert harness.reactor.tcpClients == []
+
+
+def test_the_metrics_endpoint_is_enough() -> None:
+    """For brokers to be asked at all."""
+    harness = RelayHarness(listener(), metrics=ADMIN)
+    reasons(harness)
+    harness.reactor.advance(1)
+    answers(harness)
+    assert reasons(harness) == []
+
+
+def test_a_session_shows_it_as_well() -> None:
+    """Whoever finds a broker up."""
+    harness = RelayHarness(admin=ADMIN)
+    harness.session()
+    assert reasons(harness) == []
+
+
+def test_a_broker_that_dies_and_comes_back() -> None:
+    """Not ready, until the question finds that it is back, when its pause is over."""
+    checks = Checks(pause=2.0, longest_pause=2.0)
+    harness = RelayHarness(listener(upstream=movable(failover(1), checks=checks)), admin=ADMIN)
+    reasons(harness)
+    harness.reactor.advance(1)
+    harness.refuse(ConnectionRefusedError())
+    assert reasons(harness) == [NO_BROKER]
+    harness.reactor.advance(1)
+    assert harness.reactor.tcpClients == []
+    harness.reactor.pump([1, 1])
+    answers(harness)
+    assert reasons(harness) == []
+
+
+def test_questions_ask_a_broker_no_faster() -> None:
+    """However often they come: one probe at a time, and pauses that grow."""
+    harness = RelayHarness(listener(upstream=movable(failover(1))), admin=ADMIN)
+    probes = 0
+    for _ in range(60):
+        for _ in range(10):
+            assert reasons(harness) == [NO_BROKER]
+        harness.reactor.advance(1)
+        assert len(harness.reactor.tcpClients) <= 1
+        if harness.reactor.tcpClients:
+            probes += 1
+            harness.refuse(ConnectionRefusedError())
+    assert 3 <= probes <= 8
+
+
+def test_one_broker_is_enough() -> None:
+    """Of all groups; the others are not looked after for the sake of the question."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2), failover(3))), admin=ADMIN)
+    harness.service.state.brokers.configured[2].broker.health.answered()
+    assert reasons(harness) == []
+    harness.reactor.advance(5)
+    assert harness.reactor.tcpClients == []
+
+
+def test_brokers_that_are_paused() -> None:
+    """Take nobody, though they are up."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))), admin=ADMIN)
+    state = harness.service.state
+    for each in state.brokers:
+        each.broker.health.answered()
+    state.pauses.pause(state.brokers.find("*"))
+    assert reasons(harness) == [NO_BROKER]
+    harness.reactor.advance(5)
+    assert harness.reactor.tcpClients == []
+    state.pauses.resume(state.brokers.find("192.0.2.2:61613"))
+    assert reasons(harness) == []
+
+
+def test_each_listener_counts() -> None:
+    """By its own upstream; where routes lead most clients may do without."""
+    other = movable(failover(2), name="other")
+    routed = movable(failover(3), name="routed")
+    harness = RelayHarness(
+        listener(upstream=movable(failover(1)), routes=(Route(Match.PREFIX, "/x", routed),)),
+        listener(name="second", endpoint="tcp:61614", upstream=other),
+        admin=ADMIN,
+    )
+    brokers = {each.upstream.name: each.broker.health for each in harness.service.state.brokers}
+    brokers["main"].answered()
+    assert reasons(harness) == ["listener second: no broker of upstream other is up"]
+    brokers["other"].answered()
+    assert reasons(harness) == []
+    assert not brokers["routed"].doubted
+
+
+def test_a_relay_that_stops() -> None:
+    """Says so alone, while its clients end; it lives until then."""
+    harness = RelayHarness(admin=ADMIN)
+    harness.session()
+    _ = harness.service.stopService()
+    assert reasons(harness) == ["draining: the relay stops"]
+    alive = Answer(harness, "/livez")
+    assert (alive.status, alive.text) == (200, '{"live": true}\n')
+
+
+def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
+    """A full disk, whatever becomes of the records."""
+    harness = JournalHarness(tmp_path)
+    harness.session()
+    assert reasons(harness) == []
+    harness.journal.written.trouble = "No space left on device"
+    assert reasons(harness) == ["the journal cannot be written: No space left on device"]
+    harness.journal.written.trouble = ""
+    assert reasons(harness) == []
+
+
+def test_where_brokers_are_is_not_told() -> None:
+    """To machines that need no token."""
+    harness = RelayHarness(admin=ADMIN)
+    assert str(broker()) not in Answer(harness, "/readyz").text
+    assert "192.0.2" not in Answer(harness, "/readyz").text
+
+
+# What a worker tells its parent
+
+
+@pytest.mark.parametrize("found", [[], ["a"], ['"\n', "\u20ac"]])
+def test_the_line_is_read_as_it_was_written(found: list[str]) -> None:
+    """In one line, whatever a name holds."""
+    assert spell(found).count("\n") == 1
+    assert parse(spell(found).encode()) == found
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"ok\n", b"[]", b"{}", b'{"ready": 1}', b'{"ready": false, "reasons": 5}']
+)
+def test_what_is_no_such_line(text: Any) -> None:
+    """Is an error, as `WorkerAdmin` takes it."""
+    with pytest.raises((ValueError, TypeError)):
+        parse(text)
