@@ -1,6 +1,6 @@
-"""Health, metrics, a status page and requests to pause brokers, over HTTP.
+"""Health, metrics, a status page, who is connected, and requests to pause brokers and end sessions, over HTTP.
 
-There is no authentication: nothing that is shown is secret, but every client that can connect may pause brokers.
+There is no authentication: nothing that is shown is secret, but every client that can connect may do all of that.
 So let it listen on the loopback interface, or on a UNIX socket. Pages of other sites in a browser of this machine can
 connect, too: a request is answered only where its `Host` is ours (see `hosts`), else with 421.
 
@@ -11,20 +11,26 @@ connect, too: a request is answered only where its `Host` is ours (see `hosts`),
     GET /brokers            the brokers and how they are, in JSON
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
     POST /brokers/resume    take them into service again: {"broker": "*"}
+    GET /sessions           who is connected, in JSON: see `sessions`
+    POST /sessions/NAME/kill    end a session: its client gets an ERROR that says so
 
 The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
-or a `sec-fetch-site`, which browsers add for web pages, is refused. The response is that of `/brokers`.
+or a `sec-fetch-site`, which browsers add for web pages, is refused. The response of those about brokers is that of
+`/brokers`.
 
 No client holds a connection for longer than it has use for it: a request has `REQUEST` seconds, its response as many,
 and of more than `CONNECTIONS` the one that waits longest gives way.
 """
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import unquote
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
@@ -34,7 +40,8 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 from stomprelay.config.address import Authority
 from stomprelay.service.admin.hosts import Hosts
 from stomprelay.service.admin.metrics import metrics
-from stomprelay.service.admin.requests import BadRequest, BrokerRequest, brokers, parse
+from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
+from stomprelay.service.admin.sessions import LARGEST, SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
 from stomprelay.service.admin.status import status
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
@@ -56,6 +63,7 @@ STATE_WHOLE: Final = "/state/whole"
 
 _log: Final = logger()
 
+_KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 _JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
 """Those that Twisted does not know."""
@@ -77,8 +85,8 @@ class Response(NamedTuple):
     status: int = 200
 
 
-Page = Callable[[], Response | Deferred[Response]]
-"""Returns the response to a GET, at once or later."""
+Page = Callable[[Mapping[bytes, list[bytes]]], Response | Deferred[Response]]
+"""Returns the response to a GET whose URL has these arguments, at once or later."""
 Action = Callable[[bytes], Response | Deferred[Response]]
 """Does what the body of a POST asks for, and returns the response, at once or later."""
 
@@ -99,6 +107,12 @@ class Shown(Protocol):
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None] | None:
         """Take these brokers into service again."""
 
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return the sessions that are asked for. The Deferred fails with `Unavailable` where they cannot be had."""
+
+    def kill(self, name: str) -> Deferred[bool] | bool:
+        """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
+
 
 class OwnRelay:
     """The relay of this process."""
@@ -108,10 +122,20 @@ class OwnRelay:
         self.brokers = state.brokers
         self.pause = state.pauses.pause
         self.resume = state.pauses.resume
+        self.kill = state.sessions.kill
+        self._listing = DeferredLock()
 
     def snapshot(self, *, whole: bool) -> Snapshot:
         """Return what it is now."""
         return snapshot(self._state, whole=whole)
+
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return the sessions that are asked for, after those who asked before: all together take no longer turns of
+        the reactor than one.
+        """
+        if len(self._listing.waiting) >= CONNECTIONS:
+            return fail(Unavailable("too many ask for sessions at a time"))
+        return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
 
 
 def refusal(status: int, reason: str) -> Response:
@@ -142,10 +166,17 @@ class AdminPages(Resource):
 
     isLeaf = True
 
-    def __init__(self, pages: Mapping[bytes, Page], actions: Mapping[bytes, Action], hosts: Hosts) -> None:
+    def __init__(
+        self,
+        pages: Mapping[bytes, Page],
+        actions: Mapping[bytes, Action],
+        kill: Callable[[str, bytes], Response | Deferred[Response]],
+        hosts: Hosts,
+    ) -> None:
         super().__init__()
         self._pages = pages
         self._actions = actions
+        self._kill = kill
         self._hosts = hosts
 
     def render(self, request: Any) -> Any:
@@ -165,12 +196,12 @@ class AdminPages(Resource):
         return NOT_DONE_YET
 
     def _response(self, request: Any) -> Response | Deferred[Response]:
-        page, action = self._pages.get(request.path), self._actions.get(request.path)
+        page, action = self._pages.get(request.path), self._action(request.path)
         misdirected = self._misdirected(request)
         if misdirected is not None:
             return misdirected
         if page is not None and request.method in (b"GET", b"HEAD"):
-            return page()
+            return page(request.args)
         if action is not None and request.method == b"POST":
             return _post(request, action)
         if page is not None:
@@ -180,6 +211,10 @@ class AdminPages(Resource):
             request.setHeader(b"allow", b"POST")
             return refusal(405, "POST only")
         return Response("not found\n", status=404)
+
+    def _action(self, path: bytes) -> Action | None:
+        killed = _KILL.fullmatch(path)
+        return self._actions.get(path) if killed is None else partial(self._kill, unquote(killed[1]))
 
     def _misdirected(self, request: Any) -> Response | None:
         """Return the refusal of a request to a host that is not ours; None where it is. Every browser says one, so that
@@ -207,6 +242,8 @@ def _begun(request: Any, response: Response) -> bytes:
 
 
 def _failed(failure: Failure) -> Response:
+    if failure.check(Unavailable):
+        return refusal(503, failure.getErrorMessage())
     _log.failure("a request could not be responded to", failure)
     return refusal(500, "the relay failed; see its log")
 
@@ -319,8 +356,8 @@ def _health(taken: Snapshot) -> Response:
     return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
-def _later(taken: Snapshot | Deferred[Snapshot], page: Callable[[Snapshot], Response]) -> Any:
-    """Return a page about a snapshot, or a Deferred of it where that takes its time."""
+def _later(taken: Any, page: Callable[[Any], Response | Deferred[Response]]) -> Any:
+    """Return a page about what was taken, such as a snapshot, or a Deferred of it where that takes its time."""
     return taken.addCallback(page) if isinstance(taken, Deferred) else page(taken)
 
 
@@ -333,7 +370,7 @@ def site(
     relay: Shown = OwnRelay(shown) if isinstance(shown, RelayState) else shown
 
     def page(made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
-        return lambda: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
+        return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
 
     def act(
         body: bytes,
@@ -349,7 +386,7 @@ def site(
         if not found:
             return refusal(404, f"there is no broker {json.dumps(request.broker)}")
         done = do(found, request)
-        return done.addCallback(lambda _: listed()) if isinstance(done, Deferred) else listed()
+        return _later(done, lambda _: listed({}))
 
     def pause(found: tuple[ConfiguredBroker, ...], request: BrokerRequest) -> Deferred[None] | None:
         return relay.pause(found, request.within)
@@ -357,12 +394,31 @@ def site(
     def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> Deferred[None] | None:
         return relay.resume(found)
 
+    def kill(name: str, body: bytes) -> Response | Deferred[Response]:
+        if body.strip() not in (b"", b"{}"):
+            return refusal(400, "the body must be {}")
+        missing = refusal(404, f"there is no session {json.dumps(name)}")
+        killed = Response(json.dumps({"killed": name}) + "\n", _JSON)
+        return _later(relay.kill(name), lambda found: killed if found else missing)
+
+    def sessions(arguments: Mapping[bytes, list[bytes]]) -> Response | Deferred[Response]:
+        try:
+            query = SessionQuery.read(arguments)
+        except BadRequest as error:
+            return refusal(400, str(error))
+        return _later(relay.sessions(query), lambda found: Response(found.spell(), _JSON))
+
+    def overview(taken: Snapshot) -> Deferred[Response]:
+        listing = relay.sessions(SessionQuery(limit=LARGEST))
+        return _later(listing, lambda found: Response(status(taken, found), "text/html; charset=utf-8"))
+
     listed = page(brokers, _JSON, whole=True)
     pages: dict[bytes, Page] = {
-        b"/": page(status, "text/html; charset=utf-8", whole=True),
-        b"/healthz": lambda: _later(relay.snapshot(whole=False), _health),
+        b"/": lambda _: _later(relay.snapshot(whole=False), overview),
+        b"/healthz": lambda _: _later(relay.snapshot(whole=False), _health),
         b"/metrics": page(metrics, "text/plain; version=0.0.4; charset=utf-8", whole=False),
         b"/brokers": listed,
+        b"/sessions": sessions,
     }
     if worker:
         pages[STATE.encode()] = page(spell, _JSON, whole=False)
@@ -371,4 +427,4 @@ def site(
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
     }
-    return AdminSite(AdminPages(pages, actions, Hosts(hosts)), reactor)
+    return AdminSite(AdminPages(pages, actions, kill, Hosts(hosts)), reactor)

@@ -6,6 +6,8 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.python.failure import Failure
 
+from stomprelay.service.admin.requests import Unavailable
+from stomprelay.service.admin.sessions import SessionList, SessionQuery, merged
 from stomprelay.service.admin.site import Shown
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, snapshot, summed
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
@@ -63,8 +65,6 @@ class Crew(Shown):
 
         def added(_: object) -> Snapshot:
             taken = [each.last for each in self.workers if each.last is not None]
-            if not whole:
-                taken = [each._replace(sessions=()) for each in taken]
             total = summed(snapshot(self._own, whole=False), [*self._gone, *taken])
             return total._replace(workers=tuple(each.row for each in self.workers))
 
@@ -74,6 +74,38 @@ class Crew(Shown):
 
         asked = [ask(each) for each in self.workers if each.admin is not None]
         return DeferredList(asked).addCallback(added)
+
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return those sessions of all workers that are asked for. Who does not answer is `missing`."""
+        answers, asked = self._ask_all(lambda worker: worker.admin.sessions(query))
+        return asked.addCallback(lambda silent: merged(query, answers, silent))
+
+    def kill(self, name: str) -> Deferred[bool]:
+        """Have the worker that has the session of this name end it, and return whether one has. The Deferred fails with
+        `Unavailable` where it may be that of a worker that does not answer.
+        """
+        answers, asked = self._ask_all(lambda worker: worker.admin.kill(name))
+
+        def found(silent: list[str]) -> bool:
+            if silent and not any(answers):
+                raise Unavailable(f"{' and '.join(silent)} does not answer, and no other worker has the session")
+            return any(answers)
+
+        return asked.addCallback(found)
+
+    def _ask_all(self, ask: Callable[[Any], Deferred[Any]]) -> tuple[list[Any], Deferred[Any]]:
+        """Ask all workers that serve. Return a list for their answers, and a Deferred that fires when it is complete,
+        with the names of those who did not answer.
+        """
+        answers: list[Any] = []
+        silent: list[str] = []
+
+        def told(worker: Worker) -> Deferred[Any]:
+            answer = ask(worker).addCallback(answers.append)
+            return _heeded(worker, answer, lambda: silent.append(worker.name))
+
+        asked = [told(worker) for worker in self.workers if worker.admin is not None]
+        return answers, DeferredList(asked).addCallback(lambda _: silent)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Have all workers take these brokers out of service."""
@@ -100,10 +132,13 @@ class Crew(Shown):
         return DeferredList(told).addCallback(lambda _: None)
 
 
-def _heeded(worker: Worker, answer: Deferred[Any]) -> Deferred[Any]:
-    """Return a Deferred that does not fail: that a worker does not answer is logged."""
+def _heeded(
+    worker: Worker, answer: Deferred[Any], otherwise: Callable[[], None] = lambda: None
+) -> Deferred[Any]:
+    """Return a Deferred that does not fail: that a worker does not answer is logged, and `otherwise` called."""
 
     def failed(failure: Failure) -> None:
+        otherwise()
         _log.warn("{worker} does not answer: {why}", worker=worker.name, why=failure.getErrorMessage())
 
     return answer.addErrback(failed)
