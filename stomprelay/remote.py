@@ -246,7 +246,7 @@ def sessions(
     for line in map(json.dumps, rows) if as_json else _table(_SESSION, map(_session_cells, rows)):
         print_line(line)
     if missing:
-        raise AdminError(f"{' and '.join(sorted(missing))} did not answer, and has sessions that are left out")
+        raise AdminError(f"{' and '.join(sorted(missing))} did not answer: their sessions are left out")
     return 0
 
 

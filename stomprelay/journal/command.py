@@ -130,7 +130,8 @@ _LS: Final = """
 Lists segments: from when to when, how many blocks (each is what came at one time on one connection, or an event) and
 frames, octets, and how each is: closed, open (a relay writes it), or left open by a relay that is dead; and whether
 it is damaged, or frames are missing in it. Then a line for each segment that is missing between two others of a run,
-and for each run that does not begin with its first segment, as when old ones were removed.
+and for each run that does not begin with its first segment, as when old ones were removed; with --json these go to
+standard error.
 """
 _CAT: Final = """
 Shows frames and events, one in a line: its time, session and client; then `->` and a frame of the client, `<-` with
