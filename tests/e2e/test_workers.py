@@ -242,6 +242,42 @@ def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
         client.close()
 
 
+def test_who_is_connected(running: Crew, queue: str) -> None:
+    """`stomprelay sessions` lists the clients of all workers, and finds one; `stomprelay kill` ends it, whosever it is."""
+    clients = running.clients()
+    exchange(clients, queue)
+    listed = stomprelay("sessions", "--json", "--sort", "client_bytes", "--admin", running.admin)
+    assert listed.returncode == 0, listed.stderr
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert len({row["session"] for row in rows}) == len(rows) == len(clients)
+    assert len({row["session"].rpartition("-")[0] for row in rows}) == WORKERS
+    assert sorted(row["destinations"] for row in rows) == sorted(
+        [f"{queue}.{number}"] for number in range(len(clients))
+    )
+    assert {(row["login"], row["version"], row["client_frames"]) for row in rows} == {("guest", "1.2", 2)}
+    ports = {client.socket.getsockname()[1] for client in clients}
+    assert {int(row["client"].rpartition(":")[2]) for row in rows} == ports
+    sizes = [row["client_bytes"] for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    for number in (0, 1, 2, 3):
+        chosen = ["--filter", f"destination={queue}.{number}", "--top", "1"]
+        found = stomprelay("sessions", *chosen, "--admin", running.admin)
+        heading, line = found.stdout.splitlines()
+        assert heading.split()[:3] == ["session", "login", "client"]
+        name = line.split()[0]
+        ended = stomprelay("kill", name, "--admin", running.admin)
+        assert (ended.returncode, ended.stdout) == (0, f"{name}: ended\n"), ended.stderr
+        assert b"the session was ended" in clients[number].error()
+        again = stomprelay("kill", name, "--admin", running.admin)
+        assert again.returncode == 1
+        assert again.stderr.endswith(f'says: there is no session "{name}"\n')
+        assert f"session {name} is ended, as an operator asked" in running.relay.log
+    left = stomprelay("sessions", "--json", "--admin", running.admin)
+    assert len(left.stdout.splitlines()) == len(clients) - 4
+    for client in clients:
+        client.close()
+
+
 def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     """What the processes tell each other is in a folder of their own, which is gone at the end."""
     [folder] = {Path(found).parent for found in re.findall(r"starting on '(/.*)\.admin'", running.relay.log)}
