@@ -53,11 +53,11 @@ Lists the brokers of a running relay. A broker is up or down as it was seen last
 paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the relay cannot be asked.
 """
 _SESSIONS = """
-Lists who is connected to a running relay, each session in a line: login, address and version of the client, the brokers
-that serve it, how long it has been there, and how long nothing but heart-beats came, SENDs whose RECEIPT is awaited,
-deliveries that were not acknowledged, bytes received from client and brokers, and what it is subscribed to. Of those that
-match every filter the first are shown, numbers from the largest. Exit status: 0; 1 if the relay cannot be asked, or some
-of its workers did not answer.
+Lists who is connected to a running relay, each session in a line: login, address and version of the client, the
+brokers that serve it, how long it has been there, and how long nothing but heart-beats came, SENDs whose RECEIPT is
+awaited, deliveries that were not acknowledged, bytes received from client and brokers, and what it is subscribed to.
+Texts are sorted from the first, numbers from the largest. Exit status: 0; 1 if the relay cannot be asked, or some of
+its workers did not answer.
 """
 _SESSIONS_EXAMPLE = """
 examples:

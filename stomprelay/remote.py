@@ -366,4 +366,6 @@ def _table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = zip(line, widths, right, strict=True)
-        yield "  ".join(f"{cell:>{width}}" if is_right else f"{cell:{width}}" for cell, width, is_right in cells).rstrip()
+        yield "  ".join(
+            f"{cell:>{width}}" if is_right else f"{cell:{width}}" for cell, width, is_right in cells
+        ).rstrip()

@@ -308,7 +308,9 @@ def test_resume(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_sessions(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     """Those that match, in the order that is asked for, as many as are wanted; as a table and in JSON."""
-    relay.answer("/sessions?login=m%2A&client=%2A7%2A&sort=idle&limit=2&after=", listed(connected(1), connected(2)))
+    relay.answer(
+        "/sessions?login=m%2A&client=%2A7%2A&sort=idle&limit=2&after=", listed(connected(1), connected(2))
+    )
     options = ["--filter", "login=m*", "--filter", "client=*7*", "--sort", "idle", "--top", "2"]
     assert main(["sessions", "--admin", relay.place, *options]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [

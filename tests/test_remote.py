@@ -367,7 +367,14 @@ def path(filters: str = "", sort: str = "session", limit: int = LARGEST, after: 
 def test_all_sessions(relay: Relay) -> None:
     """A table with a heading, numbers to the right, and whatever a client says in one line."""
     odd = connected(
-        12, login=None, version=None, brokers=[None], age=7.2, idle=None, destinations=[], client="a local socket"
+        12,
+        login=None,
+        version=None,
+        brokers=[None],
+        age=7.2,
+        idle=None,
+        destinations=[],
+        client="a local socket",
     )
     sly = connected(
         3, login="\x1b[2J", brokers=[], destinations=["/a\nb"], more_destinations=7, age=90000, idle=119.9
@@ -444,7 +451,9 @@ def test_workers_that_are_missing(relay: Relay) -> None:
     """What there is is shown, and that it is not all."""
     relay.answer(path(), listed(connected(1), missing=("worker 2", "worker 3")))
     lines: list[str] = []
-    with pytest.raises(AdminError, match=r"^worker 2 and worker 3 did not answer: their sessions are left out$"):
+    with pytest.raises(
+        AdminError, match=r"^worker 2 and worker 3 did not answer: their sessions are left out$"
+    ):
         sessions(AdminClient(relay.place), (), "session", None, lines.append)
     assert len(lines) == 2
 

@@ -30,7 +30,9 @@ class Reason(NamedTuple):
 
 
 STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
-KILLED: Final = Reason("the session was ended", "by an operator of the relay", "an operator ended the session")
+KILLED: Final = Reason(
+    "the session was ended", "by an operator of the relay", "an operator ended the session"
+)
 
 
 class Shutdown:

@@ -243,7 +243,7 @@ def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
 
 
 def test_who_is_connected(running: Crew, queue: str) -> None:
-    """`stomprelay sessions` lists the clients of all workers, and finds one; `stomprelay kill` ends it, whosever it is."""
+    """`stomprelay sessions` lists the clients of all workers, and finds one, which `stomprelay kill` ends."""
     clients = running.clients()
     exchange(clients, queue)
     listed = stomprelay("sessions", "--json", "--sort", "client_bytes", "--admin", running.admin)

@@ -74,7 +74,10 @@ def test_ls(tmp_path: Path) -> None:
 
 def test_ls_in_json(tmp_path: Path) -> None:
     """An object a line, by the names of the columns; what is not known is null, what is missing told apart."""
-    paths = [put(tmp_path, *BLOCKS, name=f"{NAME.replace('000001', number)}.journal") for number in ("000002", "000004")]
+    paths = [
+        put(tmp_path, *BLOCKS, name=f"{NAME.replace('000001', number)}.journal")
+        for number in ("000002", "000004")
+    ]
     (tmp_path / "empty").touch()
     status, told, complaints = ran("ls", "--json", str(tmp_path), str(tmp_path / "empty"))
     assert status == 0

@@ -160,7 +160,11 @@ def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
 
 def test_who_is_ended(slow: Slow) -> None:
     """By whoever has the session; nobody, or a worker that does not tell, is said to be so."""
-    answers: tuple[tuple[Any, int], ...] = ((True, 200), (False, 404), (Failure(Unavailable("worker 1")), 503))
+    answers: tuple[tuple[Any, int], ...] = (
+        (True, 200),
+        (False, 404),
+        (Failure(Unavailable("worker 1")), 503),
+    )
     for answer, expected in answers:
         asking = Asking(slow, "POST", "/sessions/7/kill", b"{}")
         assert asking() == (0, "")

@@ -187,7 +187,9 @@ def test_where_a_session_is() -> None:
     assert session() == ("&amp;me", "192.0.2.7:4711", "1.2", "searching", "3", "0", "", "0", "0", size, "0")
     broker = harness.broker()
     broker.sends(CONNECTED)
-    client.sends(b"".join(SUBSCRIBE.replace(b"0", b"%d" % id).replace(b"a\n\n", b"%d\n\n" % id) for id in range(7)))
+    client.sends(
+        b"".join(SUBSCRIBE.replace(b"0", b"%d" % id).replace(b"a\n\n", b"%d\n\n" % id) for id in range(7))
+    )
     client.sends(SEND.replace(b"\n\n", b"\nreceipt:1\n\n"))
     harness.reactor.advance(2)
     found = session()

@@ -222,11 +222,17 @@ def test_a_page_at_a_time(harness: RelayHarness) -> None:
         ("limit=" + "9" * 5000, '"limit" must be'),
         ("limit=1&limit=2", '"limit" must be said once'),
         ("login=a&login=b", '"login" must be said once'),
-        ("logon=a", 'there is no "logon" here; there is session, listener, login, client, broker, destination,'),
+        (
+            "logon=a",
+            'there is no "logon" here; there is session, listener, login, client, broker, destination,',
+        ),
         ("%22%3Cb%3E=a", 'there is no "\\"<b>" here'),
         ("sort=brokers", '"sort" cannot be "brokers"; there is session, listener, login, client, age, idle,'),
         (f"login={'a' * (LONGEST + 1)}", f'"login" must not be longer than {LONGEST} characters'),
-        *((f"after={after}", '"after" must be the "next" of') for after in ("x", "1", "[]", "[1,2,3,4]", "[" * 999)),
+        *(
+            (f"after={after}", '"after" must be the "next" of')
+            for after in ("x", "1", "[]", "[1,2,3,4]", "[" * 999)
+        ),
         ('after=[1,"relay-1",1]', '"after" must be the "next" of'),
         ('after=["",1,1]', '"after" must be the "next" of'),
         ('after=["","relay-1","1"]', '"after" must be the "next" of'),

@@ -58,9 +58,7 @@ def test_a_whole_snapshot_as_text() -> None:
     assert parse(spell(found).encode()) == found
 
 
-@pytest.mark.parametrize(
-    "text", ["", "1", "[]", "{}", '["x", "y"]', json.dumps([0, 0, [[1]], [], None, []])]
-)
+@pytest.mark.parametrize("text", ["", "1", "[]", "{}", '["x", "y"]', json.dumps([0, 0, [[1]], [], None, []])])
 def test_what_is_no_snapshot(text: str) -> None:
     """Is refused as such: it may be of another version."""
     with pytest.raises((ValueError, TypeError)):

@@ -385,7 +385,9 @@ class Asked:
         return found.addCallback(lambda listed: parse(listed.spell().encode()))
 
     def kill(self, name: str) -> Deferred[bool]:
-        return fail(TimeoutError("no answer")) if self.state is None else succeed(self.state.sessions.kill(name))
+        return (
+            fail(TimeoutError("no answer")) if self.state is None else succeed(self.state.sessions.kill(name))
+        )
 
     def snapshot(self, *, whole: bool) -> Deferred[Any]:
         return fail(TimeoutError("no answer")) if self.answer is None else succeed(self.answer)
@@ -489,7 +491,9 @@ def test_sessions_of_all(crew: Crew) -> None:
     assert (len(second.sessions), second.total, second.matching, second.next) == (1, 3, 1, None)
     names = [each.session for each in (*first.sessions, *second.sessions)]
     assert len(set(names)) == 3
-    assert [(name[:-2], int(name[-1])) for name in names] == sorted((name[:-2], int(name[-1])) for name in names)
+    assert [(name[:-2], int(name[-1])) for name in names] == sorted(
+        (name[:-2], int(name[-1])) for name in names
+    )
 
 
 def test_sessions_of_one_that_does_not_answer(crew: Crew) -> None:

@@ -1,6 +1,7 @@
-"""The admin endpoint: health, metrics, a status page, and requests to pause and resume brokers, over HTTP.
+"""The admin endpoint: health, metrics, a status page, who is connected, and requests to pause and resume brokers and to
+end sessions, over HTTP.
 
 `site` what is answered to which request; `hosts` by which names it may be asked; `requests` the bodies of POST and the
-brokers in JSON; `sessions` who is connected, a page at a time, in JSON; `status` the page for people; `metrics` the page for Prometheus; `snapshot` what they are made
-of, of one process or the sum of several.
+brokers in JSON; `sessions` who is connected, a page at a time, in JSON; `status` the page for people; `metrics` the
+page for Prometheus; `snapshot` what they are made of, of one process or the sum of several.
 """

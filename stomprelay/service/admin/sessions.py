@@ -2,8 +2,8 @@
 
     GET /sessions?login=app*&destination=/queue/*&sort=idle&limit=100&after=...
 
-A response has `LARGEST` sessions at most. `total` is how many there are, `matching` how many were asked for, from `after`
-on; where there are more than it has, `next` is what to say as `after` to get those behind them. Figures change
+A response has `LARGEST` sessions at most. `total` is how many there are, `matching` how many were asked for, behind
+`after` alone; where there are more than it has, `next` is what to say as `after` to get the others. Figures change
 meanwhile: whoever asks for pages by one of them may see a session twice, or not at all; by `session` each comes once.
 `missing` names the workers that did not answer, whose sessions are left out.
 

@@ -88,7 +88,9 @@ class Crew(Shown):
 
         def found(silent: list[str]) -> bool:
             if silent and not any(answers):
-                raise Unavailable(f"{' and '.join(silent)} does not answer, and no other worker has the session")
+                raise Unavailable(
+                    f"{' and '.join(silent)} does not answer, and no other worker has the session"
+                )
             return any(answers)
 
         return asked.addCallback(found)
