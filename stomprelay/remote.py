@@ -148,12 +148,12 @@ def _brokers(answer: Any) -> list[BrokerStatus]:
 
 
 def _session_page(answer: Any) -> SessionPage:
-    page = SessionPage(answer["sessions"], answer["next"], answer["missing"])
-    for row in page.sessions:
+    rows, following, missing = answer["sessions"], answer["next"], answer["missing"]
+    for row in rows:
         _session_cells(row)  # raises what tells that it is none
-    if not isinstance(page.next, str | None) or not all(isinstance(each, str) for each in page.missing):
+    if not isinstance(following, str | None) or not all(isinstance(each, str) for each in missing):
         raise TypeError
-    return page
+    return SessionPage(rows, following, missing)
 
 
 def _broker_status(row: Any) -> BrokerStatus:

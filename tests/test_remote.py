@@ -383,13 +383,13 @@ def test_all_sessions(relay: Relay) -> None:
     lines: list[str] = []
     assert sessions(AdminClient(relay.place), (), "session", None, lines.append) == 0
     assert lines == [
-        "session     login     client          version  broker        age    idle  unconfirmed  unacknowledged"
+        "session     login    client          version  broker       age   idle  unconfirmed  unacknowledged"
         "  from client  from broker  subscribed to",
-        "relay-0-1   me        192.0.2.7:4711  1.2      tcp://a:1   1h02m     59s            1               2"
+        "relay-0-1   me       192.0.2.7:4711  1.2      tcp://a:1  1h02m    59s            1               2"
         "          500         6000  /queue/a, /queue/b",
-        "relay-0-12  -         a local socket  -        searching      7s       -            1               2"
+        "relay-0-12  -        a local socket  -        searching     7s      -            1               2"
         "          500         6000  -",
-        "relay-0-3   \\x1b[2J  192.0.2.7:4711  1.2      -           1d01h   1m59s            1               2"
+        "relay-0-3   \\x1b[2J  192.0.2.7:4711  1.2      -          1d01h  1m59s            1               2"
         "          500         6000  /a\\nb, 7 more",
     ]
 

@@ -2,11 +2,11 @@
 
 import json
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
+from twisted.web.http import parse_qs
 
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import (
@@ -250,7 +250,7 @@ def test_a_query_goes_on_to_workers_as_it_came() -> None:
     """Whatever is in it."""
     query = SessionQuery((("login", "ä&=*"), ("client", "[1]")), "age", 7, '[-1.5, "relay", 3]')
     spelled = query.spell()
-    assert SessionQuery.read(parse_qs(spelled.encode(), keep_blank_values=True)) == query
+    assert SessionQuery.read(parse_qs(spelled.encode(), True)) == query
     assert SessionQuery.read({}) == SessionQuery((), "session", USUAL, "")
 
 
@@ -266,7 +266,8 @@ def test_what_is_no_list(text: str) -> None:
 
 def turn(harness: RelayHarness) -> None:
     """What is due now is done; what that asks for waits for the next turn, which it does not at `advance`."""
-    for call in harness.reactor.getDelayedCalls():
+    calls: list[Any] = list(harness.reactor.getDelayedCalls())
+    for call in calls:
         if call.getTime() <= harness.reactor.seconds():
             do, arguments = call.func, call.args
             call.cancel()

@@ -356,9 +356,11 @@ def _health(taken: Snapshot) -> Response:
     return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
-def _later(taken: Any, page: Callable[[Any], Response | Deferred[Response]]) -> Any:
+def _later(taken: Any, page: Callable[[Any], Response | Deferred[Response]]) -> Response | Deferred[Response]:
     """Return a page about what was taken, such as a snapshot, or a Deferred of it where that takes its time."""
-    return taken.addCallback(page) if isinstance(taken, Deferred) else page(taken)
+    response: Response | Deferred[Response]
+    response = taken.addCallback(page) if isinstance(taken, Deferred) else page(taken)
+    return response
 
 
 def site(
@@ -408,7 +410,7 @@ def site(
             return refusal(400, str(error))
         return _later(relay.sessions(query), lambda found: Response(found.spell(), _JSON))
 
-    def overview(taken: Snapshot) -> Deferred[Response]:
+    def overview(taken: Snapshot) -> Response | Deferred[Response]:
         listing = relay.sessions(SessionQuery(limit=LARGEST))
         return _later(listing, lambda found: Response(status(taken, found), "text/html; charset=utf-8"))
 
