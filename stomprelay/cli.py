@@ -1,4 +1,6 @@
-"""`stomprelay`: run a relay, look at a configuration, a translation or a journal, pause the brokers of a relay."""
+"""`stomprelay`: run a relay, look at a configuration, a translation or a journal, and at the brokers and sessions of a
+relay that runs, which it can pause and end.
+"""
 
 import argparse
 import os
@@ -61,6 +63,23 @@ Lists the brokers of a running relay. A broker is up or down as it was seen last
 paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the relay cannot be asked.
 """
 LOG_FORMATS = ("text", "json")
+_SESSIONS = """
+Lists who is connected to a running relay, each session in a line: login, address and version of the client, the
+brokers that serve it, how long it has been there, and how long nothing but heart-beats came, SENDs whose RECEIPT is
+awaited, deliveries that were not acknowledged, bytes received from client and brokers, and what it is subscribed to.
+Texts are sorted from the first, numbers from the largest. Exit status: 0; 1 if the relay cannot be asked, or some of
+its workers did not answer.
+"""
+_SESSIONS_EXAMPLE = """
+examples:
+  stomprelay sessions --sort unacknowledged --top 10
+  stomprelay sessions --filter login=app --filter 'destination=/queue/orders*' --json
+"""
+_KILL = """
+Ends a session of a running relay, by its name. Its client gets an ERROR that says so and is closed, and its brokers are
+left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1 if there is no such session, or if the
+relay cannot be asked.
+"""
 _VERSIONS = [version.decode() for version in DIALECTS]
 
 
@@ -201,10 +220,48 @@ def _add_relay_commands(commands: "argparse._SubParsersAction[argparse.ArgumentP
         metavar="SECONDS",
         help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
     )
+    table = argparse.ArgumentParser(add_help=False)
+    table.add_argument("--json", action="store_true", help="one JSON object in a line")
     commands.add_parser(
-        "resume", parents=[named, relay], help="let a broker serve again", description=_RESUME
+        "resume", parents=[named, relay, table], help="let a broker serve again", description=_RESUME
     )
-    commands.add_parser("brokers", parents=[relay], help="list the brokers", description=_BROKERS)
+    commands.add_parser("brokers", parents=[relay, table], help="list the brokers", description=_BROKERS)
+    sessions = commands.add_parser(
+        "sessions",
+        parents=[relay, table],
+        help="list who is connected",
+        description=_SESSIONS,
+        epilog=_SESSIONS_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sessions.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        type=_filter,
+        metavar="NAME=GLOB",
+        help=f"those only that match; NAME is {', '.join(remote.FILTERS)}, each once",
+    )
+    sessions.add_argument(
+        "--sort", choices=remote.ORDERS, default=remote.ORDERS[0], metavar="NAME",
+        help=f"the order: {', '.join(remote.ORDERS)}; default: %(default)s",
+    )  # fmt: skip
+    sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
+    kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
+    kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
+
+
+def _filter(text: str) -> tuple[str, str]:
+    name, equals, glob = text.partition("=")
+    if not equals or name not in remote.FILTERS:
+        raise argparse.ArgumentTypeError(f"must be NAME=GLOB, with a name of {', '.join(remote.FILTERS)}")
+    return name, glob
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
@@ -318,8 +375,14 @@ def _ask(options: argparse.Namespace) -> int:
             case "pause":
                 return remote.pause(relay, options.broker, options.within, _print_line)
             case "resume":
-                return remote.resume(relay, options.broker, _print_line)
-        return remote.brokers(relay, _print_line)
+                return remote.resume(relay, options.broker, _print_line, as_json=options.json)
+            case "sessions":
+                return remote.sessions(
+                    relay, options.filter, options.sort, options.top, _print_line, as_json=options.json
+                )
+            case "kill":
+                return remote.kill(relay, options.session, _print_line)
+        return remote.brokers(relay, _print_line, as_json=options.json)
     except (ConfigError, remote.AdminError) as error:
         return _fail(str(error))
 

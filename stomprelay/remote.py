@@ -1,22 +1,33 @@
-"""Requests to the admin endpoint of a running relay: the states of its brokers, to pause one and to resume it."""
+"""Requests to the admin endpoint of a running relay: its brokers, to pause one and to resume it; who is connected, and
+to end a session.
+"""
 
 import json
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 
 from stomprelay.config import endpoint
 from stomprelay.config.address import broker as read_broker
 from stomprelay.config.address import host_and_port
 from stomprelay.config.table import nearest
+from stomprelay.journal.command import visible
 
 DEFAULT: Final = "http://127.0.0.1:61680"
 """The admin endpoint, where none is given."""
+
+FILTERS: Final = ("session", "listener", "login", "client", "broker", "destination")
+"""What sessions are chosen by."""
+ORDERS: Final = (
+    "session", "listener", "login", "client", "age", "idle", "destinations", "unconfirmed", "unacknowledged",
+    "frames", "bytes", "client_frames", "broker_frames", "client_bytes", "broker_bytes",
+)  # fmt: skip
+"""What they are sorted by: texts from the first, numbers from the largest."""
 
 ALL: Final = "*"
 """In place of a broker: all of them."""
@@ -28,6 +39,8 @@ _LONGEST: Final = 64 * 1024 * 1024
 _END: Final = "-----END CERTIFICATE-----\n"
 _UNAUTHORIZED: Final = 401
 _MISDIRECTED: Final = 421
+_PAGE: Final = 1000
+"""Sessions that are asked for at a time, which is the most that the relay gives."""
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
 """Seconds added to the time that sessions have to leave a broker."""
@@ -36,6 +49,7 @@ _WAIT: Final = 60.0
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 PrintLine = Callable[[str], None]
+Answer = TypeVar("Answer")
 
 
 class AdminError(Exception):
@@ -52,6 +66,16 @@ class BrokerStatus:
     state: str
     sessions: int
     moving: int
+
+
+class SessionPage(NamedTuple):
+    """Some sessions, as a relay reports them. `next` is what to ask for those behind them with, None where there are
+    none. `missing` names the workers that did not answer.
+    """
+
+    sessions: list[dict[str, Any]]
+    next: str | None
+    missing: list[str]
 
 
 class Credentials(NamedTuple):
@@ -117,20 +141,32 @@ class AdminClient:
 
     def brokers(self) -> list[BrokerStatus]:
         """Return all brokers, with their states."""
-        return self._request("GET", "/brokers")
+        return self._request("GET", "/brokers", _brokers)
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
         """Take a broker (by its URI) out of service, and return all brokers. Its sessions leave it `within` so
         many seconds; None is the relay's own setting.
         """
         values = {"broker": broker} if within is None else {"broker": broker, "within": within}
-        return self._request("POST", "/brokers/pause", values)
+        return self._request("POST", "/brokers/pause", _brokers, values)
 
     def resume(self, broker: str) -> list[BrokerStatus]:
         """Let a broker (by its URI) serve again, and return all brokers."""
-        return self._request("POST", "/brokers/resume", {"broker": broker})
+        return self._request("POST", "/brokers/resume", _brokers, {"broker": broker})
 
-    def _request(self, method: str, path: str, values: object = None) -> list[BrokerStatus]:
+    def sessions(self, filters: Iterable[tuple[str, str]], sort: str, limit: int, after: str) -> SessionPage:
+        """Return the first `limit` sessions that match all filters, or of those behind `after`."""
+        said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
+        return self._request("GET", f"/sessions?{said}", _session_page)
+
+    def kill(self, name: str) -> None:
+        """End a session, by its name."""
+        self._request("POST", f"/sessions/{quote(name, safe='')}/kill", lambda answer: answer["killed"], {})
+
+    def _request(
+        self, method: str, path: str, read: Callable[[Any], Answer], values: object = None
+    ) -> Answer:
+        """Return what `read` makes of the JSON of a response with status 200."""
         body = None if values is None else json.dumps(values).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         if self._token is not None:
@@ -161,12 +197,25 @@ class AdminClient:
         try:
             answer = json.loads(text)
             if status == 200:
-                return [_broker_status(each) for each in answer["brokers"]]
+                return read(answer)
             raise AdminError(f"the relay at {self._place} says: {answer['error']}")
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise AdminError(
-                f"what is at {self._place} is no relay that can be asked for its brokers (status {status})"
+                f"what is at {self._place} is no relay that can be asked for that (status {status})"
             ) from None
+
+
+def _brokers(answer: Any) -> list[BrokerStatus]:
+    return [_broker_status(each) for each in answer["brokers"]]
+
+
+def _session_page(answer: Any) -> SessionPage:
+    rows, following, missing = answer["sessions"], answer["next"], answer["missing"]
+    for row in rows:
+        _session_cells(row)  # raises what tells that it is none
+    if not isinstance(following, str | None) or not all(isinstance(each, str) for each in missing):
+        raise TypeError
+    return SessionPage(rows, following, missing)
 
 
 def _broker_status(row: Any) -> BrokerStatus:
@@ -232,18 +281,51 @@ class _UnixConnection(HTTPConnection):
         self.sock.connect(self._path)
 
 
-def brokers(admin: AdminClient, print_line: PrintLine) -> int:
+def brokers(admin: AdminClient, print_line: PrintLine, *, as_json: bool = False) -> int:
     """Print all brokers and their states, and return the exit status."""
-    for line in _table(admin.brokers()):
-        print_line(line)
+    _print_brokers(admin.brokers(), print_line, as_json=as_json)
     return 0
 
 
-def resume(admin: AdminClient, name: str, print_line: PrintLine) -> int:
+def resume(admin: AdminClient, name: str, print_line: PrintLine, *, as_json: bool = False) -> int:
     """Let a broker serve again, print its state, and return the exit status."""
     uri = _uri(admin.brokers(), name)
-    for line in _table(_of(uri, admin.resume(uri))):
+    _print_brokers(_of(uri, admin.resume(uri)), print_line, as_json=as_json)
+    return 0
+
+
+def sessions(
+    admin: AdminClient,
+    filters: Iterable[tuple[str, str]],
+    sort: str,
+    top: int | None,
+    print_line: PrintLine,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. Raises
+    `AdminError` after that where some are missing.
+    """
+    filters, rows, after = tuple(filters), list[dict[str, Any]](), ""
+    missing: set[str] = set()
+    while True:
+        page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)
+        rows += page.sessions
+        missing.update(page.missing)
+        if page.next is None or len(rows) == top:
+            break
+        after = page.next
+    for line in map(json.dumps, rows) if as_json else _table(_SESSION, map(_session_cells, rows)):
         print_line(line)
+    if missing:
+        raise AdminError(f"{' and '.join(sorted(missing))} did not answer: their sessions are left out")
+    return 0
+
+
+def kill(admin: AdminClient, name: str, print_line: PrintLine) -> int:
+    """End a session, and return the exit status."""
+    admin.kill(name)
+    print_line(f"{visible(name)}: ended")
     return 0
 
 
@@ -307,14 +389,55 @@ def _host_and_port(uri: str) -> str | None:
     return None if found is None else found.lower()
 
 
-def _table(statuses: Iterable[BrokerStatus]) -> Iterator[str]:
-    rows = [("broker", "upstream", "group", "state", "sessions", "moving")]
-    rows += [
-        (each.uri, each.upstream, each.group, each.state, str(each.sessions), str(each.moving))
-        for each in statuses
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        words = [f"{cell:{width}}" for cell, width in zip(row[:4], widths, strict=False)]
-        numbers = [f"{cell:>{width}}" for cell, width in zip(row[4:], widths[4:], strict=True)]
-        yield "  ".join([*words, *numbers])
+_BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving")
+_SESSION: Final = (
+    "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",
+    "#from client", "#from broker", "subscribed to",
+)  # fmt: skip
+
+
+def _print_brokers(statuses: Iterable[BrokerStatus], print_line: PrintLine, *, as_json: bool) -> None:
+    rows = [asdict(each) for each in statuses]
+    cells = (tuple(map(str, row.values())) for row in rows)
+    for line in map(json.dumps, rows) if as_json else _table(_BROKER, cells):
+        print_line(line)
+
+
+def _session_cells(row: Any) -> tuple[str, ...]:
+    """Return the cells of a session's line. Raises `KeyError` or `TypeError` where it is none."""
+    more = [f"{row['more_destinations']} more"] if row["more_destinations"] else []
+    numbers = [row[name] for name in ("unconfirmed", "unacknowledged", "client_bytes", "broker_bytes")]
+    if any(type(number) is not int for number in numbers):
+        raise TypeError
+    return (
+        visible(row["session"]),
+        visible(row["login"] or "-"),
+        visible(row["client"]),
+        visible(row["version"] or "-"),
+        visible(", ".join(each or "searching" for each in row["brokers"])) or "-",
+        _duration(row["age"]),
+        "-" if row["idle"] is None else _duration(row["idle"]),
+        *map(str, numbers),
+        visible(", ".join([*row["destinations"], *more])) or "-",
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Return seconds in the two largest units that they have."""
+    rest = int(seconds)
+    for unit, name, smaller, its in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if rest >= unit:
+            return f"{rest // unit}{name}{rest % unit // smaller:02}{its}"
+    return f"{rest}s"
+
+
+def _table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table. A column whose name begins with # holds numbers, which stand at its right."""
+    right = [name.startswith("#") for name in names]
+    lines = [tuple(name.lstrip("#") for name in names), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = zip(line, widths, right, strict=True)
+        yield "  ".join(
+            f"{cell:>{width}}" if is_right else f"{cell:{width}}" for cell, width, is_right in cells
+        ).rstrip()

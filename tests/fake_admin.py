@@ -20,6 +20,23 @@ def told(*brokers: BrokerStatus) -> bytes:
     return json.dumps({"brokers": [asdict(each) for each in brokers]}).encode()
 
 
+def connected(number: int, **more: Any) -> dict[str, Any]:
+    """A session, as a relay tells of it."""
+    row = {
+        "session": f"relay-0-{number}", "listener": "public", "login": "me", "client": "192.0.2.7:4711",
+        "version": "1.2", "brokers": ["tcp://a:1"], "broker_versions": ["1.1"], "age": 3725.5, "idle": 59.9,
+        "destinations": ["/queue/a", "/queue/b"], "more_destinations": 0, "unconfirmed": 1,
+        "unacknowledged": 2, "client_frames": 3, "broker_frames": 4, "client_bytes": 500, "broker_bytes": 6000,
+    }  # fmt: skip
+    return {**row, **more}
+
+
+def listed(*rows: dict[str, Any], following: str | None = None, missing: tuple[str, ...] = ()) -> bytes:
+    """What a relay answers to who asks for sessions."""
+    found = {"sessions": rows, "total": 9, "matching": 9, "next": following, "missing": missing}
+    return json.dumps(found).encode()
+
+
 @dataclass
 class Relay:
     """What was asked, and what is answered: to each path its answers one after the other, the last for ever."""

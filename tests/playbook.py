@@ -183,6 +183,10 @@ class Playbook(AbstractContextManager["Playbook"]):
         """The service stops, whatever is left to be done."""
         self._perform(self.relay.stopped(self.now))
 
+    def operator_kills(self) -> None:
+        """An operator ends the session."""
+        self._perform(self.relay.killed(self.now))
+
     def client_is_slow(self) -> None:
         """What is written to the client stays in its socket, so the service stops reading from the broker."""
         self._pause(self.broker)

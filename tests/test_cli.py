@@ -1,11 +1,12 @@
 """The command `stomprelay`, as a user types it."""
 
 import io
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from stomprelay.config import OPTIONS
 from stomprelay.service.log import FORMS
 from tests.config.reference import put_secrets
 from tests.e2e.certificates import Authority
-from tests.fake_admin import A, B, Relay, serving_relay, told
+from tests.fake_admin import A, B, Relay, connected, listed, serving_relay, told
 from tests.journal.made import event, put
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +56,17 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"stomprelay {stomprelay.__version__}\n"
 
 
-COMMANDS = ["run", "check", "explain", "pause", "resume", "brokers", "journal"]
+COMMANDS = [
+    "run",
+    "check",
+    "explain",
+    "pause",
+    "resume",
+    "brokers",
+    "sessions",
+    "kill",
+    "journal",
+]
 JOURNALS = ["ls", "cat", "verify"]
 
 
@@ -92,6 +103,15 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
         ["resume"],
         ["resume", "a:1", "--within", "5"],
         ["brokers", "a:1"],
+        ["pause", "a:1", "--json"],
+        ["sessions", "x"],
+        ["sessions", "--sort", "size"],
+        ["sessions", "--top", "0"],
+        ["sessions", "--top", "\u0661"],
+        ["sessions", "--filter", "login"],
+        ["sessions", "--filter", "logon=x"],
+        ["kill"],
+        ["kill", "a", "b"],
         ["journal"],
         ["journal", "rm", "a"],
         *(["journal", each] for each in JOURNALS),
@@ -347,6 +367,45 @@ def test_resume(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     assert relay.asked[1][1:3] == ("/brokers/resume", {"broker": "*"})
 
 
+def test_sessions(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that match, in the order that is asked for, as many as are wanted; as a table and in JSON."""
+    relay.answer(
+        "/sessions?login=m%2A&client=%2A7%2A&sort=idle&limit=2&after=", listed(connected(1), connected(2))
+    )
+    options = ["--filter", "login=m*", "--filter", "client=*7*", "--sort", "idle", "--top", "2"]
+    assert main(["sessions", "--admin", relay.place, *options]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "session",
+        "relay-0-1",
+        "relay-0-2",
+    ]
+    assert main(["sessions", "--admin", relay.place, "--json", *options]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [connected(1), connected(2)]
+
+
+def test_a_filter_that_is_said_twice(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """Is the relay's to refuse, in its words."""
+    refusal = b'{"error": "\\"login\\" must be said once"}'
+    relay.answer("/sessions?login=a&login=b&sort=session&limit=1000&after=", (400, refusal))
+    said = refused(capsys, "sessions", "--admin", relay.place, "--filter", "login=a", "--filter", "login=b")
+    assert said.endswith('says: "login" must be said once')
+
+
+def test_kill(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the name that the list has."""
+    relay.answer("/sessions/relay-0-1/kill", b'{"killed": "relay-0-1"}')
+    assert main(["kill", "relay-0-1", "--admin", relay.place]) == 0
+    assert capsys.readouterr().out == "relay-0-1: ended\n"
+
+
+def test_brokers_in_json(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """An object a line; so is what was resumed."""
+    relay.answer("/brokers/resume", told(A, B))
+    for command in (["brokers"], ["resume", "*"]):
+        assert main([*command, "--admin", relay.place, "--json"]) == 0
+        assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [asdict(A), asdict(B)]
+
+
 def test_the_admin_endpoint_of_a_file(
     relay: Relay, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -393,7 +452,7 @@ def test_check_refuses_an_endpoint_for_everybody(tmp_path: Path, capsys: pytest.
     """By its key, with what to do; and a token that everybody may read."""
     put_secrets(tmp_path)
     assert refused(capsys, "check", "-c", write(tmp_path, 'admin = "tcp:7"\n')).startswith(
-        f"{tmp_path / 'relay.toml'}: admin: other machines may reach it, and whoever does could pause brokers: bind it"
+        f"{tmp_path / 'relay.toml'}: admin: other machines may reach it, and whoever does could pause brokers and end "
     )
     file = write(tmp_path, 'admin = "tcp:7"\nadmin_token_file = "admin.token"\n')
     assert main(["check", "-c", file]) == 0

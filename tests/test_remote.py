@@ -1,19 +1,43 @@
 """Asking a running relay for its brokers, and pausing them: a small HTTP server stands in for the relay."""
 
+import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stomprelay.remote import AdminClient, AdminError, Credentials, brokers, pause, resume
+from stomprelay.remote import (
+    FILTERS,
+    ORDERS,
+    AdminClient,
+    AdminError,
+    Credentials,
+    brokers,
+    kill,
+    pause,
+    resume,
+    sessions,
+)
+from stomprelay.service.admin.sessions import LARGEST, SessionQuery
 from tests.e2e.certificates import Authority
-from tests.fake_admin import A, B, Relay, UnixServer, pages, serving, serving_relay, told
+from tests.fake_admin import (
+    A,
+    B,
+    Relay,
+    UnixServer,
+    connected,
+    listed,
+    pages,
+    serving,
+    serving_relay,
+    told,
+)
 
 
 @pytest.fixture
@@ -134,7 +158,9 @@ def test_the_token(relay: Relay) -> None:
     assert "0123456789abcdef" not in repr(known)
     AdminClient(relay.place).brokers()
     AdminClient(relay.place, known).brokers()
-    assert relay.said == [None, "Bearer 0123456789abcdef"]
+    relay.answer("/sessions/relay-0-1/kill", b'{"killed": "relay-0-1"}')
+    AdminClient(relay.place, known).kill("relay-0-1")
+    assert relay.said == [None, *["Bearer 0123456789abcdef"] * 2]
 
 
 def test_a_token_that_is_not_taken(relay: Relay) -> None:
@@ -364,3 +390,154 @@ def test_a_name_for_two_brokers(relay: Relay) -> None:
     relay.answer("/brokers", told(A, replace(A, uri="stomp://a:1")))
     with pytest.raises(AdminError, match=r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
         resume(AdminClient(relay.place), "a:1", lambda _: None)
+
+
+def test_brokers_in_json(relay: Relay) -> None:
+    """An object a line, with the names of the admin endpoint."""
+    lines: list[str] = []
+    assert brokers(AdminClient(relay.place), lines.append, as_json=True) == 0
+    assert [json.loads(line) for line in lines] == [asdict(A), asdict(B)]
+    relay.answer("/brokers/resume", told(A, B))
+    lines.clear()
+    assert resume(AdminClient(relay.place), "a:1", lines.append, as_json=True) == 0
+    assert [json.loads(line) for line in lines] == [asdict(A)]
+
+
+# Sessions
+
+
+def path(filters: str = "", sort: str = "session", limit: int = LARGEST, after: str = "") -> str:
+    """What is asked for."""
+    return f"/sessions?{filters}sort={sort}&limit={limit}&after={after}"
+
+
+def test_all_sessions(relay: Relay) -> None:
+    """A table with a heading, numbers to the right, and whatever a client says in one line."""
+    odd = connected(
+        12,
+        login=None,
+        version=None,
+        brokers=[None],
+        age=7.2,
+        idle=None,
+        destinations=[],
+        client="a local socket",
+    )
+    sly = connected(
+        3, login="\x1b[2J", brokers=[], destinations=["/a\nb"], more_destinations=7, age=90000, idle=119.9
+    )
+    relay.answer(path(), listed(connected(1), odd, sly))
+    lines: list[str] = []
+    assert sessions(AdminClient(relay.place), (), "session", None, lines.append) == 0
+    assert lines == [
+        "session     login    client          version  broker       age   idle  unconfirmed  unacknowledged"
+        "  from client  from broker  subscribed to",
+        "relay-0-1   me       192.0.2.7:4711  1.2      tcp://a:1  1h02m    59s            1               2"
+        "          500         6000  /queue/a, /queue/b",
+        "relay-0-12  -        a local socket  -        searching     7s      -            1               2"
+        "          500         6000  -",
+        "relay-0-3   \\x1b[2J  192.0.2.7:4711  1.2      -          1d01h  1m59s            1               2"
+        "          500         6000  /a\\nb, 7 more",
+    ]
+
+
+def test_no_sessions(relay: Relay) -> None:
+    """A heading, and in JSON nothing."""
+    relay.answer(path(), listed())
+    for as_json, count in ((False, 1), (True, 0)):
+        lines: list[str] = []
+        assert sessions(AdminClient(relay.place), (), "session", None, lines.append, as_json=as_json) == 0
+        assert len(lines) == count
+
+
+def test_sessions_in_json(relay: Relay) -> None:
+    """An object a line, with all that the relay tells; no character of a client's reaches a terminal."""
+    row = connected(1, login="\x1b[2J\u200b")
+    relay.answer(path(), listed(row))
+    lines: list[str] = []
+    assert sessions(AdminClient(relay.place), (), "session", None, lines.append, as_json=True) == 0
+    assert [json.loads(line) for line in lines] == [row]
+    assert lines[0].isascii()
+    assert lines[0].isprintable()
+
+
+def test_sessions_page_by_page(relay: Relay) -> None:
+    """Until there are no more, or as many as were wanted."""
+    wanted = [connected(number) for number in range(LARGEST + 5)]
+    following = '["", "relay", 1000]'
+    spelled = "%5B%22%22%2C+%22relay%22%2C+1000%5D"
+    relay.answer(path(), listed(*wanted[:LARGEST], following=following))
+    relay.answer(path(after=spelled), listed(*wanted[LARGEST:]))
+    relay.answer(path(after=spelled, limit=5), listed(*wanted[LARGEST:], following="more"))
+    relay.answer(path(limit=2), listed(*wanted[:2], following="more"))
+    for top, count in ((None, LARGEST + 5), (LARGEST + 5, LARGEST + 5), (2, 2), (LARGEST, LARGEST)):
+        lines: list[str] = []
+        assert sessions(AdminClient(relay.place), (), "session", top, lines.append, as_json=True) == 0
+        assert len(lines) == count
+    assert len(relay.asked) == 2 + 2 + 1 + 1
+
+
+def test_sessions_that_are_asked_for(relay: Relay) -> None:
+    """Every filter reaches the relay as it was said."""
+    filters = [("login", "a&b=*"), ("destination", "/queue/\u00fc")]
+    relay.answer(path("login=a%26b%3D%2A&destination=%2Fqueue%2F%C3%BC&", "idle", 3), listed(connected(1)))
+    lines: list[str] = []
+    assert sessions(AdminClient(relay.place), filters, "idle", 3, lines.append) == 0
+    assert len(lines) == 2
+
+
+def test_what_may_be_asked_for_is_what_the_relay_knows() -> None:
+    """Filters and orders are the same on both sides."""
+    for name in FILTERS:
+        SessionQuery.read({name.encode(): [b"*"]})
+    for name in ORDERS:
+        SessionQuery.read({b"sort": [name.encode()]})
+
+
+def test_workers_that_are_missing(relay: Relay) -> None:
+    """What there is is shown, and that it is not all."""
+    relay.answer(path(), listed(connected(1), missing=("worker 2", "worker 3")))
+    lines: list[str] = []
+    with pytest.raises(
+        AdminError, match=r"^worker 2 and worker 3 did not answer: their sessions are left out$"
+    ):
+        sessions(AdminClient(relay.place), (), "session", None, lines.append)
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"{}",
+        b"[]",
+        listed(connected(1), following=5),  # type: ignore[arg-type]
+        listed(connected(1), missing=(5,)),  # type: ignore[arg-type]
+        listed({}),
+        listed(connected(1, session=5)),
+        listed(connected(1, session=None)),
+        listed(connected(1, brokers=None)),
+        listed(connected(1, destinations=[5])),
+        listed(connected(1, age="x")),
+        listed(connected(1, client_bytes="5")),
+        listed(connected(1)).replace(b"[{", b"[5, {"),
+    ],
+)
+def test_what_is_no_list_of_sessions(relay: Relay, said: bytes) -> None:
+    """Whatever else may listen there, or another version."""
+    relay.answer(path(), said)
+    lines: list[str] = []
+    with pytest.raises(AdminError, match=rf"^what is at {relay.place} is no relay .*\(status 200\)$"):
+        sessions(AdminClient(relay.place), (), "session", None, lines.append)
+    assert lines == []
+
+
+def test_kill(relay: Relay) -> None:
+    """By name, whatever is in it; what the relay refuses is told in its words."""
+    relay.answer("/sessions/relay-0-1/kill", json.dumps({"killed": "relay-0-1"}).encode())
+    relay.answer("/sessions/a%2Fb%3F/kill", (404, b'{"error": "there is no session \\"a/b?\\""}'))
+    lines: list[str] = []
+    assert kill(AdminClient(relay.place), "relay-0-1", lines.append) == 0
+    assert lines == ["relay-0-1: ended"]
+    assert relay.asked == [("POST", "/sessions/relay-0-1/kill", {}, "application/json")]
+    with pytest.raises(AdminError, match=r'says: there is no session "a/b\?"$'):
+        kill(AdminClient(relay.place), "a/b?", lines.append)

@@ -23,8 +23,8 @@ _OTHERS: Final = 0o006
 """The bits of a file's mode that let everybody read or write it."""
 
 _UNGUARDED: Final = (
-    "other machines may reach it, and whoever does could pause brokers: bind it to the loopback interface "
-    "(interface=127.0.0.1) or to a UNIX socket, or set admin_token_file, or admin_tls with "
+    "other machines may reach it, and whoever does could pause brokers and end sessions: bind it to the loopback "
+    "interface (interface=127.0.0.1) or to a UNIX socket, or set admin_token_file, or admin_tls with "
     "require_client_certificate = true"
 )
 UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on the way can read the token"

@@ -130,7 +130,8 @@ _LS: Final = """
 Lists segments: from when to when, how many blocks (each is what came at one time on one connection, or an event) and
 frames, octets, and how each is: closed, open (a relay writes it), or left open by a relay that is dead; and whether
 it is damaged, or frames are missing in it. Then a line for each segment that is missing between two others of a run,
-and for each run that does not begin with its first segment, as when old ones were removed.
+and for each run that does not begin with its first segment, as when old ones were removed; with --json these go to
+standard error.
 """
 _CAT: Final = """
 Shows frames and events, one in a line: its time, session and client; then `->` and a frame of the client, `<-` with
@@ -153,8 +154,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
     journals = journal.add_subparsers(dest="journal", required=True, metavar="COMMAND")
     places = argparse.ArgumentParser(add_help=False)
     places.add_argument("places", nargs="+", metavar="PLACE", help="a journal's folder, or a segment's file")
-    journals.add_parser("ls", parents=[places], help="list segments", description=_LS)
-    cat = journals.add_parser("cat", parents=[places], help="show frames and events", description=_CAT)
+    rows = argparse.ArgumentParser(add_help=False)
+    rows.add_argument("--json", action="store_true", help="one JSON object in a line")
+    journals.add_parser("ls", parents=[places, rows], help="list segments", description=_LS)
+    cat = journals.add_parser("cat", parents=[places, rows], help="show frames and events", description=_CAT)
     cat.add_argument("--session", action="append", default=[], metavar="NAME", help="of this session only")
     cat.add_argument(
         "--destination",
@@ -170,7 +173,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
     time = "2026-11-21T08:23:00 (UTC), or a part of it"
     cat.add_argument("--since", type=_time, metavar="TIME", help=f"from then on: {time}")
     cat.add_argument("--until", type=_time, metavar="TIME", help="before then")
-    cat.add_argument("--json", action="store_true", help="one JSON object in a line")
     cat.add_argument("--bodies", action="store_true", help="show what was kept of the bodies, too")
     journals.add_parser("verify", parents=[places], help="look for damage", description=_VERIFY)
     return journal
@@ -189,21 +191,29 @@ def run(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
     """
     match options.journal:
         case "ls":
-            return _list(options, out)
+            return _list(options, out, err)
         case "cat":
             return _show(options, out, err)
     return _verify(options, out)
 
 
-def _list(options: argparse.Namespace, out: WriteLine) -> int:
+def _list(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
     paths = list(segments(options.places))
+    remarks = [*_missing(options.places), *_beginnings(options.places)]
+    if options.json:
+        for path in paths:
+            out(json.dumps(dict(zip(_HEADINGS, _values(SegmentCheck(path)), strict=True))))
+        for line in remarks:
+            err(line)
+        return 0
     longest = max([len(path.name) for path in paths], default=0)
     longest_size = max([len(str(path.stat().st_size)) for path in paths if path.exists()], default=0)
     widths = (longest, 12, 27, 27, longest_size, longest_size, longest_size)
     out(_row(_HEADINGS, widths))
     for path in paths:
-        out(_row(tuple(_cells(SegmentCheck(path))), widths))
-    for line in [*_missing(options.places), *_beginnings(options.places)]:
+        cells = ("-" if each is None else visible(str(each)) for each in _values(SegmentCheck(path)))
+        out(_row(tuple(cells), widths))
+    for line in remarks:
         out(line)
     return 0
 
@@ -223,12 +233,13 @@ def _beginnings(places: Sequence[str]) -> Iterator[str]:
             yield f"{place}: run {gap.run} of {gap.relay} begins at segment {gap.last + 1}"
 
 
-def _cells(check: SegmentCheck) -> Iterator[str]:
+def _values(check: SegmentCheck) -> Iterator[str | int | None]:
+    """Yield what a segment's line says, None for what is not known."""
     yield check.path.name
-    yield visible(check.relay) or "-"
-    yield "-" if check.since is None else spell_time(check.since)
-    yield "-" if check.until is None else spell_time(check.until)
-    yield from map(str, (check.blocks, check.frames, check.size))
+    yield check.relay or None
+    yield None if check.since is None else spell_time(check.since)
+    yield None if check.until is None else spell_time(check.until)
+    yield from (check.blocks, check.frames, check.size)
     yield ", ".join([check.state, *dict.fromkeys(_short(check, damage) for damage in check.damages)])
 
 

@@ -104,9 +104,10 @@ class ClientConnection:
         if downstream and leg.gone:
             return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
-        leg.heartbeat.received(now)
         if data == BEAT and not (leg.decoder.buffered or (downstream and self._buffer)):
+            leg.heartbeat.beaten(self.session.frames, now)
             return
+        leg.heartbeat.received(now)
         try:
             match leg.state:
                 case State.CONNECTED if downstream:

@@ -180,10 +180,10 @@ def ended(end: End, text: str, *, quiet: bool = True) -> Note:
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
-def stopped(lost: int) -> Note:
-    """The session is over because the relay stops; so many SENDs may be lost with it."""
+def stopped(text: str, lost: int) -> Note:
+    """The session is over because the relay ends it, for the reason in the text; so many SENDs may be lost with it."""
     loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
-    return ended(End.RELAY, f"the relay stops{loss}")
+    return ended(End.RELAY, f"{text}{loss}")
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:

@@ -27,7 +27,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
-from stomprelay.relay.shutdown import STOPPING
+from stomprelay.relay.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
@@ -133,6 +133,17 @@ class Relay:
     def links(self) -> list[Link]:
         """The session's links to groups of brokers."""
         return [] if self._connection is None else self._connection.links
+
+    @property
+    def active_at(self) -> float | None:
+        """When something was received last from the client or its brokers, in seconds; beats do not count. None before
+        CONNECT.
+        """
+        session = self.session
+        if session is None:
+            return None
+        legs = [self.client, *[link.leg for link in self.links]]
+        return max([leg.heartbeat.active_at(session.frames) for leg in legs if leg is not None])
 
     @property
     def coupled(self) -> bool:
@@ -252,12 +263,19 @@ class Relay:
 
     def stopped(self, now: float) -> list[Effect]:
         """The service stops: the client is sent an ERROR, and all legs are closed. What is lost by it is counted."""
+        return self._end(STOPPING)
+
+    def killed(self, now: float) -> list[Effect]:
+        """An operator ends the session: as `stopped`, but that the ERROR says so."""
+        return self._end(KILLED)
+
+    def _end(self, why: Reason) -> list[Effect]:
         connection = self._connection
         if self.over:
             return []
         if connection is not None:
-            return self._act(connection.shutdown.stopped)
-        self._fail(StompError(*STOPPING))
+            return self._act(lambda: connection.shutdown.stopped(why))
+        self._fail(StompError(why.message, why.detail))
         return self._outbox.drain()
 
     def leave(

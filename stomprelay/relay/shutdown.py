@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
@@ -18,8 +18,21 @@ from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.names import SEND
 
-STOPPING: Final = "the relay is stopping", "connect again"
-"""The ERROR by which a client hears of it."""
+
+class Reason(NamedTuple):
+    """Why the relay ends a session that might go on: message and detail of the ERROR that its client is sent, and the
+    `text` for the log.
+    """
+
+    message: str
+    detail: str
+    text: str
+
+
+STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
+KILLED: Final = Reason(
+    "the session was ended", "by an operator of the relay", "an operator ended the session"
+)
 
 
 class Shutdown:
@@ -179,22 +192,22 @@ class Shutdown:
             return False
         return self._client.state is State.CONNECTING or self._finished
 
-    def stopped(self) -> None:
-        """End the session because the relay stops. What may be lost by that is counted."""
+    def stopped(self, why: Reason = STOPPING) -> None:
+        """End the session because the relay stops, or an operator wants it. What may be lost by that is counted."""
         client, flow = self._client, self._flow
         if flow.settled:
             self.close(How.FLUSH if client.gone else How.LINGER, ended(End.CLIENT, "client said goodbye"))
             return
         if not self._finished or client.gone:
             self.lose(flow.links)
-        note = stopped(self.lost)
+        note = stopped(why.text, self.lost)
         if client.gone:
             self.close(How.FLUSH, note)
             return
-        message, detail = STOPPING
+        detail = why.detail
         if self.lost:
             detail += "; what has no receipt may be lost"
-        error = StompError(message, detail, receipt=flow.disconnect_receipt)
+        error = StompError(why.message, detail, receipt=flow.disconnect_receipt)
         self._outbox.put(replace(failed(client.side.value, error), quiet=True))
         self._tell(error)
         self.close(How.LINGER, note)

@@ -138,6 +138,17 @@ class Sessions:
         """Return how many SENDs may have been lost since the relay started."""
         return sum(each.counters["possibly_lost"] for each in self.listeners.values())
 
+    def kill(self, name: str) -> bool:
+        """End the session of this name, as an operator wants: its client gets an ERROR, and its connections are closed.
+        Return whether there is one.
+        """
+        for session in self:
+            if session.name == name:
+                _log.info("session {session} is ended, as an operator asked", session=name)
+                session.kill()
+                return True
+        return False
+
     def stop(self) -> None:
         """End all sessions: each client gets an ERROR, and its connections are closed."""
         self._each(RelayDriver.stop)

@@ -186,6 +186,16 @@ class Session:
         self.counters["broker_frames"] += frames
         self.broker_frames += frames
 
+    @property
+    def frames(self) -> int:
+        """How many frames were received from the client and from its brokers."""
+        return self.client_frames + self.broker_frames
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many deliveries the client owes an ACK for. Those of a subscription that asks for none do not count."""
+        return 0 if self._ledger is None else self._ledger.awaited
+
     WATCHED: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""
 

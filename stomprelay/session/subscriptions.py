@@ -1,7 +1,7 @@
 """A client's subscriptions, and the names that each side has for them."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from stomprelay.wire.dialect import Headers
@@ -75,6 +75,13 @@ class Subscriptions:
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._by_id.values())
+
+    @property
+    def destinations(self) -> Collection[bytes]:
+        """The destinations that have an open subscription, each once; what was subscribed first comes first. It is
+        live: be done with it before anything is received.
+        """
+        return self._by_destination.keys()
 
     def opened(self, headers: Headers, cost: int = 0) -> Subscription:
         """Add the subscription of a SUBSCRIBE with these headers and return it. Raises `ProtocolError` when there

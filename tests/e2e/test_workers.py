@@ -273,6 +273,40 @@ def readiness(running: Crew) -> tuple[int, Any]:
             return error.code, json.loads(error.read())
 
 
+def test_who_is_connected(running: Crew, queue: str) -> None:
+    """`stomprelay sessions` lists the clients of all workers, and finds one, which `stomprelay kill` ends."""
+    clients = running.clients()
+    exchange(clients, queue)
+    listed = stomprelay("sessions", "--json", "--sort", "client_bytes", "--admin", running.admin)
+    assert listed.returncode == 0, listed.stderr
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert len({row["session"] for row in rows}) == len(rows) == len(clients)
+    assert len({row["session"].rpartition("-")[0] for row in rows}) == WORKERS
+    assert sorted(row["destinations"] for row in rows) == sorted(
+        [f"{queue}.{number}"] for number in range(len(clients))
+    )
+    assert {(row["login"], row["version"], row["client_frames"]) for row in rows} == {("guest", "1.2", 2)}
+    ports = {client.socket.getsockname()[1] for client in clients}
+    assert {int(row["client"].rpartition(":")[2]) for row in rows} == ports
+    sizes = [row["client_bytes"] for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    for row in {row["session"].rpartition("-")[0]: row for row in rows}.values():
+        name, [destination] = row["session"], row["destinations"]
+        chosen = stomprelay("sessions", "--filter", f"destination={destination}", "--admin", running.admin)
+        heading, line = chosen.stdout.splitlines()
+        assert (heading.split()[0], line.split()[0]) == ("session", name)
+        done = stomprelay("kill", name, "--admin", running.admin)
+        assert (done.returncode, done.stdout) == (0, f"{name}: ended\n"), done.stderr
+        assert b"the session was ended" in clients[int(destination.rpartition(".")[2])].error()
+        running.relay.wait_for_log(f"session {name} is ended, as an operator asked")
+        again = stomprelay("kill", name, "--admin", running.admin)
+        assert again.returncode == 1
+        assert again.stderr.endswith(f'says: there is no session "{name}"\n')
+    assert running.metrics()["sessions"] == len(clients) - WORKERS
+    for client in clients:
+        client.close()
+
+
 def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     """What the processes tell each other is in a folder of their own, which is gone at the end."""
     [folder] = {Path(found).parent for found in re.findall(r"starting on '(/.*)\.admin'", running.relay.log)}

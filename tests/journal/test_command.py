@@ -72,6 +72,42 @@ def test_ls(tmp_path: Path) -> None:
     ]
 
 
+def test_ls_in_json(tmp_path: Path) -> None:
+    """An object a line, by the names of the columns; what is not known is null, what is missing told apart."""
+    paths = [
+        put(tmp_path, *BLOCKS, name=f"{NAME.replace('000001', number)}.journal")
+        for number in ("000002", "000004")
+    ]
+    (tmp_path / "empty").touch()
+    status, told, complaints = ran("ls", "--json", str(tmp_path), str(tmp_path / "empty"))
+    assert status == 0
+    rows = [json.loads(line) for line in told]
+    assert rows[0] == {
+        "segment": paths[0].name,
+        "relay": "eu-1",
+        "from": FIRST,
+        "to": "2026-11-21T08:23:02.123456Z",
+        "blocks": 3,
+        "frames": 3,
+        "octets": paths[0].stat().st_size,
+        "state": "closed",
+    }
+    assert rows[-1] == {
+        "segment": "empty",
+        "relay": None,
+        "from": None,
+        "to": None,
+        "blocks": 0,
+        "frames": 0,
+        "octets": 0,
+        "state": "closed, it is empty",
+    }
+    assert [line.partition(": ")[2] for line in complaints] == [
+        f"segment 3 of run {RUN} of eu-1: missing",
+        f"run {RUN} of eu-1 begins at segment 2",
+    ]
+
+
 def test_ls_of_what_is_odd(tmp_path: Path) -> None:
     """Damage is told once; a file that is none is a line, too."""
     path = put(tmp_path, BLOCKS[0], b"garbage", BLOCKS[1], b"garbage", BLOCKS[2])

@@ -207,3 +207,18 @@ def test_nobody_asks_for_it() -> None:
         play.client_says(SEND)
         play.broker_gets(SEND)
         assert not play.passing
+
+
+def test_what_passes_is_activity() -> None:
+    """As any frame is, and beats are not."""
+    with Playbook() as play:
+        assert play.relay.active_at is None
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        begin(play)
+        play.time_passes(5)
+        say(play, SEND)
+        at = play.now
+        for who in (play.client_says, play.broker_says, play.client_says):
+            play.time_passes(5)
+            who(b"\n")
+            assert play.relay.active_at == at

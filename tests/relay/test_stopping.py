@@ -235,3 +235,53 @@ def test_a_client_that_is_given_up_with_what_it_sent() -> None:
         play.client_gets_error(b"no broker available")
         assert play.counters["possibly_lost"] == 2
         assert lost(play) == [2]
+
+
+# An operator ends one
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_a_session_that_is_killed(survives: bool) -> None:
+    """At once: the client hears who wanted it, the broker is left, and what may be lost by it is counted."""
+    with started() if survives else joined(b"1.2", b"1.2") as play:
+        play.client_says(ASKING % (1, 1) + ASKING % (2, 2))
+        play.broker_reads()
+        play.operator_kills()
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:the session was ended\n")
+        assert b"by an operator of the relay; what has no receipt may be lost" in data
+        play.client_is_closed(How.LINGER)
+        play.broker_is_closed()
+        assert over(play)
+        assert play.counters["possibly_lost"] == 2
+        assert play.noted(Event.DISCONNECTED) == "an operator ended the session; 2 SENDs may be lost"
+        play.operator_kills()
+        assert play.counters["possibly_lost"] == 2
+
+
+def test_a_client_that_waits_for_a_broker_is_killed() -> None:
+    """It is told before it was answered."""
+    with Playbook(listener(movable())) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.operator_kills()
+        play.client_gets_error(b"the session was ended")
+        assert over(play)
+
+
+def test_a_client_that_said_nothing_is_killed() -> None:
+    """There is no session yet, and none will be."""
+    with Playbook() as play:
+        play.operator_kills()
+        play.client_gets_error(b"the session was ended")
+
+
+def test_what_a_client_left_behind_is_killed() -> None:
+    """It is gone and what it said was still to be delivered: nobody can be told, and it is counted."""
+    with started() as play:
+        play.client_says(ASKING % (1, 1))
+        play.broker_reads()
+        play.client_goes()
+        assert not over(play)
+        play.operator_kills()
+        assert over(play)
+        assert play.counters["possibly_lost"] == 1

@@ -89,7 +89,7 @@ class ScriptedRelay:
         self.listener = listener()
         self.name = b"relay-0-1"
         self.client = Leg(Side.DOWNSTREAM, Limits())
-        self.session = None
+        self.session = self.login = self.active_at = None
         self.links: tuple[Link, ...] = ()
         self.coupled = True
         self.over = True

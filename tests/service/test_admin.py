@@ -173,16 +173,17 @@ def test_the_status_page(harness: RelayHarness) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """No page shows a passcode or a login, neither the client's nor ours."""
+    """No page shows a passcode, neither the client's nor ours, nor our login; a client's tells who it is."""
     own = upstream(credentials=Credentials(b"our-login", b"our-secret"))
     harness = RelayHarness(listener(upstream=own))
     client = harness.client()
     client.sends(CONNECT.replace(b"\n\n", b"\nlogin:their-login\npasscode:their-secret\n\n"))
     harness.broker()
-    for path in ("/", "/metrics", "/healthz", "/livez", "/readyz", "/brokers"):
+    for path in ("/", "/metrics", "/healthz", "/livez", "/readyz", "/brokers", "/sessions"):
         text = Answer(harness, path).text
-        for secret in ("our-login", "our-secret", "their-login", "their-secret"):
+        for secret in ("our-login", "our-secret", "their-secret"):
             assert secret not in text
+        assert ("their-login" in text) is (path in ("/", "/sessions"))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +207,12 @@ def test_secrets_are_not_shown() -> None:
         ("GET", "/brokers/pause", 405),
         ("OPTIONS", "/brokers/pause", 405),
         ("POST", "/brokers/", 404),
+        ("POST", "/sessions", 405),
+        ("GET", "/sessions/x/kill", 405),
+        ("POST", "/sessions/x", 404),
+        ("POST", "/sessions//kill", 404),
+        ("POST", "/sessions/x/y/kill", 404),
+        ("POST", "/sessions/x/kill/", 404),
         ("HEAD", "/", 200),
         ("HEAD", "/healthz", 200),
         ("HEAD", "/livez", 200),

@@ -66,6 +66,8 @@ def test_what_says_the_token(pair: RelayHarness, said: str) -> None:
     assert ask(pair, "/brokers", said).status == 200
     assert ask(pair, "/nothing", said).status == 404
     assert ask(pair, "/", said, b"{}").status == 405
+    assert ask(pair, "/sessions", said).status == 200
+    assert ask(pair, "/sessions/x/kill", said, b"{}").status == 404
     assert ask(pair, "/brokers/pause", said, b'{"broker": "*"}').status == 200
     assert all(each.broker.health.paused for each in pair.service.state.brokers)
 
@@ -96,10 +98,12 @@ def test_what_does_not_say_the_token(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/metrics", "/brokers", "/nothing", "/healthz/", "//livez", "/livez?x=1/"]
+    "path", ["/", "/metrics", "/brokers", "/sessions", "/nothing", "/healthz/", "//livez", "/livez?x=1/"]
 )
 def test_without_the_token_nothing_is_shown_or_done(pair: RelayHarness, path: str) -> None:
     """Not even what is there; but the probes answer to anybody, for what asks for them has no secrets."""
+    pair.client()
+    [session] = pair.service.state.sessions
     for said in (None, "Bearer wrong"):
         answer = ask(pair, path, said)
         if path.startswith("/livez"):
@@ -111,6 +115,8 @@ def test_without_the_token_nothing_is_shown_or_done(pair: RelayHarness, path: st
         )
         assert "admin_token_file" in answer.error
         assert ask(pair, "/brokers/pause", said, b'{"broker": "*"}').status == 401
+        assert ask(pair, f"/sessions/{session.name}/kill", said, b"{}").status == 401
+    assert not session.over
     assert not any(each.broker.health.paused for each in pair.service.state.brokers)
     assert [ask(pair, probe, None).status for probe in ("/livez", "/readyz", "/healthz")] == [200, 503, 200]
 
@@ -167,6 +173,8 @@ def test_ten_thousand_wrong_tokens(pair: RelayHarness) -> None:
         ("GET", "/brokers", 404),
         ("POST", "/brokers/pause", 404),
         ("POST", "/brokers/resume", 404),
+        ("GET", "/sessions", 404),
+        ("POST", "/sessions/x/kill", 404),
         ("GET", "/state", 404),
         ("GET", "/state/whole", 404),
     ],

@@ -11,6 +11,8 @@ from twisted.python.failure import Failure
 from twisted.web.test.requesthelper import DummyChannel
 
 from stomprelay.service.admin.readiness import parse as parse_readiness
+from stomprelay.service.admin.requests import Unavailable
+from stomprelay.service.admin.sessions import SessionList, SessionQuery
 from stomprelay.service.admin.site import STATE, STATE_WHOLE, site
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow, parse, snapshot
 from stomprelay.service.brokers.brokers import ConfiguredBroker
@@ -39,6 +41,13 @@ class Slow:
 
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
         self.told.append(("resume", len(found), None))
+        return self._later()
+
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        return self._later()
+
+    def kill(self, name: str) -> Deferred[bool]:
+        self.told.append(("kill", int(name), None))
         return self._later()
 
     def _later(self) -> Deferred[Any]:
@@ -108,7 +117,7 @@ def test_an_order_and_its_result(slow: Slow) -> None:
 
 def test_who_leaves_before(slow: Slow) -> None:
     """Is not responded to, and nothing is wrong."""
-    asking = Asking(slow, "GET", "/")
+    asking = Asking(slow, "GET", "/metrics")
     asking.request.connectionLost(Failure(ConnectionDone()))
     with capturedLogs() as logs:
         slow.answers()
@@ -159,8 +168,24 @@ def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
     """To its parent, as text that it reads; no other relay has such a page."""
     harness = slow.harness
     harness.session()
-    for path, sessions in ((STATE, 0), (STATE_WHOLE, 1)):
+    harness.service.state.pauses.pause(harness.service.state.brokers.find("192.0.2.1:61613"))
+    for path, whole in ((STATE, False), (STATE_WHOLE, True)):
         assert Asking(harness.service.state, "GET", path)()[0] == 404
         status, text = Asking(harness.service.state, "GET", path, worker=True)()
         assert status == 200
-        assert len(parse(text.encode()).sessions) == sessions
+        assert parse(text.encode()) == snapshot(harness.service.state, whole=whole)
+
+
+def test_who_is_ended(slow: Slow) -> None:
+    """By whoever has the session; nobody, or a worker that does not tell, is said to be so."""
+    answers: tuple[tuple[Any, int], ...] = (
+        (True, 200),
+        (False, 404),
+        (Failure(Unavailable("worker 1")), 503),
+    )
+    for answer, expected in answers:
+        asking = Asking(slow, "POST", "/sessions/7/kill", b"{}")
+        assert asking() == (0, "")
+        slow.asked.pop().callback(answer)
+        assert asking()[0] == expected
+    assert slow.told == [("kill", 7, None)] * 3

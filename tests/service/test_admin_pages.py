@@ -4,18 +4,21 @@ import re
 from html import unescape
 from pathlib import Path
 
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionLost
 
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.service.admin.metrics import metrics
-from stomprelay.service.admin.snapshot import SHOWN, snapshot
+from stomprelay.service.admin.sessions import LARGEST, SessionList, SessionQuery, list_sessions
+from stomprelay.service.admin.snapshot import snapshot
 from stomprelay.service.admin.status import status
 from stomprelay.service.journal.queue import Dropped
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
     SEND,
+    SUBSCRIBE,
     JournalHarness,
     RelayHarness,
     failover,
@@ -132,11 +135,19 @@ def test_metrics_of_the_journal(tmp_path: Path) -> None:
 # The status page
 
 
+def page(harness: RelayHarness) -> str:
+    """The page, with all sessions that it shows."""
+    state, found = harness.service.state, list[SessionList]()
+    _ = Deferred.fromCoroutine(list_sessions(state, SessionQuery(limit=LARGEST))).addCallback(found.append)
+    while not found:
+        harness.reactor.advance(0)
+    return status(snapshot(state, whole=False), found[0])
+
+
 def rows(harness: RelayHarness) -> list[tuple[str, ...]]:
     """The rows of all tables, as text."""
     return [
-        tuple(re.findall("<td.*?>(.*?)</td>", row))
-        for row in re.findall("<tr>(.*?)</tr>", status(snapshot(harness.service.state, whole=True)))
+        tuple(re.findall("<td.*?>(.*?)</td>", row)) for row in re.findall("<tr>(.*?)</tr>", page(harness))
     ]
 
 
@@ -160,31 +171,39 @@ def test_brokers_and_how_they_are() -> None:
 
 
 def test_where_a_session_is() -> None:
-    """Nowhere before CONNECT; then on a broker, or looking for one."""
+    """Nowhere before CONNECT; then on a broker, or looking for one; with what was said to it and is open there."""
     harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
 
     def session() -> tuple[str, ...]:
         (row,) = (row for row in rows(harness) if row and row[0].startswith("relay-"))
-        return row[3:]
+        return row[2:]
 
     client = harness.client()
-    assert session() == ("none yet", "none yet", "0", "0")
-    client.sends(CONNECT)
-    assert session() == ("1.2", "searching", str(len(CONNECT)), "0")
+    assert session() == ("", "192.0.2.7:4711", "none yet", "none yet", "0", "", "", "0", "0", "0", "0")
+    harness.reactor.advance(3)
+    connect = CONNECT.replace(b"\n\n", b"\nlogin:&me\n\n")
+    client.sends(connect)
+    size = str(len(connect))
+    assert session() == ("&amp;me", "192.0.2.7:4711", "1.2", "searching", "3", "0", "", "0", "0", size, "0")
     broker = harness.broker()
     broker.sends(CONNECTED)
-    client.sends(SEND)
-    bytes = str(len(CONNECT + SEND)), str(len(CONNECTED))
-    assert session() == ("1.2 to 1.2", "tcp://192.0.2.1:61613", *bytes)
+    client.sends(
+        b"".join(SUBSCRIBE.replace(b"0", b"%d" % id).replace(b"a\n\n", b"%d\n\n" % id) for id in range(7))
+    )
+    client.sends(SEND.replace(b"\n\n", b"\nreceipt:1\n\n"))
+    harness.reactor.advance(2)
+    found = session()
+    assert found[2:6] == ("1.2 to 1.2", "tcp://192.0.2.1:61613", "5", "2")
+    assert found[6:9] == ("/queue/0, /queue/1, /queue/2, /queue/3, /queue/4, 2 more", "1", "0")
     broker.disconnects(ConnectionLost())
-    assert session() == ("1.2", "searching", *bytes)
+    assert session()[2:4] == ("1.2", "searching")
     harness.broker().sends(CONNECTED)
-    assert session()[:2] == ("1.2 to 1.2", "tcp://192.0.2.2:61613")
+    assert session()[2:4] == ("1.2 to 1.2", "tcp://192.0.2.2:61613")
 
 
 def test_the_journal_on_the_status_page(tmp_path: Path) -> None:
     """Where it is, how it is and how much; a failing disk shows, in the line for systemd, too."""
-    assert "Journal" not in status(snapshot(RelayHarness().service.state, whole=True))
+    assert "Journal" not in page(RelayHarness())
     harness = JournalHarness(tmp_path)
     waiting = str(harness.journal.waiting)
     assert (str(tmp_path), "is written", "0", "0", "0", waiting, "0", "0") in rows(harness)
@@ -204,19 +223,19 @@ def test_whatever_is_shown_is_escaped() -> None:
     main = movable(Group("<u>", (broker,)), name="<i>")
     harness = RelayHarness(listener(name="<script>alert(1)</script>", upstream=main))
     harness.client()
-    page = status(snapshot(harness.service.state, whole=True))
-    assert not [mark for mark in ("<script>", "<b>", "<i>", "<u>") if mark in page]
-    assert "&lt;i&gt;" in page
-    assert "&lt;u&gt;" in page
-    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2
-    assert "<b>broker & co</b>" in unescape(page)
+    shown = page(harness)
+    assert not [mark for mark in ("<script>", "<b>", "<i>", "<u>") if mark in shown]
+    assert "&lt;i&gt;" in shown
+    assert "&lt;u&gt;" in shown
+    assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2
+    assert "<b>broker & co</b>" in unescape(shown)
 
 
 def test_the_page_has_an_end() -> None:
     """Of very many sessions it shows the first; their number is right."""
     harness = RelayHarness()
-    for _ in range(SHOWN + 5):
+    for _ in range(LARGEST + 5):
         harness.client()
-    page = status(snapshot(harness.service.state, whole=True))
-    assert f"<h2>Sessions: {SHOWN + 5}</h2>" in page
-    assert page.count("<td>192.0.2.7:4711</td>") == SHOWN
+    shown = page(harness)
+    assert f"<h2>Sessions: {LARGEST + 5}</h2>" in shown
+    assert shown.count("<td>192.0.2.7:4711</td>") == LARGEST

@@ -506,10 +506,10 @@ def test_octets_of_brokers_that_were_left_still_count() -> None:
     leg, first = scripted.open(0)
     first.sends(b"12345")
     scripted.close(leg)
-    assert scripted.session.info().from_brokers == 5
+    assert scripted.session.info().broker_bytes == 5
     _, second = scripted.open(1)
     second.sends(b"678")
-    assert scripted.session.info().from_brokers == 8
+    assert scripted.session.info().broker_bytes == 8
 
 
 def test_a_leg_that_is_connecting_can_be_closed_beside_one_that_is_not() -> None:

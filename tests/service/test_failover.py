@@ -215,7 +215,7 @@ async def test_a_client_that_does_not_read_across_a_failover() -> None:
         second.transport.write(large * 100)
         await until(held)
         client.transport.resumeProducing()
-        await until(lambda: session.info().from_brokers >= len(large) * 100)
+        await until(lambda: session.info().broker_bytes >= len(large) * 100)
         await until(lambda: not held())
         second.transport.write(MESSAGE)
         await client.receive_until(b"\n\nhello\0")
@@ -351,7 +351,7 @@ async def test_a_client_that_does_not_read_holds_all_groups() -> None:
         assert sum(each.bytes_received for each in lines.values()) == taken < len(large)
         client.transport.resumeProducing()
         (session,) = relay.service.state.sessions
-        await until(lambda: session.info().from_brokers >= 2 * len(large))
+        await until(lambda: session.info().broker_bytes >= 2 * len(large))
         await until(lambda: client.received.count(b"\0") >= 2 * COUNT)
         await leave(client)
         await one.gone()

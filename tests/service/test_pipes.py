@@ -353,10 +353,10 @@ def test_all_is_counted(scene: Scene) -> None:
     scene.sends(SEND)
     scene.sends(ODD)
     scene.sends(SEND)
-    assert scene.driver.info().from_client == 2 * len(SEND) + len(ODD)
+    assert scene.driver.info().client_bytes == 2 * len(SEND) + len(ODD)
     scene.sends(SEND)
     scene.does(Close(scene.relay.client, How.ABORT))
-    assert scene.driver.info().from_client == 3 * len(SEND) + len(ODD)
+    assert scene.driver.info().client_bytes == 3 * len(SEND) + len(ODD)
 
 
 class CarryingRelay(ScriptedRelay):

@@ -265,16 +265,22 @@ def test_what_there_is_to_see() -> None:
     """Before CONNECT, while the broker is awaited, and after; bytes as they came."""
     harness = RelayHarness()
     client = harness.client()
-    glance = only(harness).info()
-    assert (glance.peer, glance.client, glance.broker, glance.from_client) == ("192.0.2.7:4711", "", "", 0)
+    seen = only(harness).info()
+    assert (seen.client, seen.version, seen.brokers, seen.client_bytes) == ("192.0.2.7:4711", None, (), 0)
+    assert (seen.session, seen.listener) == (harness.service._prefix + "-1", "public")
     client.sends(CONNECT)
-    glance = only(harness).info()
-    assert (glance.client, glance.broker, glance.from_client) == ("1.2", "", len(CONNECT))
+    seen = only(harness).info()
+    assert (seen.version, seen.brokers, seen.broker_versions) == ("1.2", (None,), (None,))
+    assert seen.client_bytes == len(CONNECT)
     broker = harness.broker()
     broker.sends(CONNECTED.replace(b"1.2", b"1.1"))
-    glance = only(harness).info()
-    assert (glance.client, glance.broker, glance.from_brokers) == ("1.2", "1.1", len(CONNECTED))
-    assert glance.name == harness.service._prefix + "-1"
+    seen = only(harness).info()
+    assert (seen.version, seen.brokers, seen.broker_versions) == (
+        "1.2",
+        ("tcp://192.0.2.1:61613",),
+        ("1.1",),
+    )
+    assert (seen.client_bytes, seen.broker_bytes) == (len(CONNECT), len(CONNECTED))
 
 
 def test_secrets_stay_out_of_the_log(log: list[str]) -> None:

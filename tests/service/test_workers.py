@@ -17,10 +17,13 @@ from twisted.python.failure import Failure
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
 from stomprelay.service.admin.readiness import AWAY, DRAINING
+from stomprelay.service.admin.requests import Unavailable
+from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions, parse
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
 from stomprelay.service.log import fields
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import MARGIN
+from stomprelay.service.state import RelayState
 from stomprelay.service.workers import worker as module
 from stomprelay.service.workers.child import line
 from stomprelay.service.workers.crew import Crew
@@ -377,12 +380,26 @@ def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) 
 
 
 class Asked:
-    """A worker's admin endpoint: what it was asked for; `answer` is its next snapshot, None where it has none."""
+    """A worker's admin endpoint: what it was asked for; `answer` is its next snapshot, None where it has none, and
+    `state` what runs there.
+    """
 
-    def __init__(self, answer: Snapshot | None = None) -> None:
+    def __init__(self, answer: Snapshot | None = None, state: RelayState | None = None) -> None:
         self.answer = answer
         self.reasons: list[str] | None = []
+        self.state = state
         self.orders: list[tuple[str, str]] = []
+
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        if self.state is None:
+            return fail(TimeoutError("no answer"))
+        found = Deferred.fromCoroutine(list_sessions(self.state, query))
+        return found.addCallback(lambda listed: parse(listed.spell().encode()))
+
+    def kill(self, name: str) -> Deferred[bool]:
+        return (
+            fail(TimeoutError("no answer")) if self.state is None else succeed(self.state.sessions.kill(name))
+        )
 
     def snapshot(self, *, whole: bool) -> Deferred[Any]:
         return fail(TimeoutError("no answer")) if self.answer is None else succeed(self.answer)
@@ -413,7 +430,8 @@ def crew() -> Crew:
         for _ in range(3 - number):
             harness.session()
         made = Worker(number, MemoryReactorClock(), "", lambda number, admin: plan_of([]), own.changed)
-        made.admin = Asked(snapshot(harness.service.state, whole=True))  # type: ignore[assignment]
+        state = harness.service.state
+        made.admin = Asked(snapshot(state, whole=True), state)  # type: ignore[assignment]
         made.plan = plan_of([])
         own.workers.append(made)
     return own
@@ -439,7 +457,7 @@ def total(crew: Crew) -> Snapshot:
 def test_the_sum_of_a_crew(crew: Crew) -> None:
     """And each worker in a row, with its sessions."""
     found = total(crew)
-    assert found.clients == len(found.sessions) == 3
+    assert found.clients == 3
     assert found.listeners[0].counters["sessions_opened"] == 3
     assert [(row.number, row.state, row.sessions) for row in found.workers] == [
         (1, SERVES, 2),
@@ -505,6 +523,51 @@ def test_a_crew_that_stops(crew: Crew) -> None:
     """Nobody has to be asked."""
     crew._own.sessions.refuse()
     assert reasons(crew) == [DRAINING]
+
+
+def listed(crew: Crew, query: SessionQuery) -> SessionList:
+    """The sessions of all workers that are asked for, which are there at once."""
+    found: list[SessionList] = []
+    _ = crew.sessions(query).addCallback(found.append)
+    return found[0]
+
+
+def test_sessions_of_all(crew: Crew) -> None:
+    """In one order, a page at a time."""
+    first = listed(crew, SessionQuery(limit=2))
+    assert (len(first.sessions), first.total, first.matching, first.missing) == (2, 3, 3, ())
+    assert first.next is not None
+    second = listed(crew, SessionQuery(limit=2, after=first.next))
+    assert (len(second.sessions), second.total, second.matching, second.next) == (1, 3, 1, None)
+    names = [each.session for each in (*first.sessions, *second.sessions)]
+    assert len(set(names)) == 3
+    assert [(name[:-2], int(name[-1])) for name in names] == sorted(
+        (name[:-2], int(name[-1])) for name in names
+    )
+
+
+def test_sessions_of_one_that_does_not_answer(crew: Crew) -> None:
+    """Are missing, and it is said whose they are."""
+    asked(crew, 1).state = None
+    with capturedLogs() as logs:
+        found = listed(crew, SessionQuery())
+    assert (len(found.sessions), found.total, found.missing) == (1, 1, ("worker 1",))
+    assert [formatEvent(event) for event in logs] == ["worker 1 does not answer: no answer"]
+
+
+def test_a_session_is_ended_where_it_is(crew: Crew) -> None:
+    """Nobody else has it; where one does not answer and no other has it, that is not taken for no."""
+    here, _, there = (each.name for number in (1, 2) for each in asked(crew, number).state.sessions)
+    found: list[Any] = []
+    _ = crew.kill(here).addCallback(found.append)
+    _ = crew.kill(here).addCallback(found.append)
+    assert found == [True, False]
+    left = [each.session for each in listed(crew, SessionQuery()).sessions]
+    assert (len(left), here in left) == (2, False)
+    asked(crew, 1).state = None
+    _ = crew.kill(there).addCallback(found.append)
+    _ = crew.kill("nobody-1").addErrback(lambda failure: found.append(failure.check(Unavailable)))
+    assert found[2:] == [True, Unavailable]
 
 
 def test_orders_reach_all(crew: Crew) -> None:

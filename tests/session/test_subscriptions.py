@@ -126,6 +126,18 @@ def test_they_are_listed_oldest_first() -> None:
     assert len(subscriptions) == 2
 
 
+def test_destinations_are_listed_once() -> None:
+    """However many subscriptions each has, and as long as it has one."""
+    subscriptions = Subscriptions()
+    assert list(subscriptions.destinations) == []
+    for id, destination in ((b"1", A), (b"2", B), (b"3", A)):
+        subscriptions.opened(sub((b"id", id), destination))
+    assert list(subscriptions.destinations) == [A[1], B[1]]
+    subscriptions.closed(sub((b"id", b"1")))
+    subscriptions.closed(sub((b"id", b"2")))
+    assert list(subscriptions.destinations) == [A[1]]
+
+
 # ------------------------------------------------------------------ closed
 
 

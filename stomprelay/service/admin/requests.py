@@ -20,6 +20,10 @@ class BadRequest(Exception):
     """The body of a request is not valid; the text is the reason, and is sent in the response."""
 
 
+class Unavailable(Exception):
+    """What a request asks for cannot be had now; the text is the reason, and is sent in the response."""
+
+
 class BrokerRequest(NamedTuple):
     """What a request asks for: `broker` as it names it, and `within` in seconds, None where it has none."""
 

@@ -1,8 +1,9 @@
-"""Probes, metrics, a status page and requests to pause brokers, over HTTP.
+"""Probes, metrics, a status page, who is connected, and requests to pause brokers and end sessions, over HTTP.
 
-Two endpoints may have them: `metrics` the first four, with which nothing can be done; `admin` all. Where `admin` has a
-token, each request has to say it but probes, else it is refused with 401. Pages of other sites in a browser of this
-machine can connect, too: a request is answered only where its `Host` is ours (see `access`), else with 421.
+Two endpoints may have them: `metrics` the first four of the list, with which nothing can be done; `admin` all. Where
+`admin` has a token, each request has to say it but probes, else it is refused with 401; where it has none, whoever can
+connect may do all of that. Pages of other sites in a browser of this machine can connect, too: a request is answered
+only where its `Host` is ours (see `access`), else with 421.
 
     GET /livez              200 while the process answers
     GET /readyz             200 while clients may come, else 503 with the reasons, in JSON (see `readiness`)
@@ -13,16 +14,22 @@ machine can connect, too: a request is answered only where its `Host` is ours (s
     GET /brokers            the brokers and how they are, in JSON
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
     POST /brokers/resume    take them into service again: {"broker": "*"}
+    GET /sessions           who is connected, in JSON: see `sessions`
+    POST /sessions/NAME/kill    end a session: its client gets an ERROR that says so
 
 The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
-or a `sec-fetch-site`, which browsers add for web pages, is refused. The response is that of `/brokers`.
+or a `sec-fetch-site`, which browsers add for web pages, is refused. The response of those about brokers is that of
+`/brokers`.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from urllib.parse import unquote
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
@@ -33,8 +40,9 @@ from stomprelay.service.admin.access import Hosts, Token
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
-from stomprelay.service.admin.requests import BadRequest, BrokerRequest, brokers, parse
-from stomprelay.service.admin.server import LONGEST_BODY, AdminSite
+from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
+from stomprelay.service.admin.server import CONNECTIONS, LONGEST_BODY, AdminSite
+from stomprelay.service.admin.sessions import LARGEST, SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
 from stomprelay.service.admin.status import status
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
@@ -54,6 +62,7 @@ STATE_WHOLE: Final = "/state/whole"
 
 _log: Final = logger()
 
+_KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 _JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
 """Those that Twisted does not know."""
@@ -75,10 +84,12 @@ class Response(NamedTuple):
     status: int = 200
 
 
-Page = Callable[[], Response | Deferred[Response]]
-"""Returns the response to a GET, at once or later."""
+Page = Callable[[Mapping[bytes, list[bytes]]], Response | Deferred[Response]]
+"""Returns the response to a GET whose URL has these arguments, at once or later."""
 Action = Callable[[bytes], Response | Deferred[Response]]
 """Does what the body of a POST asks for, and returns the response, at once or later."""
+Kill = Callable[[str, bytes], Response | Deferred[Response]]
+"""The same for the session of this name."""
 
 
 class Shown(Protocol):
@@ -101,6 +112,12 @@ class Shown(Protocol):
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None] | None:
         """Take these brokers into service again."""
 
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return the sessions that are asked for. The Deferred fails with `Unavailable` where they cannot be had."""
+
+    def kill(self, name: str) -> Deferred[bool] | bool:
+        """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
+
 
 class OwnRelay:
     """The relay of this process."""
@@ -111,6 +128,8 @@ class OwnRelay:
         self.repeats = state.runtime.repeats
         self.pause = state.pauses.pause
         self.resume = state.pauses.resume
+        self.kill = state.sessions.kill
+        self._listing = DeferredLock()
 
     def snapshot(self, *, whole: bool) -> Snapshot:
         """Return what it is now."""
@@ -119,6 +138,14 @@ class OwnRelay:
     def obstacles(self) -> list[str]:
         """Return why it is not to be sent clients."""
         return obstacles(self._state)
+
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return the sessions that are asked for, after those who asked before: all together take no longer turns of
+        the reactor than one.
+        """
+        if len(self._listing.waiting) >= CONNECTIONS:
+            return fail(Unavailable("too many ask for sessions at a time"))
+        return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
 
 
 def refusal(status: int, reason: str) -> Response:
@@ -138,6 +165,7 @@ class AdminPages(Resource):
         self,
         pages: Mapping[bytes, Page],
         actions: Mapping[bytes, Action],
+        kill: Kill | None,
         hosts: Hosts,
         token: Token | None,
         repeats: Repeats,
@@ -145,6 +173,7 @@ class AdminPages(Resource):
         super().__init__()
         self._pages = pages
         self._actions = actions
+        self._kill = kill
         self._hosts = hosts
         self._token = token
         self._repeats = repeats
@@ -168,12 +197,12 @@ class AdminPages(Resource):
         return NOT_DONE_YET
 
     def _response(self, request: Any) -> Response | Deferred[Response]:
-        page, action = self._pages.get(request.path), self._actions.get(request.path)
+        page, action = self._pages.get(request.path), self._action(request.path)
         refused = self._misdirected(request) or self._unauthorized(request)
         if refused is not None:
             return refused
         if page is not None and request.method in (b"GET", b"HEAD"):
-            return page()
+            return page(request.args)
         if action is not None and request.method == b"POST":
             return _post(request, action)
         if page is not None:
@@ -183,6 +212,12 @@ class AdminPages(Resource):
             request.setHeader(b"allow", b"POST")
             return refusal(405, "POST only")
         return Response("not found\n", status=404)
+
+    def _action(self, path: bytes) -> Action | None:
+        killed = _KILL.fullmatch(path)
+        if self._kill is None or killed is None:
+            return self._actions.get(path)
+        return partial(self._kill, unquote(killed[1]))
 
     def _misdirected(self, request: Any) -> Response | None:
         """Return the refusal of a request to a host that is not ours; None where it is. Every browser says one, so that
@@ -223,6 +258,8 @@ def _begun(request: Any, response: Response) -> bytes:
 
 
 def _failed(failure: Failure) -> Response:
+    if failure.check(Unavailable):
+        return refusal(503, failure.getErrorMessage())
     _log.failure("a request could not be responded to", failure)
     return refusal(500, "the relay failed; see its log")
 
@@ -261,36 +298,25 @@ def _readiness(found: list[str]) -> Response:
     return Response(spell_readiness(found), _JSON, 503 if found else 200)
 
 
-def _later(made: T | Deferred[T], page: Callable[[T], Response]) -> Any:
+def _later(
+    made: T | Deferred[T], page: Callable[[T], Response | Deferred[Response]]
+) -> Deferred[Response] | Response:
     """Return the page that is made of something, or a Deferred of it where that takes its time."""
     return made.addCallback(page) if isinstance(made, Deferred) else page(made)
 
 
 def _page(relay: Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
-    return lambda: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
+    return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
 
 
 def _watching(relay: Shown) -> dict[bytes, Page]:
     """Return the pages for machines that watch a relay."""
     return {
-        b"/livez": lambda: Response(alive(), _JSON),
-        READY.encode(): lambda: _later(relay.obstacles(), _readiness),
-        b"/healthz": lambda: _later(relay.snapshot(whole=False), _health),
+        b"/livez": lambda _: Response(alive(), _JSON),
+        READY.encode(): lambda _: _later(relay.obstacles(), _readiness),
+        b"/healthz": lambda _: _later(relay.snapshot(whole=False), _health),
         b"/metrics": _page(relay, metrics, "text/plain; version=0.0.4; charset=utf-8", whole=False),
     }
-
-
-def _served(
-    name: str,
-    relay: Shown,
-    pages: Mapping[bytes, Page],
-    actions: Mapping[bytes, Action],
-    hosts: Iterable[Authority],
-    token: bytes | None,
-    reactor: Any,
-) -> Site:
-    secret = None if token is None else Token(token)
-    return AdminSite(name, AdminPages(pages, actions, Hosts(hosts), secret, relay.repeats), reactor)
 
 
 def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
@@ -298,7 +324,8 @@ def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Author
     names by which it may be asked beside its own.
     """
     relay = _relay(shown)
-    return _served("metrics", relay, _watching(relay), {}, hosts, None, reactor)
+    pages = AdminPages(_watching(relay), {}, None, Hosts(hosts), None, relay.repeats)
+    return AdminSite("metrics", pages, reactor)
 
 
 def _relay(shown: Shown | RelayState) -> Shown:
@@ -332,7 +359,7 @@ def site(
         if not found:
             return refusal(404, f"there is no broker {json.dumps(request.broker)}")
         done = do(found, request)
-        return done.addCallback(lambda _: listed()) if isinstance(done, Deferred) else listed()
+        return _later(done, lambda _: listed({}))
 
     def pause(found: tuple[ConfiguredBroker, ...], request: BrokerRequest) -> Deferred[None] | None:
         return relay.pause(found, request.within)
@@ -340,10 +367,29 @@ def site(
     def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> Deferred[None] | None:
         return relay.resume(found)
 
+    def kill(name: str, body: bytes) -> Response | Deferred[Response]:
+        if body.strip() not in (b"", b"{}"):
+            return refusal(400, "the body must be {}")
+        missing = refusal(404, f"there is no session {json.dumps(name)}")
+        killed = Response(json.dumps({"killed": name}) + "\n", _JSON)
+        return _later(relay.kill(name), lambda found: killed if found else missing)
+
+    def sessions(arguments: Mapping[bytes, list[bytes]]) -> Response | Deferred[Response]:
+        try:
+            query = SessionQuery.read(arguments)
+        except BadRequest as error:
+            return refusal(400, str(error))
+        return relay.sessions(query).addCallback(lambda found: Response(found.spell(), _JSON))
+
+    def overview(taken: Snapshot) -> Deferred[Response]:
+        listing = relay.sessions(SessionQuery(limit=LARGEST))
+        return listing.addCallback(lambda found: Response(status(taken, found), "text/html; charset=utf-8"))
+
     listed = _page(relay, brokers, _JSON, whole=True)
     pages: dict[bytes, Page] = {
-        b"/": _page(relay, status, "text/html; charset=utf-8", whole=True),
+        b"/": lambda _: _later(relay.snapshot(whole=False), overview),
         b"/brokers": listed,
+        b"/sessions": sessions,
         **_watching(relay),
     }
     if worker:
@@ -353,7 +399,8 @@ def site(
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
     }
-    return _served("admin", relay, pages, actions, hosts, token, reactor)
+    secret = None if token is None else Token(token)
+    return AdminSite("admin", AdminPages(pages, actions, kill, Hosts(hosts), secret, relay.repeats), reactor)
 
 
 def admin_services(

@@ -1,17 +1,13 @@
 """What a relay is at one moment, in numbers and words: what all pages show, and what several processes add up."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.health import Health
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState
-
-SHOWN: Final = 1000
-"""Sessions in a snapshot, at most."""
 
 SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
@@ -59,18 +55,6 @@ class JournalRow(NamedTuple):
     counts: Mapping[str, int]
 
 
-class SessionRow(NamedTuple):
-    """A session, as the status page shows it."""
-
-    name: str
-    listener: str
-    client: str
-    versions: str
-    brokers: str
-    from_client: int
-    from_brokers: int
-
-
 class WorkerRow(NamedTuple):
     """A process of a relay that has several: how often it was started anew, and its state in words."""
 
@@ -82,16 +66,13 @@ class WorkerRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What a relay is at one moment. `sessions` has `SHOWN` of them at most, and none where it is not whole;
-    `workers` is empty in a relay of one process.
-    """
+    """What a relay is at one moment. `workers` is empty in a relay of one process."""
 
     stopping: bool
     connections: int
     listeners: tuple[ListenerRow, ...]
     brokers: tuple[BrokerRow, ...]
     journal: JournalRow | None
-    sessions: tuple[SessionRow, ...] = ()
     workers: tuple[WorkerRow, ...] = ()
 
     @property
@@ -101,8 +82,8 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
-    """Return what the relay of this process is now; `whole`: with what each session has to be looked at for, which are
-    the sessions themselves and how many leave a broker.
+    """Return what the relay of this process is now; `whole`: with what each session has to be looked at for, which is
+    how many leave a broker.
     """
     state.sessions.report_passed()
     moving: dict[object, int] = {}
@@ -117,7 +98,6 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         tuple(_listener(each) for each in state.sessions.listeners.values()),
         tuple(_broker(each, now, moving.get(each.broker, 0)) for each in state.brokers),
         None if state.journal is None else _journal(state.journal),
-        tuple(islice(_sessions(state), SHOWN)) if whole else (),
     )
 
 
@@ -158,21 +138,6 @@ def _journal(journal: Journal) -> JournalRow:
     )
 
 
-def _sessions(state: RelayState) -> Iterator[SessionRow]:
-    for session in state.sessions:
-        info = session.info()
-        versions = f"{info.client} to {info.broker}" if info.broker else info.client or "none yet"
-        yield SessionRow(
-            info.name,
-            session.relay.listener.name,
-            info.peer,
-            versions,
-            ", ".join(info.brokers) or "none yet",
-            info.from_client,
-            info.from_brokers,
-        )
-
-
 # Several processes
 
 
@@ -183,14 +148,13 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    stopping, connections, listeners, brokers, journal, sessions, workers = json.loads(text)
+    stopping, connections, listeners, brokers, journal, workers = json.loads(text)
     return Snapshot(
         stopping,
         connections,
         tuple(ListenerRow(*each) for each in listeners),
         tuple(BrokerRow(*each) for each in brokers),
         None if journal is None else JournalRow(*journal),
-        tuple(SessionRow(*each) for each in sessions),
         tuple(WorkerRow(*each) for each in workers),
     )
 
@@ -222,7 +186,6 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         tuple(listeners.values()),
         tuple(brokers.values()),
         _journals(journals) if journals else None,
-        tuple(islice((row for one in each for row in one.sessions), SHOWN)),
     )
 
 

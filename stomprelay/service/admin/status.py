@@ -5,7 +5,9 @@ from html import escape
 from typing import Final
 
 from stomprelay import __version__
+from stomprelay.service.admin.sessions import SessionList
 from stomprelay.service.admin.snapshot import JournalRow, Snapshot, WorkerRow
+from stomprelay.service.connection.session_info import SessionInfo
 
 _HEAD: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>stomprelay</title><style>
@@ -17,8 +19,8 @@ td.number, th.number { text-align: right; }
 """
 
 
-def status(taken: Snapshot) -> str:
-    """Return the status page, as HTML text, of a snapshot with sessions."""
+def status(taken: Snapshot, listed: SessionList) -> str:
+    """Return the status page, as HTML text, of a snapshot, with the sessions that are listed."""
     condition = "stopping" if taken.stopping else "running"
     listeners = (
         (
@@ -46,16 +48,42 @@ def status(taken: Snapshot) -> str:
                 (
                     "session",
                     "listener",
+                    "login",
                     "client",
                     "versions",
                     "broker",
+                    "#seconds",
+                    "#idle",
+                    "subscribed to",
+                    "#unconfirmed",
+                    "#unacknowledged",
                     "#bytes from client",
                     "#bytes from broker",
                 ),
-                taken.sessions,
+                map(_session, listed.sessions),
             ),
             "</body></html>\n",
         )
+    )
+
+
+def _session(info: SessionInfo) -> tuple[object, ...]:
+    spoken = ", ".join(dict.fromkeys(filter(None, info.broker_versions)))
+    more = (f"{info.more_destinations} more",) if info.more_destinations else ()
+    return (
+        info.session,
+        info.listener,
+        info.login or "",
+        info.client,
+        f"{info.version} to {spoken}" if spoken else info.version or "none yet",
+        ", ".join(each or "searching" for each in info.brokers) or "none yet",
+        f"{info.age:.0f}",
+        "" if info.idle is None else f"{info.idle:.0f}",
+        ", ".join((*info.destinations, *more)),
+        info.unconfirmed,
+        info.unacknowledged,
+        info.client_bytes,
+        info.broker_bytes,
     )
 
 

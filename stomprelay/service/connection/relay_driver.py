@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
@@ -15,6 +15,7 @@ from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.session_info import SessionInfo, session_info
 from stomprelay.service.log import counted, logger, one_line, write
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
@@ -32,20 +33,6 @@ _log: Final = logger()
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
 _END: Final = f"{_FORM}; {{seconds:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}"
 _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
-
-
-class SessionInfo(NamedTuple):
-    """What the status page shows of a session: versions where they are agreed, the brokers it is on, bytes received
-    from the client and from brokers. `brokers` is empty before CONNECT; "searching" stands for a group without one.
-    """
-
-    name: str
-    peer: str
-    client: str
-    broker: str
-    brokers: tuple[str, ...]
-    from_client: int
-    from_brokers: int
 
 
 @implementer(IPushProducer)
@@ -116,6 +103,7 @@ class RelayDriver(Driver):
         "_endpoints",
         "_left_bytes",
         "_on_end",
+        "_opened",
         "_outputs",
         "_peer",
         "_pipes",
@@ -136,6 +124,7 @@ class RelayDriver(Driver):
         self._report_scheduled = False
         self._left_bytes = 0
         self._client_bytes = 0
+        self._opened = runtime.seconds()
         self._began: float | None = None
         self._peer = "a client"
 
@@ -164,23 +153,15 @@ class RelayDriver(Driver):
         client = self.runtime.protocols.get(self._relay.client)
         return self._peer if client is None else spell_address(client.peer)
 
+    @property
+    def name(self) -> str:
+        """Return the session's name, which no other has."""
+        return self._relay.name.decode("ascii")
+
     def info(self) -> SessionInfo:
-        """Return what the status page shows of the session now."""
-        relay = self.relay
-        links = relay.links
-        versions = [
-            link.leg.dialect.version.decode("ascii")
-            for link in links
-            if link.broker is not None and link.leg is not None
-        ]
-        return SessionInfo(
-            relay.name.decode("ascii"),
-            self.peer,
-            "" if relay.session is None else relay.session.dialect.version.decode("ascii"),
-            ", ".join(dict.fromkeys(versions)),
-            tuple("searching" if link.broker is None else str(link.broker) for link in links),
-            *self._bytes(),
-        )
+        """Return what there is to see of the session now."""
+        relay = self.relay  # reports what passed, which `_bytes` counts
+        return session_info(relay, self.peer, self._opened, self.runtime.seconds(), self._bytes())
 
     def _bytes(self) -> tuple[int, int]:
         """Return how many bytes the client sent, and brokers."""
@@ -262,6 +243,10 @@ class RelayDriver(Driver):
     def stop(self) -> None:
         """End the session because the service stops: the client is sent an ERROR."""
         self._perform_legless(self.relay.stopped(self.runtime.seconds()))
+
+    def kill(self) -> None:
+        """End the session because an operator wants it: the client is sent an ERROR."""
+        self._perform_legless(self.relay.killed(self.runtime.seconds()))
 
     def move(
         self, broker: Broker, within: float, to: Broker | None = None, *, may_stay: bool = False
@@ -371,7 +356,7 @@ class RelayDriver(Driver):
 
     def _names(self) -> dict[str, str]:
         return {
-            "session": self._relay.name.decode("ascii"),
+            "session": self.name,
             "peer": self.peer,
             "listener": self._relay.listener.name,
         }
@@ -439,7 +424,7 @@ class RelayDriver(Driver):
         """Write an error of the relay itself to the log, with its traceback."""
         _log.critical(
             "session {session}: {fault}",
-            session=self.relay.name.decode("ascii"),
+            session=self.name,
             fault=spell_fault(effect.error),
         )
 

@@ -1,18 +1,23 @@
-"""What the parent asks a worker for: its snapshot, and that brokers are paused and resumed, over HTTP."""
+"""What the parent asks a worker for, over HTTP: its snapshot and sessions, whether it is ready, and that brokers are
+paused and resumed and sessions ended.
+"""
 
 import json
-from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Final
+from urllib.parse import quote
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import UNIXClientEndpoint
 from twisted.web.client import Agent, FileBodyProducer, readBody
+from twisted.web.http import NOT_FOUND, OK, SERVICE_UNAVAILABLE
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
+from stomprelay.service.admin import sessions
 from stomprelay.service.admin.readiness import parse as parse_readiness
+from stomprelay.service.admin.sessions import SessionList, SessionQuery
 from stomprelay.service.admin.site import READY, STATE, STATE_WHOLE
 from stomprelay.service.admin.snapshot import Snapshot, parse
 
@@ -59,36 +64,44 @@ class WorkerAdmin:
 
     def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
         """Return the worker's snapshot."""
-        return self._asked(self._read("GET", STATE_WHOLE if whole else STATE, parse))
+        return self._asked("GET", STATE_WHOLE if whole else STATE).addCallback(lambda said: parse(said[1]))
 
     def obstacles(self) -> Deferred[list[str]]:
         """Return why the worker is not to be sent clients."""
-        return self._asked(self._read("GET", READY, parse_readiness, None, 200, 503))
+        asked = self._asked("GET", READY, None, (OK, SERVICE_UNAVAILABLE))
+        return asked.addCallback(lambda said: parse_readiness(said[1]))
+
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return those of the worker's sessions that are asked for."""
+        asked = self._asked("GET", f"/sessions?{query.spell()}")
+        return asked.addCallback(lambda said: sessions.parse(said[1]))
+
+    def kill(self, name: str) -> Deferred[bool]:
+        """Have it end a session; return whether it has one of this name."""
+        asked = self._asked("POST", f"/sessions/{quote(name, safe='')}/kill", {}, (OK, NOT_FOUND))
+        return asked.addCallback(lambda said: said[0] == OK)
 
     def pause(self, broker: str, within: float | None = None) -> Deferred[object]:
         """Have it take a broker out of service."""
         said = {"broker": broker} if within is None else {"broker": broker, "within": within}
-        return self._asked(self._read("POST", "/brokers/pause", None, said))
+        return self._asked("POST", "/brokers/pause", said)
 
     def resume(self, broker: str) -> Deferred[object]:
         """Have it take a broker into service again."""
-        return self._asked(self._read("POST", "/brokers/resume", None, {"broker": broker}))
+        return self._asked("POST", "/brokers/resume", {"broker": broker})
 
-    def _asked(self, answer: Any) -> Deferred[Any]:
+    def _asked(
+        self, method: str, path: str, said: object = None, statuses: tuple[int, ...] = (OK,)
+    ) -> Deferred[Any]:
+        """Return status and body of the response. The Deferred fails with `NoAnswer` for any other status."""
+        answer = self._read(method, path, said, statuses)
         return Deferred.fromCoroutine(answer).addTimeout(WITHIN, self._reactor)
 
-    async def _read(
-        self,
-        method: str,
-        path: str,
-        read: Callable[[bytes], object] | None,
-        said: object = None,
-        *statuses: int,
-    ) -> Any:
+    async def _read(self, method: str, path: str, said: object, statuses: tuple[int, ...]) -> Any:
         body = None if said is None else FileBodyProducer(BytesIO(json.dumps(said).encode("ascii")))
         url = f"http://localhost{path}".encode("ascii")
         response = await self._agent.request(method.encode("ascii"), url, _JSON, body)
         text = await readBody(response)
-        if response.code not in (statuses or (200,)):
+        if response.code not in statuses:
             raise NoAnswer(f"{method} {path}: status {response.code}")
-        return None if read is None else read(text)
+        return response.code, text

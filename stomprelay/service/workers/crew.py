@@ -7,6 +7,8 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
 from stomprelay.service.admin.readiness import AWAY, DRAINING
+from stomprelay.service.admin.requests import Unavailable
+from stomprelay.service.admin.sessions import SessionList, SessionQuery, merged
 from stomprelay.service.admin.site import Shown
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, snapshot, summed
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
@@ -66,8 +68,6 @@ class Crew(Shown):
 
         def added(_: object) -> Snapshot:
             taken = [each.last for each in self.workers if each.last is not None]
-            if not whole:
-                taken = [each._replace(sessions=()) for each in taken]
             total = summed(snapshot(self._own, whole=False), [*self._gone, *taken])
             return total._replace(workers=tuple(each.row for each in self.workers))
 
@@ -84,18 +84,48 @@ class Crew(Shown):
         """
         if self._own.sessions.stopping:
             return succeed([DRAINING])
+        answers, asked = self._ask_all(lambda worker: worker.admin.obstacles())
 
-        def ask(worker: Worker) -> Deferred[Any]:
-            assert worker.admin is not None
-            silent = [f"{worker.name} does not answer"]
-            answer = _heeded(worker, worker.admin.obstacles())
-            return answer.addCallback(lambda found: silent if found is None else found)
+        def added(silent: list[str]) -> list[str]:
+            accepting = [found for found in answers if found != [DRAINING]]
+            accepting += [[f"{name} does not answer"] for name in silent]
+            return sorted({each for found in accepting for each in found}) if accepting else [AWAY]
 
-        def added(answers: list[tuple[bool, list[str]]]) -> list[str]:
-            open_ = [found for _, found in answers if found != [DRAINING]]
-            return list(dict.fromkeys(each for found in open_ for each in found)) if open_ else [AWAY]
+        return asked.addCallback(added)
 
-        return DeferredList([ask(each) for each in self.workers if each.admin is not None]).addCallback(added)
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return those sessions of all workers that are asked for. Who does not answer is `missing`."""
+        answers, asked = self._ask_all(lambda worker: worker.admin.sessions(query))
+        return asked.addCallback(lambda silent: merged(query, answers, silent))
+
+    def kill(self, name: str) -> Deferred[bool]:
+        """Have the worker that has the session of this name end it, and return whether one has. The Deferred fails with
+        `Unavailable` where it may be that of a worker that does not answer.
+        """
+        answers, asked = self._ask_all(lambda worker: worker.admin.kill(name))
+
+        def found(silent: list[str]) -> bool:
+            if silent and not any(answers):
+                raise Unavailable(
+                    f"{' and '.join(silent)} does not answer, and no other worker has the session"
+                )
+            return any(answers)
+
+        return asked.addCallback(found)
+
+    def _ask_all(self, ask: Callable[[Any], Deferred[Any]]) -> tuple[list[Any], Deferred[Any]]:
+        """Ask all workers that serve. Return a list for their answers, and a Deferred that fires when it is complete,
+        with the names of those who did not answer.
+        """
+        answers: list[Any] = []
+        silent: list[str] = []
+
+        def told(worker: Worker) -> Deferred[Any]:
+            answer = ask(worker).addCallback(answers.append)
+            return _heeded(worker, answer, lambda: silent.append(worker.name))
+
+        asked = [told(worker) for worker in self.workers if worker.admin is not None]
+        return answers, DeferredList(asked).addCallback(lambda _: silent)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Have all workers take these brokers out of service."""
@@ -122,10 +152,13 @@ class Crew(Shown):
         return DeferredList(told).addCallback(lambda _: None)
 
 
-def _heeded(worker: Worker, answer: Deferred[Any]) -> Deferred[Any]:
-    """Return a Deferred that does not fail: that a worker does not answer is logged."""
+def _heeded(
+    worker: Worker, answer: Deferred[Any], otherwise: Callable[[], None] = lambda: None
+) -> Deferred[Any]:
+    """Return a Deferred that does not fail: that a worker does not answer is logged, and `otherwise` called."""
 
     def failed(failure: Failure) -> None:
+        otherwise()
         _log.warn("{worker} does not answer: {why}", worker=worker.name, why=failure.getErrorMessage())
 
     return answer.addErrback(failed)

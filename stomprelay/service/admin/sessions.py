@@ -1,0 +1,202 @@
+"""Who is connected: which sessions a request asks for, and those that there are, in JSON.
+
+    GET /sessions?login=app*&destination=/queue/*&sort=idle&limit=100&after=...
+
+A response has `LARGEST` sessions at most. `total` is how many there are, `matching` how many were asked for, behind
+`after` alone; where there are more than it has, `next` is what to say as `after` to get the others. Figures change
+meanwhile: whoever asks for pages by one of them may see a session twice, or not at all; by `session` each comes once.
+`missing` names the workers that did not answer, whose sessions are left out.
+
+A relay may have very many: they are looked at a few at a time, and others have their turns between.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import translate
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from twisted.internet.task import deferLater
+
+from stomprelay.relay.relay import Relay
+from stomprelay.service.admin.requests import BadRequest
+from stomprelay.service.connection.session_info import LONGEST, SessionInfo, destinations, subscribed
+from stomprelay.service.state import RelayState
+
+LARGEST: Final = 1000
+"""Sessions in a response, at most."""
+USUAL: Final = 100
+"""The same, where a request does not say how many."""
+TURN: Final = 100
+"""Sessions that are looked at in one turn of the reactor."""
+_DESTINATIONS: Final = 32
+"""Destinations that take as long to compare as one session takes to be looked at."""
+
+_VALUES: Final[dict[str, Callable[[SessionInfo, Relay], Iterable[str]]]] = {
+    "session": lambda info, _: (info.session,),
+    "listener": lambda info, _: (info.listener,),
+    "login": lambda info, _: () if info.login is None else (info.login,),
+    "client": lambda info, _: (info.client,),
+    "broker": lambda info, _: [each for each in info.brokers if each is not None],
+    "destination": lambda _, relay: destinations(relay),
+}
+"""The values of a session by the names of filters."""
+
+_TEXTS: Final[dict[str, Callable[[SessionInfo], str]]] = {
+    "session": lambda info: "",  # by nothing else, that is
+    "listener": lambda info: info.listener,
+    "login": lambda info: info.login or "",
+    "client": lambda info: info.client,
+}
+_NUMBERS: Final[dict[str, Callable[[SessionInfo], float]]] = {
+    "age": lambda info: info.age,
+    "idle": lambda info: info.idle or 0,
+    "destinations": lambda info: len(info.destinations) + info.more_destinations,
+    "unconfirmed": lambda info: info.unconfirmed,
+    "unacknowledged": lambda info: info.unacknowledged,
+    "frames": lambda info: info.client_frames + info.broker_frames,
+    "bytes": lambda info: info.client_bytes + info.broker_bytes,
+    "client_frames": lambda info: info.client_frames,
+    "broker_frames": lambda info: info.broker_frames,
+    "client_bytes": lambda info: info.client_bytes,
+    "broker_bytes": lambda info: info.broker_bytes,
+}
+"""By what sessions are sorted: texts from the first, numbers from the largest; then by name, the oldest first."""
+
+Place = tuple[str | float, str, int]
+"""Where a session stands in an order: its value, and its name in two parts."""
+
+
+class SessionQuery(NamedTuple):
+    """Which sessions are asked for: of those that match all `filters`, pairs of a name and a pattern, the first `limit`
+    in the order of `sort`, or those behind `after`.
+    """
+
+    filters: tuple[tuple[str, str], ...] = ()
+    sort: str = "session"
+    limit: int = USUAL
+    after: str = ""
+
+    @classmethod
+    def read(cls, arguments: Mapping[bytes, list[bytes]]) -> "SessionQuery":
+        """Return what the arguments of a URL ask for. Raises `BadRequest`."""
+        said: dict[str, str] = {}
+        known = [*_VALUES, "sort", "limit", "after"]
+        for name, values in ((_text(name), values) for name, values in arguments.items()):
+            if name not in known:
+                raise BadRequest(f"there is no {json.dumps(name)} here; there is {', '.join(known)}")
+            if len(values) > 1:
+                raise BadRequest(f'"{name}" must be said once')
+            said[name] = _text(values[0])
+        sort, after = said.pop("sort", "session"), said.pop("after", "")
+        if sort not in _TEXTS and sort not in _NUMBERS:
+            orders = ", ".join([*_TEXTS, *_NUMBERS])
+            raise BadRequest(f'"sort" cannot be {json.dumps(sort)}; there is {orders}')
+        limit = said.pop("limit", str(USUAL))
+        if not (limit.isascii() and limit.isdigit() and len(limit) < 6 and 1 <= int(limit) <= LARGEST):
+            raise BadRequest(f'"limit" must be a number from 1 to {LARGEST}')
+        for name, pattern in said.items():
+            if len(pattern) > LONGEST:
+                raise BadRequest(f'"{name}" must not be longer than {LONGEST} characters')
+        query = cls(tuple(said.items()), sort, int(limit), after)
+        _ = query.behind
+        return query
+
+    def spell(self) -> str:
+        """Return the arguments of a URL that `read` reads so."""
+        return urlencode([*self.filters, ("sort", self.sort), ("limit", self.limit), ("after", self.after)])
+
+    def place(self, info: SessionInfo) -> Place:
+        """Return where a session stands in the order."""
+        name, _, number = info.session.rpartition("-")
+        value = _TEXTS[self.sort](info) if self.sort in _TEXTS else -_NUMBERS[self.sort](info)
+        return value, name, int(number)
+
+    @property
+    def behind(self) -> Place | None:
+        """The place behind which sessions are asked for; None for all. Raises `BadRequest` where `after` is none."""
+        if not self.after:
+            return None
+        try:
+            value, name, number = json.loads(self.after)
+        except (ValueError, TypeError, RecursionError):
+            value, name, number = None, None, None
+        kind = str if self.sort in _TEXTS else (int, float)
+        if not isinstance(value, kind) or not isinstance(name, str) or not isinstance(number, int):
+            raise BadRequest('"after" must be the "next" of a response in the same order')
+        return value, name, number
+
+
+class SessionList(NamedTuple):
+    """The sessions that were asked for, of `total`; see the module."""
+
+    sessions: tuple[SessionInfo, ...]
+    total: int
+    matching: int
+    next: str | None = None
+    missing: tuple[str, ...] = ()
+
+    def spell(self) -> str:
+        """Return it as JSON text, for `parse` and for all others."""
+        return json.dumps({**self._asdict(), "sessions": [each._asdict() for each in self.sessions]}) + "\n"
+
+
+def parse(text: bytes) -> SessionList:
+    """Return the list in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
+    values: Any = json.loads(text)
+    found = SessionList(**values)
+    sessions = tuple(_info(each) for each in found.sessions)
+    return found._replace(sessions=sessions, missing=tuple(found.missing))
+
+
+def _info(values: Any) -> SessionInfo:
+    info = SessionInfo(**values)
+    return info._replace(
+        brokers=tuple(info.brokers),
+        broker_versions=tuple(info.broker_versions),
+        destinations=tuple(info.destinations),
+    )
+
+
+async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:
+    """Return the sessions of this process that are asked for, after as many turns of the reactor as it takes."""
+    filters = [(name, _VALUES[name], re.compile(translate(pattern)).match) for name, pattern in query.filters]
+    compares = any(name == "destination" for name, _ in query.filters)
+    found: list[tuple[Place, SessionInfo]] = []
+    behind, matching, work = query.behind, 0, 0
+    for session in tuple(state.sessions):
+        if work >= TURN:
+            work = 0
+            await deferLater(state.runtime.reactor, 0)
+        if session.over:
+            continue
+        info, relay = session.info(), session.relay
+        work += 1 + (subscribed(relay) // _DESTINATIONS if compares else 0)
+        place = query.place(info)
+        if behind is not None and place <= behind:
+            continue
+        if all(any(map(match, values(info, relay))) for _, values, match in filters):
+            matching += 1
+            found.append((place, info))
+            if len(found) >= 2 * query.limit:
+                found = sorted(found)[: query.limit]
+    return _first(query, found, SessionList((), len(state.sessions), matching))
+
+
+def merged(query: SessionQuery, lists: Iterable[SessionList], missing: Iterable[str]) -> SessionList:
+    """Return those of several processes as one list; those that are `missing` did not answer."""
+    each = tuple(lists)
+    found = [(query.place(info), info) for one in each for info in one.sessions]
+    total, matching = sum(one.total for one in each), sum(one.matching for one in each)
+    return _first(query, found, SessionList((), total, matching, missing=tuple(missing)))
+
+
+def _first(query: SessionQuery, found: list[tuple[Place, SessionInfo]], rest: SessionList) -> SessionList:
+    shown = sorted(found)[: query.limit]
+    following = json.dumps(shown[-1][0]) if shown and rest.matching > len(shown) else None
+    return rest._replace(sessions=tuple(info for _, info in shown), next=following)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")

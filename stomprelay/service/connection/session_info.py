@@ -1,0 +1,114 @@
+"""A session at one moment, for whoever asks who is connected: its client, its brokers, what passed and what is open.
+
+Nothing is counted for it that is not counted anyway, so that it costs nothing until somebody asks. For the same reason
+it does not say where its client sends to: the frames that pass do not tell.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.relay import Relay
+
+SHOWN: Final = 5
+"""Destinations that are shown of a session, at most."""
+LONGEST: Final = 200
+"""Characters of a client's words that are shown, at most."""
+
+
+class SessionInfo(NamedTuple):
+    """What there is to see of a session. `login` and `version` are the client's, None before its CONNECT, and for one
+    that named no login. `brokers` has an entry for each group of brokers that the session may use, None while there is
+    none, and `broker_versions` what is spoken with it. `age` is in seconds since the client connected, `idle` since
+    something other than a beat came from client or brokers; None before CONNECT.
+
+    `destinations` are the first `SHOWN` that the client subscribed to, and there are `more_destinations`.
+    `unconfirmed`: SENDs for which a RECEIPT is awaited; `unacknowledged`: deliveries that the client owes an ACK for.
+    Frames and bytes are those received from the client, and from brokers.
+    """
+
+    session: str
+    listener: str
+    login: str | None
+    client: str
+    version: str | None
+    brokers: tuple[str | None, ...]
+    broker_versions: tuple[str | None, ...]
+    age: float
+    idle: float | None
+    destinations: tuple[str, ...]
+    more_destinations: int
+    unconfirmed: int
+    unacknowledged: int
+    client_frames: int
+    broker_frames: int
+    client_bytes: int
+    broker_bytes: int
+
+
+def session_info(relay: Relay, client: str, opened: float, now: float, sizes: tuple[int, int]) -> SessionInfo:
+    """Return what there is to see of a relay now. `client` is its client's address, `opened` when that came; `sizes`
+    are the bytes that were received from the client, and from brokers.
+    """
+    session, links, active_at = relay.session, relay.links, relay.active_at
+    shown = tuple(islice(destinations(relay), SHOWN))
+    return SessionInfo(
+        relay.name.decode("ascii"),
+        relay.listener.name,
+        None if relay.login is None else _spell(relay.login),
+        client,
+        None if session is None else session.dialect.version.decode("ascii"),
+        tuple(None if link.broker is None else str(link.broker) for link in links),
+        tuple(map(_version, links)),
+        round(now - opened, 3),
+        None if active_at is None else round(now - active_at, 3),
+        shown,
+        subscribed(relay) - len(shown),
+        sum(map(_unconfirmed, _first(links, _unconfirmed))),
+        sum(link.session.unacknowledged for link in links),
+        0 if session is None else session.client_frames,
+        0 if session is None else session.broker_frames,
+        *sizes,
+    )
+
+
+def destinations(relay: Relay) -> Iterator[str]:
+    """Yield all destinations that the client of a relay is subscribed to; be done with them in this turn."""
+    for link in _first(relay.links, _subscribed):
+        yield from map(_spell, link.session.subscriptions.destinations)
+
+
+def subscribed(relay: Relay) -> int:
+    """Return how many destinations the client of a relay is subscribed to."""
+    return sum(map(_subscribed, _first(relay.links, _subscribed)))
+
+
+def _first(links: list[Link], measure: Callable[[Link], int]) -> list[Link]:
+    """Return the link of each upstream that has the largest measure: what goes to one of its groups goes to all."""
+    found: dict[str, Link] = {}
+    for link in links:
+        known = found.get(link.upstream.name)
+        if known is None or measure(link) > measure(known):
+            found[link.upstream.name] = link
+    return list(found.values())
+
+
+def _subscribed(link: Link) -> int:
+    return len(link.session.subscriptions.destinations)
+
+
+def _unconfirmed(link: Link) -> int:
+    return len(link.session.receipts) if link.resender is None else link.resender.unconfirmed.sends
+
+
+def _version(link: Link) -> str | None:
+    if link.broker is None or link.leg is None:
+        return None
+    return link.leg.dialect.version.decode("ascii")
+
+
+def _spell(value: bytes) -> str:
+    """Return a client's words as text, cut where they are long."""
+    text = value[: 4 * LONGEST].decode("utf-8", "backslashreplace")
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
