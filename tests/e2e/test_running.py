@@ -166,6 +166,7 @@ def test_signals_that_it_has_no_use_for(tmp_path: Path) -> None:
     """It says so in a line each, and goes on."""
     port = free_port()
     with serving(launch_run(tmp_path, "-l", place(port)), [port]) as running:
+        assert greets(port)  # so all has started, not the port alone
         for sig in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             running.send(sig)
             running.wait_for_log(rf"\[stomprelay#warn\] {sig.name}: ")
