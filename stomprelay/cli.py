@@ -62,7 +62,6 @@ _BROKERS = """
 Lists the brokers of a running relay. A broker is up or down as it was seen last, out for a while after failures,
 paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the relay cannot be asked.
 """
-LOG_FORMATS = ("text", "json")
 _SESSIONS = """
 Lists who is connected to a running relay, each session in a line: login, address and version of the client, the
 brokers that serve it, how long it has been there, and how long nothing but heart-beats came, SENDs whose RECEIPT is
@@ -80,6 +79,7 @@ Ends a session of a running relay, by its name. Its client gets an ERROR that sa
 left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1 if there is no such session, or if the
 relay cannot be asked.
 """
+LOG_FORMATS = ("text", "json")
 _VERSIONS = [version.decode() for version in DIALECTS]
 
 
