@@ -16,6 +16,10 @@ WORTH: Final = 4 << 20
 """Bytes of a journal that are worth a partition: they take a second or two."""
 ROW: Final = 40
 """Bytes of a journal that a row of `frames` stands for, about."""
+_BY_NUMBER: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
+"""Rows go to Python by so many, without Spark's limit of their bytes: for that it asks at each row how large they are
+by now, which goes over all rows since the last that has a delivery, again and again. None of these rows has a body.
+"""
 _SMALL: Final = 64 << 20
 _ADAPTIVE: Final = {"spark.sql.adaptive.enabled": "false"}
 """For a batch of fewer bytes: each stage would be a job of its own, and there is nothing to adapt to."""
@@ -36,7 +40,7 @@ def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
     """
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
-    wanted = {PARTITIONS: str(fitting)}
+    wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}
     if octets < _SMALL:
         wanted |= _ADAPTIVE
     if fitting == 1:

@@ -10,16 +10,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ADAPTIVE = "spark.sql.adaptive.enabled"
+BY_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 COMPILED = "spark.sql.codegen.wholeStage"
 
 
 @pytest.mark.spark
 def test_a_small_batch_does_without(spark: "SparkSession") -> None:
-    """Of one part nothing is compiled, of few bytes nothing adapted; afterwards all is as it was."""
+    """Of one part nothing is compiled, of few bytes nothing adapted, and nobody asks at each row how large rows are;
+    afterwards all is as it was.
+    """
     session = spark.newSession()
     before = {PARTITIONS: "8", ADAPTIVE: "true", COMPILED: "true"}
     for name, value in before.items():
         session.conf.set(name, value)
+    limit = session.conf.get(BY_BYTES)
     for octets, wanted in (
         (0, ("1", "false", "false")),
         (WORTH, ("1", "false", "false")),
@@ -27,8 +31,10 @@ def test_a_small_batch_does_without(spark: "SparkSession") -> None:
         (100 * WORTH, ("8", "true", "true")),
     ):
         with planned(session, octets):
+            assert session.conf.get(BY_BYTES) == "2147483647" != limit
             assert tuple(session.conf.get(name) for name in before) == wanted
         assert {name: session.conf.get(name) for name in before} == before
+        assert session.conf.get(BY_BYTES) == limit
 
 
 @pytest.mark.spark
