@@ -104,10 +104,10 @@ class ClientConnection:
         if downstream and leg.gone:
             return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
-        if data == BEAT and not (leg.decoder.buffered or (downstream and self._buffer)):
-            leg.heartbeat.beaten(self.session.frames, now)
-            return
         leg.heartbeat.received(now)
+        if data == BEAT and not (leg.decoder.buffered or (downstream and self._buffer)):
+            return
+        self.session.active_at = now
         try:
             match leg.state:
                 case State.CONNECTED if downstream:
@@ -125,13 +125,13 @@ class ClientConnection:
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
         """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
-        session = self.session
-        if leg is self._client:
-            session.counters["client_bytes"] += size
+        session, downstream = self.session, leg is self._client
+        session.counters["client_bytes" if downstream else "broker_bytes"] += size
+        if downstream:
             session.client_sent(frames)
         else:
-            session.counters["broker_bytes"] += size
             session.broker_sent(frames)
+        session.active_at = at
         leg.heartbeat.received(at)
         to.heartbeat.sent(at)
 

@@ -139,11 +139,7 @@ class Relay:
         """When something was received last from the client or its brokers, in seconds; beats do not count. None before
         CONNECT.
         """
-        session = self.session
-        if session is None:
-            return None
-        legs = [self.client, *[link.leg for link in self.links]]
-        return max([leg.heartbeat.active_at(session.frames) for leg in legs if leg is not None])
+        return None if self.session is None else self.session.active_at
 
     @property
     def coupled(self) -> bool:
@@ -372,6 +368,7 @@ class Relay:
             transactions=listener.transactions,
             subscriptions=listener.subscriptions,
             kept=Budget(listener.budget),
+            now=now,
         )
         flow = join(client, listener, offer, session, self._outbox, self._chance)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)

@@ -62,12 +62,10 @@ def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
 class HeartBeat:
     """The beats of one leg. All times are `now` of the caller's clock, in seconds."""
 
-    __slots__ = ("_active_at", "_frames", "_intervals", "reading", "received_at", "sent_at")
+    __slots__ = ("_intervals", "reading", "received_at", "sent_at")
 
     def __init__(self) -> None:
         self._intervals = inf, inf
-        self._active_at = 0.0
-        self._frames = -1
         self.received_at = 0.0
         self.sent_at = 0.0
         self.reading = True
@@ -86,21 +84,6 @@ class HeartBeat:
     def received(self, now: float) -> None:
         """Record that bytes were received from the peer: its silence begins anew."""
         self.received_at = now
-
-    def beaten(self, frames: int, now: float) -> None:
-        """Record that a beat was received from the peer, as `received` does. `frames` is how many its session has had
-        so far, on all legs: where they have become more since the last beat, `active_at` is when something came before.
-        """
-        if frames != self._frames:
-            self._frames = frames
-            self._active_at = self.received_at
-        self.received_at = now
-
-    def active_at(self, frames: int) -> float:
-        """Return when more than a beat was received last, in a session that has had so many frames. It is right for
-        the leg of that session on which the last frame came, and earlier for the others.
-        """
-        return self._active_at if frames == self._frames else self.received_at
 
     def keep_alive(self, every: float, now: float) -> None:
         """Send a beat after `every` seconds without a write, although no heart-beats were agreed."""

@@ -98,7 +98,8 @@ class Session:
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
     `client_frames` and `broker_frames` count those of the client and of its brokers, as `counters` does for all
     sessions; of those that one client has on several brokers only the first does. All of these share `orders`, by
-    which their deliveries are numbered: see `beside`.
+    which their deliveries are numbered: see `beside`. `active_at` is when something but a beat was received last from
+    the client or a broker, in seconds; at the beginning `now`.
     """
 
     __slots__ = (
@@ -108,6 +109,7 @@ class Session:
         "_neighbours",
         "_orders",
         "_transactions_size",
+        "active_at",
         "broker_frames",
         "client_frames",
         "counters",
@@ -135,6 +137,7 @@ class Session:
         transactions: int = 1024,
         subscriptions: int = 65536,
         kept: Budget | None = None,
+        now: float = 0.0,
     ) -> None:
         self.name = name
         self.dialect = dialect
@@ -149,6 +152,7 @@ class Session:
         self._transactions_size = 0
         self.receipts = _NO_RECEIPTS
         self.client_frames = self.broker_frames = 0
+        self.active_at = now
         self._most = unsettled
         self._most_subscriptions = subscriptions
         self.most_transactions = transactions
@@ -185,11 +189,6 @@ class Session:
         """Count frames that were received from a broker."""
         self.counters["broker_frames"] += frames
         self.broker_frames += frames
-
-    @property
-    def frames(self) -> int:
-        """How many frames were received from the client and from its brokers."""
-        return self.client_frames + self.broker_frames
 
     @property
     def unacknowledged(self) -> int:

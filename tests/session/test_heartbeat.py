@@ -301,25 +301,3 @@ def test_two_peers_that_only_beat_live_for_ever(client: Terms, server: Terms) ->
 
 
 # ------------------------------------------------------------------ activity
-
-
-def test_beats_are_no_activity() -> None:
-    """Of several beats in a row the first knows when something came before."""
-    heartbeat = agreed(Terms(), Terms())
-    heartbeat.received(START + 1)
-    assert heartbeat.active_at(1) == START + 1
-    for seconds in (2, 3, 4):
-        heartbeat.beaten(1, START + seconds)
-        assert heartbeat.active_at(1) == START + 1
-        assert heartbeat.received_at == START + seconds
-    heartbeat.received(START + 5)
-    assert heartbeat.active_at(2) == START + 5
-    heartbeat.beaten(2, START + 6)
-    assert heartbeat.active_at(2) == START + 5
-
-
-def test_beats_before_any_frame() -> None:
-    """The agreement itself is when something came."""
-    heartbeat = agreed(Terms(), Terms())
-    heartbeat.beaten(0, START + 1)
-    assert heartbeat.active_at(0) == START

@@ -97,7 +97,7 @@ class RelayDriver(Driver):
     """
 
     __slots__ = (
-        "_began",
+        "_accepted",
         "_client_bytes",
         "_client_full",
         "_endpoints",
@@ -125,7 +125,7 @@ class RelayDriver(Driver):
         self._left_bytes = 0
         self._client_bytes = 0
         self._opened = runtime.seconds()
-        self._began: float | None = None
+        self._accepted = False
         self._peer = "a client"
 
     @property
@@ -340,14 +340,14 @@ class RelayDriver(Driver):
     def _note(self, effect: Note) -> None:
         """Write a note to the log, with the names of the session and the client."""
         self.runtime.noted(effect)
-        if effect.event in _ENDS and "delivering" not in effect.facts and self._began is not None:
-            self._log_end(effect, self.runtime.seconds() - self._began)
+        if effect.event in _ENDS and "delivering" not in effect.facts and self._accepted:
+            self._log_end(effect, self.runtime.seconds() - self._opened)
             return
         if unlogged(effect):
             return
         if effect.event is Event.CONNECTED:
-            if self._began is None:
-                self._began = self.runtime.seconds()
+            if not self._accepted:
+                self._accepted = True
                 effect = Note(effect.event, f"{self._login()}, {effect.text}", effect.facts)
             else:
                 effect = replace(effect, detail=True)  # one more broker of a fan-out
