@@ -30,6 +30,7 @@ WIDEST = 16
 
 SHORT: dict[str, str] = {
     "broker_tap.py": "twistd wants a plugin's Options and makeService in a module of their own",
+    "files.py": "setup.py imports it, and nothing else of the relay",
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/store/formats.py": "imports the stores, which know nothing of it",
     "pipeline/store/lock.py": "held around the tables by who writes them; the store is long enough",
