@@ -1,6 +1,9 @@
-"""How the core is compiled, from its own Python, by mypyc. All else stands in setup.cfg and pyproject.toml."""
+"""How the core is compiled, from its own Python, by mypyc; and what the package gets from beside it. All else stands in
+setup.cfg and pyproject.toml.
+"""
 
 import os
+import shutil
 import sys
 from contextlib import nullcontext
 from functools import cache
@@ -9,10 +12,13 @@ from threading import Lock
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from stomprelay import compiled
+from stomprelay import compiled, files
+
+ROOT = Path(__file__).resolve().parent
 
 
 @cache
@@ -22,8 +28,7 @@ def core() -> list[Extension]:
     """
     if compiled.refused("core"):
         return []
-    root = Path(__file__).resolve().parent
-    modules = [str(path.relative_to(root)) for path in compiled.sources().values()]
+    modules = [str(path.relative_to(ROOT)) for path in compiled.sources().values()]
     try:
         from mypyc.build import mypycify
 
@@ -81,4 +86,19 @@ class BuildCore(build_ext):
             (files[0].parent / compiled.BUILT_OF.name).write_text(compiled.digest(), encoding="ascii")
 
 
-setup(cmdclass={"build_ext": BuildCore})
+class BuildPackage(build_py):
+    """Builds the package, and copies into it what stands beside it in the repository."""
+
+    def run(self) -> None:
+        """Build, but where an editable install has nothing built: there each file is read where it stands."""
+        super().run()
+        if self.editable_mode:
+            return
+        for pattern in files.PATTERNS:
+            for path in ROOT.glob(pattern):
+                copy = Path(self.build_lib, "stomprelay", files.FOLDER, path.relative_to(ROOT))
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+
+
+setup(cmdclass={"build_ext": BuildCore, "build_py": BuildPackage})

@@ -1,5 +1,5 @@
-"""`stomprelay`: run a relay, look at a configuration, a translation or a journal, and at the brokers and sessions of a
-relay that runs, which it can pause and end.
+"""`stomprelay`: run a relay, look at a configuration, at the files that come along, a translation or a journal, and at
+the brokers and sessions of a relay that runs, which it can pause and end.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
 from stomprelay.config.values import seconds_or_none
 from stomprelay.explain import Explanation
+from stomprelay.files import files
 from stomprelay.journal import command as journal
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import PROFILES
@@ -34,6 +35,15 @@ _CHECK = """
 Reads a configuration, the certificates and keys that it names included, and prints what would run. Nothing is
 opened or connected to, and no secret is shown. Exit status: 0 if it can run; 1 if not, with the reason on standard
 error.
+"""
+_CONFIG = """
+Prints a file that comes with the relay: the configuration that has every setting with its default, a smaller one, or a
+unit of systemd. Exit status: 0.
+"""
+_CONFIG_EXAMPLE = """
+examples:
+  stomprelay config > stomprelay.toml
+  stomprelay config stomprelay.service > /etc/systemd/system/stomprelay.service
 """
 _EXPLAIN = """
 Reads the frames of a conversation, a client's and a broker's in one text, and shows what becomes of each between
@@ -126,6 +136,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_configuration(check, required=True)
     check.set_defaults(run=_check)
+
+    config = commands.add_parser(
+        "config",
+        help="print the configuration that has every setting, or another file that comes along",
+        description=_CONFIG,
+        epilog=_CONFIG_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    config.add_argument(
+        "file",
+        nargs="?",
+        default="stomprelay.toml",
+        choices=files(),
+        metavar="FILE",
+        help=f"one of {', '.join(files())}; default: %(default)s",
+    )
+    config.set_defaults(run=_config)
 
     explain = commands.add_parser(
         "explain",
@@ -337,6 +364,11 @@ def _check_usable(file: str, config: Config) -> None:
         raise ConfigError(f"{file}: {key}.{error}") from None
     except BadEndpoint as error:
         raise ConfigError(f"{file}: {key}: {error}") from None
+
+
+def _config(options: argparse.Namespace) -> int:
+    print(files()[options.file].read_text(encoding="utf-8"), end="")
+    return 0
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -6,10 +6,13 @@ The import rules are import-linter's (``[tool.importlinter]`` in ``pyproject.tom
 import ast
 import configparser
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 import stomprelay
 
@@ -30,6 +33,7 @@ WIDEST = 16
 
 SHORT: dict[str, str] = {
     "broker_tap.py": "twistd wants a plugin's Options and makeService in a module of their own",
+    "files.py": "setup.py imports it, and nothing else of the relay",
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/store/formats.py": "imports the stores, which know nothing of it",
     "pipeline/store/lock.py": "held around the tables by who writes them; the store is long enough",
@@ -156,6 +160,30 @@ def test_nothing_that_is_read_is_run() -> None:
                 names = ({called} & makers) | {str(each) for each in shells}
             found += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(names)]
     assert found == []
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this system has no systemd-analyze")
+def test_units_are_those_of_systemd(tmp_path: Path) -> None:
+    """It knows each key, of the unit for several relays too, and has nothing to say about them."""
+    for unit in sorted((ROOT / "systemd").iterdir()):
+        text = re.sub(r"/opt/stomprelay/bin/\S+", sys.executable, unit.read_text(encoding="utf-8"))
+        (tmp_path / unit.name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *sorted(map(str, tmp_path.iterdir()))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    # It reads units of this system as well, and may complain of those.
+    assert [line for line in done.stdout.splitlines() if "stomprelay" in line] == []
+    assert done.returncode == 0
+
+
+def test_one_relay_and_several_have_one_unit() -> None:
+    """Two files, for systemd refuses one as a link to the other; they differ in nothing but their names."""
+    one, several = (ROOT / "systemd" / f"stomprelay{name}.service" for name in ("", "@"))
+    assert one.read_bytes() == several.read_bytes()
 
 
 def test_units_leave_a_process_no_rights() -> None:

@@ -15,6 +15,7 @@ import stomprelay
 from stomprelay import cli, remote
 from stomprelay.cli import main
 from stomprelay.config import OPTIONS
+from stomprelay.files import files
 from stomprelay.service.log import FORMS
 from tests.config.reference import put_secrets
 from tests.e2e.certificates import Authority
@@ -59,6 +60,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 COMMANDS = [
     "run",
     "check",
+    "config",
     "explain",
     "pause",
     "resume",
@@ -94,6 +96,7 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
         ["check"],
         ["run", "--log-format", "xml"],
         ["run", "relay.toml"],
+        ["config", "absent.toml"],
         ["explain", "--client", "2.0"],
         ["explain", "--loss", "x"],
         ["pause"],
@@ -134,6 +137,26 @@ def test_check_says_what_would_run(capsys: pytest.CaptureFixture[str], file: Pat
     assert out.startswith("listener ")
     assert "upstream " in out
     assert err == ""
+
+
+def test_the_reference_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`stomprelay config > relay.toml` is the file that has every setting, to the letter, and can be run."""
+    assert main(["config"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == (ROOT / "config" / "stomprelay.toml").read_text(encoding="utf-8")
+    assert main(["check", "-c", write(tmp_path, printed)]) == 0
+
+
+def test_every_file_that_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is printed by its name, as it stands; `--help` lists them."""
+    shipped = [*(ROOT / "config").glob("*.toml"), *(ROOT / "systemd").iterdir()]
+    assert {path.name for path in shipped} == files().keys()
+    for path in shipped:
+        assert main(["config", path.name]) == 0
+        assert capsys.readouterr().out == path.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["config", "--help"])
+    assert f"oneof{','.join(files())};" in "".join(capsys.readouterr().out.split())
 
 
 def test_check_with_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,1 @@
+`systemd/stomprelay@.service`: several relays on one machine, each with a configuration of its own, `/etc/stomprelay/stomprelay@NAME.toml`.

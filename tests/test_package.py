@@ -1,0 +1,62 @@
+"""What is handed out as source has all that the repository has, so that whoever has it can test and change it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GIT = {".gitattributes", ".gitignore"}
+"""Files of the repository that mean nothing without it."""
+COMPILED = {".pyx", ".pxd", ".h"}
+"""What files end in of which extensions are made."""
+
+
+def tracked() -> set[str]:
+    """Every file of the repository; skips where this is none."""
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this is no repository: {done.stderr.splitlines()[0]}")
+    names = done.stdout.splitlines()
+    return {name for name in names if Path(name).name not in GIT and (ROOT / name).is_file()}
+
+
+def test_the_source_distribution_is_whole(tmp_path: Path) -> None:
+    """Tests, documents, demo, news fragments, units and all; and nothing that was built here."""
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)],
+        cwd=ROOT,
+        env={"STOMPRELAY_PURE": "1"},
+        capture_output=True,
+        check=True,
+    )
+    listed = (tmp_path / "stomprelay.egg-info" / "SOURCES.txt").read_text(encoding="utf-8").splitlines()
+    packed = {os.path.normpath(name) for name in listed if ".egg-info/" not in name}
+    assert sorted(tracked() - packed) == []
+    assert [name for name in packed if Path(name).suffix in {".so", ".pyc", ".sha256"}] == []
+
+
+def test_the_package_is_whole(tmp_path: Path) -> None:
+    """All of the repository's packages, their data and the files that come along; no source of what is compiled."""
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)],
+        cwd=ROOT,
+        env={"STOMPRELAY_PURE": "1"},
+        capture_output=True,
+        check=True,
+    )
+    built = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    wanted = {
+        name
+        for name in tracked()
+        if name.startswith(("stomprelay/", "pyspark_stomp/", "twisted/"))
+        and not name.startswith("stomprelay/newsfragments/")
+        and Path(name).suffix not in COMPILED
+    } | {
+        f"stomprelay/share/{path.relative_to(ROOT)}"
+        for path in (*(ROOT / "config").glob("*.toml"), *(ROOT / "systemd").iterdir())
+    }
+    assert sorted(wanted - built) == []
+    assert [name for name in built if "newsfragments" in name or Path(name).suffix in COMPILED] == []
