@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +40,10 @@ CANNOT = {
 """What begins a command that no test here runs, and why."""
 
 ASKS = re.compile(r"^stomprelay (?:brokers|pause|resume|sessions|kill)\b(?!.* --admin )")
-"""Commands that ask a relay where admin is by default, unless they are told."""
+"""Commands that ask a relay where admin is by default."""
+LISTENS = re.compile(r"^stomprelay run\b(?!.* --config )")
+"""A relay that listens where it does by default."""
+RUNS = re.compile(r"(?:stomprelay|make) run\b")
 
 
 class Block(NamedTuple):
@@ -64,15 +67,6 @@ def blocks() -> list[Block]:
     ]
 
 
-def of(language: str) -> list[object]:
-    """The blocks of a language, as parameters."""
-    return [
-        pytest.param(block, id=f"{block.page.stem}-{block.number}")
-        for block in blocks()
-        if block.language == language
-    ]
-
-
 def commands(text: str) -> list[str]:
     """The commands of a block: each begins at the margin, and goes on in the lines that do not."""
     return re.findall(r"^\S.*(?:\n .*)*", text, re.MULTILINE)
@@ -84,9 +78,23 @@ def exchanges(text: str) -> list[tuple[str, str]]:
     return [(command.replace("\n> ", "\n"), printed) for command, printed in typed]
 
 
-def reason(command: str) -> str | None:
-    """Why a command is not run, None where it is."""
-    return next((why for pattern, why in CANNOT.items() if re.match(pattern, command)), None)
+def cannot(command: str) -> bool:
+    """Whether a command is on the list of those that are not run."""
+    return any(re.match(pattern, command) for pattern in CANNOT)
+
+
+def runs(block: Block) -> bool:
+    """Whether some command of a block is run by itself; a client needs the relay of the block before it."""
+    return "/dev/tcp/" not in block.text and not all(map(cannot, commands(block.text)))
+
+
+def of(language: str, chosen: Callable[[Block], bool] = lambda _: True) -> list[object]:
+    """The blocks of a language, or those of them that are chosen, as parameters."""
+    return [
+        pytest.param(block, id=f"{block.page.stem}-{block.number}")
+        for block in blocks()
+        if block.language == language and chosen(block)
+    ]
 
 
 @cache
@@ -101,9 +109,15 @@ def placed(text: str) -> str:
     return text.replace("/run/secrets/broker", "broker.passcode")
 
 
+def here(command: str, admin: str) -> str:
+    """A command of a page with other ports. What is there by default is told: where to listen, and which relay to ask."""
+    command = ASKS.sub(rf"\g<0> --admin {admin}", command)
+    return placed(LISTENS.sub(r"\g<0> --listen tcp:61613:interface=127.0.0.1", command))
+
+
 def same(text: str) -> str:
-    """What is printed, without what is another at each run: names, numbers, blanks at the end of a line."""
-    return re.sub(r"[ \t]+$", "", re.sub(r"[0-9a-f]{6,}|\d+", "#", text), flags=re.MULTILINE).strip()
+    """What is printed, without what is another at each run: names, ports, blanks at the end of a line."""
+    return re.sub(r"[ \t]+$", "", re.sub(r"[0-9a-f]{8,}|\b\d{5}\b", "#", text), flags=re.MULTILINE).strip()
 
 
 class Stage:
@@ -123,8 +137,7 @@ class Stage:
 
     def here(self, command: str) -> str:
         """A command with the ports and places of this stage."""
-        command = ASKS.sub(lambda found: f"{found[0]} --admin {self.admin}", command)
-        return placed(command).replace("/var/lib/stomprelay", str(self.directory))
+        return here(command, self.admin).replace("/var/lib/stomprelay", str(self.directory))
 
     def bash(self, command: str) -> str:
         """Run it, and return what it printed. It has to succeed."""
@@ -142,9 +155,8 @@ class Stage:
         return done.stdout
 
     def start(self, command: str) -> Child:
-        """Start a relay by `stomprelay run` or `make run`. Without a file it is told its port besides."""
+        """Start a relay by `stomprelay run` or `make run`."""
         words = shlex.split(self.here(command), comments=True)
-        place = f"tcp:{port('61613')}:interface=127.0.0.1"
         if words[0] == "make":
             # An environment that is ready: nothing is to be installed.
             environment = self.directory / "environment"
@@ -154,10 +166,10 @@ class Stage:
             (environment / ".run").touch()
             make = shutil.which("make")
             assert make, "make is not installed"
+            place = f"tcp:{port('61613')}:interface=127.0.0.1"
             words = [make, "-C", str(ROOT), *words[1:], f"VENV={environment}", f"ARGS=--listen {place}"]
         else:
-            words = [str(BIN / words[0]), *words[1:]]
-            words += [] if "--config" in words else ["--listen", place]
+            words[0] = str(BIN / words[0])
         return launch(self.directory, words)
 
 
@@ -220,13 +232,9 @@ def test_every_command_can_be_said(block: Block) -> None:
             assert re.search(rf"^{words[0]}:", makefile, re.MULTILINE), command
 
 
-@pytest.mark.parametrize("block", of("sh"))
+@pytest.mark.parametrize("block", of("sh", runs))
 def test_every_command_works(stage: Stage, block: Block) -> None:
     """One after the other, while the relays go on that they start, and with a client at work at the one that is asked."""
-    if all(reason(command) for command in commands(block.text)):
-        pytest.skip("; ".join(sorted({reason(command) or "" for command in commands(block.text)})))
-    if "/dev/tcp/" in block.text:
-        return  # a client needs the relay of the block before it: see test_the_quick_start
     with contextlib.ExitStack() as running, Connection.to(stage.listens) as client:
         client.connect(login="app")
         client.write(b"SEND\ndestination:/queue/orders\nreceipt:1\n\nhello\0")
@@ -234,9 +242,9 @@ def test_every_command_works(stage: Stage, block: Block) -> None:
         listed = stage.bash(f"stomprelay sessions --json --admin {stage.admin}").splitlines()
         session = json.loads(listed[-1])["session"]
         for command in commands(block.text):
-            if reason(command):
+            if cannot(command):
                 continue
-            if re.match(r"(stomprelay|make) run\b", command):
+            if RUNS.match(command):
                 running.enter_context(serving(stage.start(command), [port("61613")]))
             else:
                 stage.bash(re.sub(r"\brelay-[0-9a-f]{8}-\d+\b", session, stage.here(command)))
@@ -303,9 +311,8 @@ def test_every_session_is_as_it_is_shown(stage: Stage, tmp_path: Path, block: Bl
     """What is typed prints what the page shows; a program in the background is waited for until it listens."""
     with shell(stage, tmp_path) as bash:
         for typed, printed in exchanges(block.text):
-            command = ASKS.sub(rf"\g<0> --admin http://127.0.0.1:{port('61680')}", typed)
-            found = say_until(bash, placed(command), printed)
-            assert same(found.replace(str(port("61680")), "61680")) == same(printed), typed
+            found = say_until(bash, here(typed, "http://127.0.0.1:61680"), printed)
+            assert same(found) == same(printed), typed
             if log := re.search(r"> (\S+) &$", typed):
                 listens = re.search(r"--listen tcp:(\d+)", typed)
                 started = f" starting on {port(listens[1] if listens else '61613')}\n"
