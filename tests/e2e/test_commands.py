@@ -110,7 +110,7 @@ def placed(text: str) -> str:
 
 
 def here(command: str, admin: str) -> str:
-    """A command of a page with other ports. What is there by default is told: where to listen, and which relay to ask."""
+    """A command of a page with other ports; what goes without saying, where to listen and whom to ask, is said."""
     command = ASKS.sub(rf"\g<0> --admin {admin}", command)
     return placed(LISTENS.sub(r"\g<0> --listen tcp:61613:interface=127.0.0.1", command))
 
@@ -234,7 +234,7 @@ def test_every_command_can_be_said(block: Block) -> None:
 
 @pytest.mark.parametrize("block", of("sh", runs))
 def test_every_command_works(stage: Stage, block: Block) -> None:
-    """One after the other, while the relays go on that they start, and with a client at work at the one that is asked."""
+    """One after the other, while the relays go on that they start, and with a client at the one that is asked."""
     with contextlib.ExitStack() as running, Connection.to(stage.listens) as client:
         client.connect(login="app")
         client.write(b"SEND\ndestination:/queue/orders\nreceipt:1\n\nhello\0")
