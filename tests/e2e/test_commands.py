@@ -292,8 +292,12 @@ def say(bash: "subprocess.Popen[str]", command: str) -> str:
     assert bash.stdout is not None
     bash.stdin.write(f"{command}\nprintf '\\n\\001\\n'\n")
     bash.stdin.flush()
-    printed = list(iter(bash.stdout.readline, "\x01\n"))
-    return "".join(printed)
+    printed = ""
+    while not printed.endswith("\n\x01\n"):
+        line = bash.stdout.readline()
+        assert line, f"{command}: bash has ended\n{printed}"
+        printed += line
+    return printed.removesuffix("\n\x01\n")
 
 
 def say_until(bash: "subprocess.Popen[str]", command: str, printed: str) -> str:
