@@ -1,8 +1,9 @@
 """What the documents promise exists: the tests, counters, metrics, settings and modules they name."""
 
+import argparse
 import ast
 import re
-import shlex
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from stomprelay import cli
 from stomprelay.config import load
+from stomprelay.pipeline import cli as pipeline
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.service.admin.metrics import metrics
@@ -26,17 +28,9 @@ TRANSLATION, FAILOVER, DEVELOPMENT, SECURITY = (
 )
 SAMPLES = [
     pytest.param(sample, id=f"{page.stem}-{number}")
-    for page in PAGES
+    for page in LINKS
     for number, sample in enumerate(
         re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE), 1
-    )
-]
-
-RUNS = [
-    pytest.param(line, id=f"{page.stem}-{number}")
-    for page in (ROOT / "README.md", *PAGES)
-    for number, line in enumerate(
-        re.findall(r"^stomprelay run .*$", page.read_text(encoding="utf-8"), re.MULTILINE), 1
     )
 ]
 
@@ -122,7 +116,7 @@ def test_every_limit_that_security_names_is_a_setting() -> None:
 def test_every_page_is_on_the_lists() -> None:
     """README.md links to each page, and docs/development.md says what each is for."""
     lists = {"README": (ROOT / "README.md").read_text(encoding="utf-8"), "development": DEVELOPMENT}
-    pages = [*PAGES, ROOT / "SECURITY.md"]
+    pages = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
     missing = [
         f"{where}: {page.name}"
         for where, text in lists.items()
@@ -173,13 +167,22 @@ def test_every_sample_loads(tmp_path: Path, sample: str) -> None:
     assert load(str(file)).listeners
 
 
-@pytest.mark.parametrize("line", RUNS)
-def test_every_relay_that_a_page_runs(line: str) -> None:
-    """Its options are those that there are; without a file they make a relay."""
-    options = cli._parser().parse_args(shlex.split(line, comments=True)[1:])
-    assert options.command == "run"
-    if options.config is None:
-        assert cli._source(options).read().listeners
+def subcommands(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """All commands of a command line, as they are typed."""
+    inner = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    for each in inner:
+        for below in each.choices.values():
+            yield from subcommands(below)
+    if not inner:
+        yield parser.prog
+
+
+def test_every_command_is_in_the_table() -> None:
+    """docs/commands.md has each command of both programs, and no other."""
+    table = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    told = [row[0].strip("`") for row in rows(table) if row[0] != "command"]
+    there = {*subcommands(cli._parser()), *subcommands(pipeline._parser([]))}
+    assert sorted(told) == sorted(there)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

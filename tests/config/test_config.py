@@ -60,7 +60,7 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
         assert found == Config((listener,), None, Bounds())
 
 
-def test_the_sample_of_the_readme(tmp_path: Path) -> None:
+def test_several_of_each(tmp_path: Path) -> None:
     """Listeners and upstreams find each other by name, and share what is shared."""
     found = config(tmp_path, SEVERAL + "[broker]\nprefetch = 7\nconnect_timeout = 3\n")
     a, b, c = found.listeners

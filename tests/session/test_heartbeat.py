@@ -298,6 +298,3 @@ def test_two_peers_that_only_beat_live_for_ever(client: Terms, server: Terms) ->
     expected = intervals(client, server)[1]
     if expected < inf:
         assert legs["client"].dead(legs["client"].received_at + expected * client.tolerance * 1.000001)
-
-
-# ------------------------------------------------------------------ activity
