@@ -137,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_configuration(check, required=True)
     check.set_defaults(run=_check)
 
+    names = [*files()]
     config = commands.add_parser(
         "config",
         help="print the configuration that has every setting, or another file that comes along",
@@ -148,9 +149,9 @@ def _parser() -> argparse.ArgumentParser:
         "file",
         nargs="?",
         default="stomprelay.toml",
-        choices=files(),
+        choices=names,
         metavar="FILE",
-        help=f"one of {', '.join(files())}; default: %(default)s",
+        help=f"one of {', '.join(names)}; default: %(default)s",
     )
     config.set_defaults(run=_config)
 

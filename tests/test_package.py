@@ -23,15 +23,20 @@ def tracked() -> set[str]:
     return {name for name in names if Path(name).name not in GIT and (ROOT / name).is_file()}
 
 
-def test_the_source_distribution_is_whole(tmp_path: Path) -> None:
-    """Tests, documents, demo, news fragments, units and all; and nothing that was built here."""
+def set_up(*arguments: str) -> None:
+    """Run `setup.py`, which compiles nothing."""
     subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)],
+        [sys.executable, "setup.py", "--quiet", *arguments],
         cwd=ROOT,
         env={"STOMPRELAY_PURE": "1"},
         capture_output=True,
         check=True,
     )
+
+
+def test_the_source_distribution_is_whole(tmp_path: Path) -> None:
+    """Tests, documents, demo, news fragments, units and all; and nothing that was built here."""
+    set_up("egg_info", "--egg-base", str(tmp_path))
     listed = (tmp_path / "stomprelay.egg-info" / "SOURCES.txt").read_text(encoding="utf-8").splitlines()
     packed = {os.path.normpath(name) for name in listed if ".egg-info/" not in name}
     assert sorted(tracked() - packed) == []
@@ -40,13 +45,7 @@ def test_the_source_distribution_is_whole(tmp_path: Path) -> None:
 
 def test_the_package_is_whole(tmp_path: Path) -> None:
     """All of the repository's packages, their data and the files that come along; no source of what is compiled."""
-    subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)],
-        cwd=ROOT,
-        env={"STOMPRELAY_PURE": "1"},
-        capture_output=True,
-        check=True,
-    )
+    set_up("build_py", "--build-lib", str(tmp_path))
     built = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     wanted = {
         name

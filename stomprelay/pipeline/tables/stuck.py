@@ -33,6 +33,7 @@ EPISODE: Final = (
 
 _SECOND: Final = 1_000_000_000
 _KEY: Final = ("relay", "session", "subscription", "broker")
+_SAME: Final = frozenset(Wait._fields) - {"outcome"}
 
 
 def stuck(episodes: DataFrame) -> DataFrame:
@@ -45,9 +46,6 @@ def stuck(episodes: DataFrame) -> DataFrame:
         "age_ns DIV 1000 AS age_us",
         f"{over} outcome END AS outcome",
     ).select(hour_of(F.col("since")).alias("hour"), *STUCK.names)
-
-
-_SAME: Final = frozenset(Wait._fields) - {"outcome"}
 
 
 def advance(batch: Batch) -> None:
