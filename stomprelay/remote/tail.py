@@ -41,10 +41,11 @@ def tail(
     is missing between them is told to `remark`. However it ends, the relay is told.
     """
     left = count
-    watching = False
+    answers = 0
     try:
         while True:
             answer = admin.tail(request)
+            answers += 1
             for record in sorted(_records(answer), key=lambda each: each.time):
                 for line in _lines(record, bodies=request.bodies > 0, as_json=as_json):
                     print_line(line)
@@ -52,12 +53,11 @@ def tail(
                     left -= 1
                     if not left:
                         return 0
-            for line in _missing(answer, again=watching):
+            for line in _missing(answer, again=answers > 1):
                 remark(line)
-            watching = True
             sleep(POLL)
     finally:
-        if watching:
+        if answers:
             _end(admin, request)
 
 

@@ -153,7 +153,7 @@ class Tails:
         some = tuple(islice(self._untold, TURN))
         for session in some:
             session.record_to(self._records(session))
-        if some:
+        if len(some) == TURN:
             self._telling = self._reactor.callLater(0, self._tell_some)
 
     def _records(self, session: Watchable) -> Records | None:
