@@ -622,7 +622,7 @@ def test_what_passes_at_each_worker(crew: Crew) -> None:
     _ = crew.tail(request).addCallback(found.append)
     assert found[0] == TailAnswer(began=True)
     ended = [each for each in records_of(parse_segment(found[1].segment)) if isinstance(each, Record)]
-    assert [each.event and each.event.event for each in ended] == ["disconnected"] * 3
+    assert [each.event and each.event.event for each in ended] == ["error", "disconnected"] * 3
     asked(crew, 2).state = None
     _ = crew.tail(request).addCallback(found.append)
     assert found[2] == TailAnswer(missing=("worker 2",))
