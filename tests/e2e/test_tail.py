@@ -21,6 +21,8 @@ from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
 
+TOKEN = "0123456789abcdef"
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -35,21 +37,30 @@ class Scene:
     @contextlib.contextmanager
     def tail(self, *options: str) -> Iterator[Child]:
         """Run the command, until it is stopped."""
-        with watching(self.directory, self.admin, *options) as child:
+        token = str(self.directory / "token")
+        with watching(self.directory, self.admin, "--token-file", token, *options) as child:
             yield child
 
     def asks(self, watch: str, **more: bool) -> int:
         """Watch by another name, and return the status of the response."""
-        request = urllib.request.Request(
-            f"{self.admin}/tail",
-            json.dumps({"watch": watch, **more}).encode(),
-            {"content-type": "application/json"},
-        )
+        asked = self._request("/tail", {"watch": watch, **more})
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
+
+    def newest(self) -> str:
+        """The name of the newest session."""
+        with urllib.request.urlopen(self._request("/sessions"), timeout=PATIENCE) as answer:
+            rows = json.loads(answer.read())["sessions"]
+        name: str = min(rows, key=lambda row: row["age"])["session"]
+        return name
+
+    def _request(self, path: str, said: object = None) -> urllib.request.Request:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"}
+        body = None if said is None else json.dumps(said).encode()
+        return urllib.request.Request(self.admin + path, body, headers)
 
 
 @contextlib.contextmanager
@@ -85,8 +96,12 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """With and without a journal."""
     directory = tmp_path_factory.mktemp("relay")
     port, other, admin = (free_port() for _ in range(3))
+    token = directory / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
     config = f"""
 admin = "tcp:{admin}:interface=127.0.0.1"
+admin_token_file = "token"
 [listener.public]
 endpoint = "tcp:{port}:interface=127.0.0.1"
 [listener.other]
@@ -175,7 +190,7 @@ def test_the_command_ends_and_nobody_watches(scene: Scene, sig: signal.Signals, 
     """By Ctrl-C quietly, and at once for the relay; one that is killed is waited for in vain, and not for long."""
     client = Talker.at(scene.port)
     others = ["1", "2", "3"]
-    with scene.tail("--session", "nobody", "--session", session(scene)) as child:
+    with scene.tail("--session", "nobody", "--session", scene.newest()) as child:
         begun(child, client)
         assert [scene.asks(each) for each in others] == [200] * 3
         assert scene.asks("4") == 503
@@ -187,11 +202,3 @@ def test_the_command_ends_and_nobody_watches(scene: Scene, sig: signal.Signals, 
     for each in (*others, "4"):
         scene.asks(each, over=True)
     client.leave()
-
-
-def session(scene: Scene) -> str:
-    """The name of the newest session."""
-    with urllib.request.urlopen(f"{scene.admin}/sessions", timeout=PATIENCE) as answer:
-        rows = json.loads(answer.read())["sessions"]
-    name: str = min(rows, key=lambda row: row["age"])["session"]
-    return name

@@ -55,14 +55,15 @@ class Watched:
 
     def shown(self) -> list[Any]:
         """The frames that can be taken, each with what is kept of its body, and the events."""
-        return [
-            (
-                each.event.event
-                if each.frame is None and each.event
-                else (each.command, each.headers, each.frame[1:])
-            )  # type: ignore[index]
-            for each in read(self.watch.take())
-        ]
+        return [told(each) for each in read(self.watch.take())]
+
+
+def told(record: Record) -> Any:
+    """A frame in short, or which event."""
+    if record.event is not None:
+        return record.event.event
+    assert record.frame is not None
+    return record.command, record.headers, record.frame[1:]
 
 
 def read(answer: TailAnswer) -> list[Record]:

@@ -360,7 +360,7 @@ def test_a_session_has_no_memory_of_legs_that_are_gone(tmp_path: Path) -> None:
         broker.sends(CONNECTED)
     (session,) = harness.service.state.sessions.listeners["public"]
     assert isinstance(session, RecordingDriver)
-    legs: set[Leg] = {tape.leg for tape in session._recorder.recorders}
+    legs: set[Leg] = {tape.leg for tape in session._recorders}
     assert len(legs) == 2
 
 

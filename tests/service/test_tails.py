@@ -13,6 +13,7 @@ from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.journal.tail import TailAnswer
+from stomprelay.service.admin.site import site
 from stomprelay.service.journal.tails import MOST, PATIENCE, TURN
 from tests.service.harness import (
     CONNECT,
@@ -35,7 +36,8 @@ LOGIN = CONNECT.replace(b"\n\n", b"\nlogin:me\npasscode:hush\n\n")
 def answer(harness: RelayHarness, **request: Any) -> Answer:
     """What is answered to a request."""
     said = json.dumps({"watch": "one", **request}).encode()
-    return Answer(harness, "/tail", "POST", said, content_type=JSON)
+    factory = site(harness.service.state, harness.reactor, guarded=True)
+    return Answer(harness, "/tail", "POST", said, factory=factory, content_type=JSON)
 
 
 def tail(harness: RelayHarness, **request: Any) -> TailAnswer:
@@ -49,10 +51,9 @@ def shown(found: TailAnswer) -> list[str]:
     """What passed, in short: `>` a client said, `<` a broker, and events."""
     marks = {"client": ">", "broker": "<", "": ""}
     return [
-        marks[each.context.side] + (each.command or each.event.event)
+        marks[each.context.side] + (each.command if each.event is None else each.event.event)
         for each in read(found)
-        if each.command or each.event
-    ]  # type: ignore[union-attr]
+    ]
 
 
 def read(found: TailAnswer) -> list[Record]:
@@ -283,6 +284,16 @@ def test_what_cannot_be_watched(harness: RelayHarness) -> None:
     assert answer(harness, listeners=["publik"]).error == 'there is no listener "publik"'
     assert '"watch" must be a name' in answer(harness, watch="").error
     assert Answer(harness, "/tail").status == 405
+
+
+def test_bodies_are_not_for_everybody() -> None:
+    """Where the endpoint asks for nothing they are refused, and what to set is named; heads are shown."""
+    harness = RelayHarness()
+    for bodies, status in ((1, 403), (0, 200)):
+        said = json.dumps({"watch": "one", "bodies": bodies}).encode()
+        found = Answer(harness, "/tail", "POST", said, content_type=JSON)
+        assert found.status == status
+        assert ("set admin_token_file" in found.text) is bool(bodies)
 
 
 def test_a_few_sessions_in_a_turn() -> None:

@@ -31,6 +31,7 @@ from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
 from twisted.web.server import Site
 
 from stomprelay.config import Config
+from stomprelay.config.access import AdminAccess, guarded
 from stomprelay.config.address import Authority
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
@@ -56,6 +57,11 @@ READY: Final = "/readyz"
 STATE: Final = "/state"
 """The page of a worker that has its snapshot; `STATE_WHOLE` the whole one."""
 STATE_WHOLE: Final = "/state/whole"
+
+_NO_BODIES: Final = (
+    "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
+    "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
+)
 
 _log: Final = logger()
 
@@ -200,9 +206,11 @@ def site(
     token: bytes | None = None,
     *,
     worker: bool = False,
+    guarded: bool = False,
 ) -> Site:
     """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are names by which it may
     be asked beside its own; `token` has to be said, where there is one. That of a `worker` has its snapshots, too.
+    `guarded`: not every user can ask, so bodies of messages may be shown.
     """
     relay = _relay(shown)
 
@@ -243,6 +251,8 @@ def site(
         for name in request.listeners:
             if name not in relay.listeners:
                 return refusal(404, f"there is no listener {json.dumps(name)}")
+        if request.bodies and not guarded:
+            return refusal(403, _NO_BODIES)
         return relay.tail(request).addCallback(lambda found: Response(found.spell(), JSON))
 
     def sessions(arguments: Mapping[bytes, list[bytes]]) -> Response | Deferred[Response]:
@@ -283,7 +293,15 @@ def admin_services(
     """
     made = []
     if config.admin is not None:
-        pages = site(shown, reactor, config.admin_hosts, config.admin_token, worker=worker)
+        access = AdminAccess(config.admin, config.admin_token, config.admin_tls)
+        pages = site(
+            shown,
+            reactor,
+            config.admin_hosts,
+            config.admin_token,
+            worker=worker,
+            guarded=worker or guarded(access),
+        )
         try:
             made.append(listening_service(reactor, "admin", config.admin, pages, config.admin_tls))
         except BadEndpoint as error:
