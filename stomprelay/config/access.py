@@ -110,9 +110,8 @@ def guarded(access: AdminAccess) -> bool:
     certified = tls is not None and tls.require_client_certificate
     if place is None or token is not None or certified:
         return place is not None
-    endpoint = server(place)
-    mode = endpoint.arguments.get("mode", "")
-    return endpoint.kind == "unix" and _OCTAL.fullmatch(mode) is not None and not int(mode, 8) & _OTHERS
+    mode = server(place).arguments.get("mode", "") if place.lower().startswith("unix:") else ""
+    return _OCTAL.fullmatch(mode) is not None and not int(mode, 8) & _OTHERS
 
 
 def unencrypted(endpoint: str, tls: ServerTLS | None) -> bool:
