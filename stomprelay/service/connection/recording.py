@@ -152,7 +152,7 @@ class RecordingDriver(RelayDriver):
         for link in relay.links:
             broker = link.broker or link.asked
             if link.leg is not None and broker is not None and not link.leg.closed:
-                recorder.opening(link.leg, self._upstreams[broker], broker.uri)
+                recorder.opening(link.leg, link.upstream.name, broker.uri)
         if relay.session is not None:
             recorder.join(self, relay.login)
         return recorder
@@ -219,10 +219,11 @@ class RecordingDriver(RelayDriver):
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
         """The leg is read from again, or not any more."""
         RelayDriver.reading_changed(self, protocol, on)
-        leg, recorder = protocol.leg, self._recorder
-        stop = self._stops.get(leg) if self._stops else None
+        recorder = self._recorder
         if recorder is None:
             return
+        leg = protocol.leg
+        stop = self._stops.get(leg) if self._stops else None
         if stop is not None:
             (stop.resumed if on else stop.stopped)()
         elif not on and leg.state not in _NOT_CONNECTED and protocol.reading is not None:
