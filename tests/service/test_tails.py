@@ -156,6 +156,25 @@ def test_by_a_failover() -> None:
     ]
 
 
+def test_by_several_brokers_at_once() -> None:
+    """What each of them says is shown, also of one that was asked for and has not answered yet."""
+    harness = RelayHarness(listener(upstream=movable(failover(1), failover(2)), trace=True))
+    client = harness.client()
+    client.sends(LOGIN)
+    second, first = harness.broker(), harness.broker()
+    second.sends(CONNECTED)
+    tail(harness)
+    first.sends(CONNECTED)
+    client.sends(SUBSCRIBE)
+    second.sends(MESSAGE)
+    told = [each for each in read(tail(harness)) if each.event is None]
+    assert [(each.command, each.context.broker) for each in told] == [
+        ("CONNECTED", "tcp://192.0.2.1:61613"),
+        ("SUBSCRIBE", ""),
+        ("MESSAGE", "tcp://192.0.2.2:61613"),
+    ]
+
+
 @pytest.mark.parametrize(
     "chosen",
     [lambda name: {"sessions": [name]}, lambda name: {"listeners": ["other"]}],
