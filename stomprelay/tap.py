@@ -10,7 +10,7 @@ import stomprelay
 from stomprelay import config
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.run import chosen_reactor, make
-from stomprelay.service.workers.plan import Source
+from stomprelay.service.source import Source
 
 
 class Options(usage.Options):

@@ -39,6 +39,12 @@ Ends a session of a running relay, by its name. Its client gets an ERROR that sa
 left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1 if there is no such session, or if the
 relay cannot be asked.
 """
+_RELOAD = """
+Has a running relay read its configuration anew, as SIGHUP does, and prints the settings that changed: their keys, and the
+brokers that came and went. Sessions go on. What needs a restart is named and left as it was. Exit status: 0; 1 if the
+configuration cannot be used, with the reason on standard error, and then nothing has changed; or if the relay cannot be
+asked.
+"""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -105,6 +111,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help=f"the order: {', '.join(remote.ORDERS)}; default: %(default)s",
     )  # fmt: skip
     sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
+    commands.add_parser("reload", parents=[relay], help="read the configuration anew", description=_RELOAD)
     kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
     kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
 
@@ -140,6 +147,8 @@ def _ask(options: argparse.Namespace) -> int:
             return remote.sessions(
                 relay, options.filter, options.sort, options.top, _print_line, as_json=options.json
             )
+        case "reload":
+            return remote.reload(relay, _print_line)
         case "kill":
             return remote.kill(relay, options.session, _print_line)
     return remote.brokers(relay, _print_line, as_json=options.json)

@@ -9,7 +9,7 @@ from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
-from stomprelay.service.workers.plan import Source
+from stomprelay.service.source import Source
 
 _RUN = """
 Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without any option: clients of this

@@ -23,11 +23,12 @@ from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
 from stomprelay.service.log import fields
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import MARGIN
+from stomprelay.service.source import Source
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers import worker as module
 from stomprelay.service.workers.child import line
 from stomprelay.service.workers.crew import Crew
-from stomprelay.service.workers.plan import Plan, Source
+from stomprelay.service.workers.plan import Plan
 from stomprelay.service.workers.service import GRACE, WorkersService
 from stomprelay.service.workers.worker import FIRST, LONGEST, STEADY, Child, Notices, Worker
 from tests.config.reference import put_secrets

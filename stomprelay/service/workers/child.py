@@ -89,25 +89,23 @@ def run(plan: Plan, reactor: Any) -> int:
     from stomprelay.service.relay import RelayService
 
     keep_freed_memory()
-    running_in = os.getcwd()
-    os.chdir(plan.source.folder)
     loads = Loads(plan.loads)
 
     def room(sessions: int) -> int:
         return loads.room(plan.number, AWAY if service.state.sessions.stopping else sessions)
 
     try:
-        service = RelayService(
-            plan.read(),
-            reactor,
-            descriptors=raise_descriptor_limit(),
-            inherited=Inherited(plan.sockets, room),
-        )
+        with plan.source.here():
+            service = RelayService(
+                plan.read(),
+                reactor,
+                descriptors=raise_descriptor_limit(),
+                inherited=Inherited(plan.sockets, room),
+            )
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
         return 1
     collect_rarely()
-    os.chdir(running_in)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
     start(service, reactor)

@@ -1,38 +1,16 @@
 """What a worker is told when it starts: which configuration, which of how many it is, and what it inherits."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from stomprelay import config
 from stomprelay.config import Config
 from stomprelay.config.endpoint import quoted
+from stomprelay.service.source import Source
 
 _PRIVATE: Final = "600"
-
-
-class Source(NamedTuple):
-    """Where a configuration is from, so that another process reads the same, whatever becomes of the file: its path and
-    its text, if there is one, and the options over it. Relative paths start in `folder`.
-    """
-
-    path: str | None
-    text: str
-    options: Mapping[str, Any]
-    folder: str
-
-    @classmethod
-    def of(cls, path: str | None, options: Mapping[str, Any]) -> Self:
-        """Return the source of a command line, with the file as it is now. Raises `ConfigError`."""
-        return cls(path, "" if path is None else config.read_text(path), options, os.getcwd())
-
-    def read(self) -> Config:
-        """Return the configuration. Raises `ConfigError`."""
-        if self.path is None:
-            return config.default(**self.options)
-        return config.overridden(config.load(self.path, self.text), **self.options, source=self.path)
 
 
 class Plan(NamedTuple):

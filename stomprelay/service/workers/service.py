@@ -16,8 +16,9 @@ from stomprelay.service.network.endpoints import CannotStart, ListeningService, 
 from stomprelay.service.network.sharing import AWAY, Loads
 from stomprelay.service.process import HURRY, Notify, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
+from stomprelay.service.source import Source
 from stomprelay.service.workers.crew import Crew
-from stomprelay.service.workers.plan import Plan, Source
+from stomprelay.service.workers.plan import Plan
 from stomprelay.service.workers.worker import Worker
 
 GRACE: Final = 10.0
