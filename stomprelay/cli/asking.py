@@ -40,10 +40,10 @@ left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1
 relay cannot be asked.
 """
 _RELOAD = """
-Has a running relay read its configuration anew, as SIGHUP does, and prints the settings that changed: their keys, and the
-brokers that came and went. Sessions go on. What needs a restart is named and left as it was. Exit status: 0; 1 if the
-configuration cannot be used, with the reason on standard error, and then nothing has changed; or if the relay cannot be
-asked.
+Has a running relay read its configuration anew, as SIGHUP does, and prints the settings that changed: their keys, and
+the brokers that came and went. Sessions go on. What needs a restart is named and left as it was. Exit status: 0; 1 if
+the configuration cannot be used, with the reason on standard error, and then nothing has changed; or if the relay
+cannot be asked.
 """
 
 

@@ -100,6 +100,17 @@ class Change:
     changed: tuple[str, ...]
     restart: tuple[str, ...]
 
+    @property
+    def brokers(self) -> list[tuple[Upstream, Broker]]:
+        """Return the brokers that there will be, each with its upstream."""
+        then = {id(group): brokers for group, _, brokers in self.continued}
+        return [
+            (upstream, broker)
+            for upstream in self.config.upstreams
+            for group in upstream.groups
+            for broker in then.get(id(group), group.brokers)
+        ]
+
     def apply(self) -> None:
         """Let the groups that go on have their brokers. Sessions choose among them from now on."""
         for group, like, brokers in self.continued:

@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from twisted.application.service import MultiService
@@ -20,6 +20,7 @@ from stomprelay.config.config import COMMAND_LINE
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.service.admission import Admission
 from stomprelay.service.brokers.brokers import Brokers
@@ -177,10 +178,11 @@ class RelayService(MultiService):
         self._outages = Outages(brokers, runtime.timers, seconds)
         runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
-        self.embedded = self._embedded_broker(config)
+        configured = [(each.upstream, each.broker) for each in brokers]
+        self.embedded = self._embedded_broker(config, configured)
         if self.embedded is not None:
             self.embedded.setServiceParent(self)
-        self._endpoints = self._broker_endpoints(config, self.embedded)
+        self._endpoints = self._broker_endpoints(configured, self.embedded)
         self._listening = Ports(self._listeners(config))
         self._listening.setServiceParent(self)
         self._checks = PeriodicChecks(
@@ -211,28 +213,29 @@ class RelayService(MultiService):
         journal.setServiceParent(self)
         return journal
 
-    def _embedded_broker(self, config: Config) -> BrokerService | None:
-        """Return the embedded broker that a configuration needs: the one that runs, a new one, or None."""
-        needed = any(each.endpoint == MEMORY for upstream in config.upstreams for each in upstream.brokers)
+    def _embedded_broker(
+        self, config: Config, brokers: Iterable[tuple[Upstream, Broker]]
+    ) -> BrokerService | None:
+        """Return the embedded broker, if these brokers need one: that which runs, else a new one."""
+        needed = any(each.endpoint == MEMORY for _, each in brokers)
         known = getattr(self, "embedded", None)
         if not needed or known is not None:
             return known
         return BrokerService(self._reactor, config.broker, seconds=self._runtime.seconds)
 
     def _broker_endpoints(
-        self, config: Config, embedded: BrokerService | None
+        self, brokers: Iterable[tuple[Upstream, Broker]], embedded: BrokerService | None
     ) -> dict[Broker, IStreamClientEndpoint]:
-        """Return how to connect to each broker of a configuration. Raises `BadEndpoint`."""
+        """Return how to connect to each of these brokers. Raises `BadEndpoint`."""
         found: dict[Broker, IStreamClientEndpoint] = {}
-        for upstream in config.upstreams:
-            for broker in upstream.brokers:
-                if embedded is not None and broker.endpoint == MEMORY:
-                    found[broker] = embedded.memory
-                    continue
-                try:
-                    found[broker] = client_endpoint(self._reactor, broker, upstream.tls)
-                except BadEndpoint as error:
-                    raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
+        for upstream, broker in brokers:
+            if embedded is not None and broker.endpoint == MEMORY:
+                found[broker] = embedded.memory
+                continue
+            try:
+                found[broker] = client_endpoint(self._reactor, broker, upstream.tls)
+            except BadEndpoint as error:
+                raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
         return found
 
     def _listeners(self, config: Config) -> list[ListeningService]:
@@ -283,8 +286,9 @@ class RelayService(MultiService):
         """
         found = change(source, self.config, wanted)
         config = found.config
-        embedded = self._embedded_broker(config)
-        endpoints = self._broker_endpoints(config, embedded)
+        brokers = found.brokers
+        embedded = self._embedded_broker(config, brokers)
+        endpoints = self._broker_endpoints(brokers, embedded)
         ports = (
             self._listening.change(self._listeners(config)),
             self.admin.change(self._admin_services(config)),

@@ -124,8 +124,8 @@ class AdminSite(Site):
         self.ended = False
 
     def stopFactory(self) -> None:
-        """End the connections that wait for a request, and the others after theirs: nobody listens with it any more, and
-        another one may have another token.
+        """End the connections that wait for a request, and the others after theirs: nobody listens with it any more,
+        and another one may have another token.
         """
         self.ended = True
         for channel in tuple(self._waiting):

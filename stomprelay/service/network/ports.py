@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.python.failure import Failure
 
 from stomprelay.service.log import logger
-from stomprelay.service.network.endpoints import CannotStart, ListeningService
+from stomprelay.service.network.endpoints import ListeningService
 
 _log: Final = logger()
 
@@ -75,16 +75,11 @@ class PortChange:
 
     def open(self) -> None:
         """Listen on the endpoints that are new, if the others are listened on. Raises `CannotStart` where one cannot be
-        listened on, and then listens on none of them.
+        listened on; call `abandon` then.
         """
-        if not self._ports.running:
-            return
-        try:
+        if self._ports.running:
             for each in self.opened:
                 each.listen()
-        except CannotStart:
-            self.abandon()
-            raise
 
     def abandon(self) -> None:
         """Listen on no new endpoint: nothing has changed."""

@@ -1,0 +1,376 @@
+"""Another configuration while the relay runs: what changes at once, what for new sessions, and what goes on."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
+
+from stomprelay.config import Config, ConfigError
+from stomprelay.relay.model.health import Checks
+from stomprelay.service.network.endpoints import CannotStart
+from stomprelay.service.relay import RelayService
+from stomprelay.service.reload import NotReloaded, Reloaded, Reloads
+from stomprelay.service.source import Source
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    SUBSCRIBE,
+    JournalHarness,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+from tests.service.sockets import connect, reactor, running, until
+
+
+def reload(harness: RelayHarness, *listeners: Any, **settings: Any) -> Reloaded:
+    """The configuration becomes this one; returns what changed."""
+    prepared = harness.service.prepare("stomprelay.toml", Config(listeners, **settings))
+    prepared.open()
+    done: list[Reloaded] = []
+    _ = prepared.commit().addCallback(done.append)
+    return done[0]
+
+
+def ports(harness: RelayHarness) -> list[str]:
+    """Where it listens."""
+    return [each.description for each in harness.service._listening.services]
+
+
+# Listeners
+
+
+def test_listeners_come_and_go() -> None:
+    """A new one is listened on, one that is gone no more; its session goes on, and is counted until it is over."""
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    client, broker = harness.session()
+    found = reload(harness, listener(name="other", endpoint="tcp:61614", upstream=main))
+    assert set(found.changed) == {"listener.other added", "listener.public removed"}
+    assert ports(harness) == ["tcp:61614"]
+    assert [each.listener.name for each in harness.service.state.sessions.counted] == ["other", "public"]
+    client.sends(SEND)
+    assert broker.written() == SEND
+    client.disconnects()
+    broker.disconnects()
+    assert [each.listener.name for each in harness.service.state.sessions.counted] == ["other"]
+    harness.client(1).sends(CONNECT)
+    assert harness.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
+
+
+def test_a_listener_that_comes_back_counts_on() -> None:
+    """Nobody who watches sees two of one name."""
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    harness.session()
+    reload(harness, listener(name="other", endpoint="tcp:61614", upstream=main))
+    reload(harness, listener(upstream=main, linger=1.0))
+    (found,) = harness.service.state.sessions.counted
+    assert (found.listener.linger, found.counters["sessions_opened"], len(found)) == (1.0, 1, 1)
+
+
+def test_an_endpoint_that_stays_keeps_its_socket() -> None:
+    """Whatever else becomes of its listener, its name included; two may swap theirs."""
+    main = upstream()
+    both = (listener(upstream=main), listener(name="b", endpoint="tcp:61614", upstream=main))
+    harness = RelayHarness(*both)
+    sockets = [port for port, *_ in harness.reactor.tcpServers]
+    there = list(harness.service._listening.services)
+    reload(harness, listener(name="b", upstream=main), listener(endpoint="tcp:61614", upstream=main))
+    assert [port for port, *_ in harness.reactor.tcpServers] == sockets
+    assert list(harness.service._listening.services) == there
+    harness.client(0).sends(CONNECT)
+    assert harness.service.state.sessions.listeners["b"].counters["sessions_opened"] == 1
+    assert harness.service._listening.getServiceNamed("b") is there[0]
+
+
+def test_new_limits_are_for_new_sessions() -> None:
+    """Who is there keeps what it came with."""
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    early = harness.client()
+    reload(harness, listener(upstream=main, versions=frozenset({b"1.0"}), clients=2), clients=5)
+    early.sends(CONNECT)
+    broker = harness.broker()
+    assert b"accept-version:1.0,1.1,1.2\n" in broker.written()
+    later = harness.client()
+    later.sends(CONNECT)
+    assert b"supported versions are 1.0" in later.written()
+    harness.client()
+    assert b"the limit of this listener is 2" in harness.client().written()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    """Nothing at all changes, and no socket of those that could be had is kept."""
+    main = upstream()
+    place, free = f"unix:{tmp_path / 'door'}", f"unix:{tmp_path / 'free'}"
+    service = RelayService(Config((listener(endpoint=place, upstream=main),)), reactor)
+    async with running(service):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            wanted = (
+                listener(name="one", endpoint=free, upstream=main),
+                listener(
+                    name="two", endpoint=f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1", upstream=main
+                ),
+            )
+            prepared = service.prepare("", Config(wanted, log_level="debug"))
+            with pytest.raises(CannotStart, match=r"^two: cannot listen on .*: Address already in use$"):
+                prepared.open()
+        await until(lambda: not (tmp_path / "free").exists())
+        assert list(service.state.sessions.listeners) == ["public"]
+        client = await connect(place)
+        client.transport.write(b"STOMP\n\n\0")
+        assert (await client.frame()).startswith(b"ERROR\n")
+        client.transport.loseConnection()
+        await client.gone()
+
+
+# Upstreams
+
+
+def test_a_broker_that_is_taken_out() -> None:
+    """Its sessions go to the others at a quiet moment, with their subscriptions, and their clients do not notice."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    client, first = harness.session()
+    client.sends(SUBSCRIBE)
+    assert first.written() == SUBSCRIBE
+    found = reload(harness, listener(upstream=movable(failover(2, 3))))
+    assert set(found.changed) == {
+        "upstream.main.uri: tcp://192.0.2.3:61613 added",
+        "upstream.main.uri: tcp://192.0.2.1:61613 removed",
+    }
+    assert b"DISCONNECT\n" in first.written()
+    first.disconnects()
+    assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
+    second = harness.broker()
+    second.sends(CONNECTED)
+    assert SUBSCRIBE in second.written()
+    second.sends(MESSAGE)
+    assert client.written() == MESSAGE
+    assert client.ends == []
+    reload(harness, listener(upstream=movable(failover(2, 3))))
+    kept = [str(each) for each in harness.service._endpoints]
+    assert kept == ["tcp://192.0.2.2:61613", "tcp://192.0.2.3:61613"]
+
+
+def test_a_session_that_waits_tries_a_broker_that_came() -> None:
+    """At once, whatever it waited for."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, initial_delay=60.0))))
+    client, first = harness.session()
+    first.disconnects()
+    harness.reactor.tcpClients.clear()
+    reload(harness, listener(upstream=movable(failover(2, initial_delay=60.0))))
+    harness.reactor.advance(0.01)
+    assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
+    harness.broker().sends(CONNECTED)
+    assert client.ends == []
+
+
+def test_brokers_that_stay_keep_what_is_known_of_them() -> None:
+    """A pause, for one."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    harness.service.state.pauses.pause(harness.service.state.brokers.find("192.0.2.1:61613"))
+    reload(harness, listener(upstream=movable(failover(1, 2, 3), confirm=True)))
+    states = [(str(each.broker), each.state(0.0)) for each in harness.service.state.brokers]
+    assert states == [
+        ("tcp://192.0.2.1:61613", "paused"),
+        ("tcp://192.0.2.2:61613", "unknown"),
+        ("tcp://192.0.2.3:61613", "unknown"),
+    ]
+
+
+def test_sessions_of_an_upstream_that_is_gone_go_on() -> None:
+    """They have no other brokers, and may lose theirs and find them again."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2), name="old")))
+    client, first = harness.session()
+    reload(harness, listener(upstream=movable(failover(3), name="new")))
+    first.disconnects()
+    harness.reactor.advance(0.01)
+    assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
+    second = harness.broker()
+    second.sends(CONNECTED)
+    client.sends(SEND)
+    assert second.written().endswith(SEND)
+    for each in (client, second):
+        each.disconnects()
+    reload(harness, listener(upstream=movable(failover(3), name="new")))
+    assert [str(each) for each in harness.service._endpoints] == ["tcp://192.0.2.3:61613"]
+
+
+def test_probes_begin_with_the_brokers_that_there_are() -> None:
+    """And end with them."""
+    harness = RelayHarness(listener(upstream=upstream()))
+    assert not harness.service._checks._loop.running
+    reload(harness, listener(upstream=movable(failover(2), checks=Checks(probe=1.0))))
+    harness.reactor.advance(1.0)
+    harness.reactor.advance(1.0)
+    assert {host for host, *_ in harness.reactor.tcpClients} == {"192.0.2.2"}
+
+
+def test_what_the_log_has_of_a_broker_that_is_gone(log: list[str]) -> None:
+    """It is down, and nobody waits for its return."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    harness.client().sends(CONNECT)
+    harness.refuse(ConnectionRefusedError())
+    reload(harness, listener(upstream=movable(failover(2))))
+    assert [line for line in log if "192.0.2.1" in line and "is down" in line]
+    log.clear()
+    for _ in range(30):
+        harness.reactor.advance(1.0)
+    assert not [line for line in log if "192.0.2.1" in line]
+
+
+# The rest
+
+
+def test_what_is_recorded_changes_for_new_connections(tmp_path: Path) -> None:
+    """The journal goes on, and its folder stays."""
+    harness = JournalHarness(tmp_path)
+    old = harness.journal.capture
+    main = harness.config.listeners[0]
+    from dataclasses import replace
+
+    settings = replace(harness.config.journal, bodies=7, retain_age=9.0, directory="/elsewhere")
+    prepared = harness.service.prepare("", replace(harness.config, journal=settings))
+    assert prepared.change.restart == ("journal.directory",)
+    _ = prepared.commit()
+    assert harness.journal.capture is not old
+    assert harness.journal.settings == replace(harness.config.journal, bodies=7, retain_age=9.0)
+    assert harness.service.config.listeners[0].upstream.groups == main.upstream.groups
+
+
+class Scene:
+    """Reloads whose configuration a test makes."""
+
+    def __init__(self, use: Callable[[], Any] = lambda: Reloaded(("a",), ())) -> None:
+        self.notices: list[bool] = []
+        self.reloads = Reloads(
+            MemoryReactorClock(),
+            Source(None, "", {}, os.getcwd()),
+            lambda source, config: use(),
+            self.notices.append,
+        )
+        self.reloads.startService()
+
+    def reload(self) -> list[Any]:
+        """What comes of a reload."""
+        found: list[Any] = []
+        _ = self.reloads.reload().addBoth(found.append)
+        return found
+
+
+def test_a_reload_says_what_changed(log: list[str]) -> None:
+    """In one line; what needs a restart has a line of its own each. systemd hears of both ends."""
+    scene = Scene(lambda: Reloaded(("log_level", "listener.b added"), ("workers",)))
+    assert scene.reload() == [Reloaded(("log_level", "listener.b added"), ("workers",))]
+    assert log == [
+        "info: the configuration is reloaded; changed: log_level, listener.b added",
+        "warn: workers: needs a restart",
+    ]
+    assert scene.notices == [True, False]
+
+
+def test_a_reload_that_cannot_be(log: list[str]) -> None:
+    """One line has the reason, and who asked gets it."""
+
+    def use() -> Reloaded:
+        raise ConfigError("f.toml: log_level: no")
+
+    scene = Scene(use)
+    (failure,) = scene.reload()
+    assert failure.check(NotReloaded)
+    assert failure.getErrorMessage() == "f.toml: log_level: no"
+    assert log == ["error: the configuration is not reloaded: f.toml: log_level: no"]
+    assert scene.notices == [True, False]
+
+
+def test_two_reloads_at_once() -> None:
+    """The second begins when the first is over."""
+    waiting: list[Deferred[Reloaded]] = []
+
+    def use() -> Deferred[Reloaded]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    scene = Scene(use)
+    first, second = scene.reload(), scene.reload()
+    assert len(waiting) == 1
+    waiting[0].callback(Reloaded((), ()))
+    assert len(waiting) == 2
+    assert (len(first), len(second)) == (1, 0)
+    waiting[1].callback(Reloaded(("a",), ()))
+    assert second == [Reloaded(("a",), ())]
+
+
+def test_a_reload_while_the_relay_stops(log: list[str]) -> None:
+    """It is refused, and systemd is not told that the relay is ready again."""
+    scene = Scene()
+    scene.reloads.refuse()
+    (failure,) = scene.reload()
+    assert failure.getErrorMessage() == "the relay stops"
+    assert scene.notices == []
+
+
+def test_a_fault_of_the_relay(log: list[str]) -> None:
+    """It is in the log with all that is known, and who asked is told where."""
+
+    def use() -> Reloaded:
+        raise ZeroDivisionError
+
+    with capturedLogs() as logs:
+        (failure,) = Scene(use).reload()
+    assert failure.getErrorMessage() == "the relay failed; see its log"
+    assert [event["log_level"] for event in logs] == [LogLevel.critical]
+    assert logs[0]["log_failure"].check(ZeroDivisionError)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_signal(tmp_path: Path) -> None:
+    """SIGHUP has the file read again, wherever the process is by then; paths in it start where they did."""
+    file = tmp_path / "stomprelay.toml"
+    text = '[listener.a]\nendpoint = "unix:a.sock"\n'
+    file.write_text(text)
+    before = Path.cwd()
+    source = Source("stomprelay.toml", text, {}, str(tmp_path))
+    with source.here():
+        service = RelayService(source.read(), reactor, source=source)
+        service.privilegedStartService()
+    assert Path.cwd() == before
+    async with running(service):
+        file.write_text('[listener.b]\nendpoint = "unix:b.sock"\n')
+        with capturedLogs() as logs:
+            os.kill(os.getpid(), signal.SIGHUP)
+            await until(lambda: any("reloaded" in (formatEvent(each) or "") for each in logs))
+        assert (tmp_path / "b.sock").exists()
+        assert list(service.state.sessions.listeners) == ["b"]
+        file.unlink()
+        assert service.state.reloads is not None
+        with pytest.raises(
+            NotReloaded, match=r"^stomprelay\.toml: cannot be read: No such file or directory$"
+        ):
+            await service.state.reloads.reload()
+    assert Path.cwd() == before
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    """It is named."""
+    source = Source(None, "", {}, str(tmp_path / "gone"))
+    with (
+        pytest.raises(ConfigError, match="gone: cannot be entered: No such file or directory"),
+        source.here(),
+    ):
+        pass
