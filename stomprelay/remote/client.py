@@ -132,10 +132,10 @@ def _brokers(answer: Any) -> list[BrokerStatus]:
 
 
 def _reloaded(answer: Any) -> Reloaded:
-    found = Reloaded(answer["changed"], answer["restart"])
-    if not all(isinstance(each, list) and all(isinstance(key, str) for key in each) for each in found):
+    changed, restart = answer["changed"], answer["restart"]
+    if not all(isinstance(key, str) for key in [*changed, *restart]):
         raise TypeError
-    return found
+    return Reloaded(list(changed), list(restart))
 
 
 def _session_page(answer: Any) -> SessionPage:

@@ -139,7 +139,7 @@ class Notify(Service):
 
     def reloading(self, begun: bool) -> None:
         """Send that the relay begins to read its configuration anew; or, when it is done, that it is ready."""
-        if begun:
+        if self.running and begun:
             self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         elif self.running:
             self._send("READY=1")

@@ -82,19 +82,19 @@ class ListenerFactory(Factory):
 
 
 class Prepared:
-    """Another configuration that a relay can use: `change` is what becomes of the one that runs. Call `commit` or
-    `abandon` in the same turn of the reactor.
+    """Another configuration that a relay can use: `change` is what becomes of the one that runs, `ports` of what
+    listens, the listeners first. Call `commit` or `abandon` in the same turn of the reactor.
     """
 
     def __init__(
         self,
         change: Change,
-        ports: tuple[PortChange, ...],
+        ports: Iterable[PortChange],
         commit: Callable[[], None],
         committed: Callable[[], None],
     ) -> None:
         self.change: Final = change
-        self._ports = ports
+        self.ports = list(ports)
         self._commit = commit
         self._committed = committed
 
@@ -103,7 +103,7 @@ class Prepared:
         on none of them.
         """
         try:
-            for each in self._ports:
+            for each in self.ports:
                 each.open()
         except CannotStart:
             self.abandon()
@@ -111,13 +111,13 @@ class Prepared:
 
     def abandon(self) -> None:
         """Listen on no new endpoint: nothing has changed."""
-        for each in self._ports:
+        for each in self.ports:
             each.abandon()
 
     def commit(self) -> Deferred[Reloaded]:
         """Use the configuration. The Deferred fires with what changed when the endpoints that are gone are closed."""
         self._commit()
-        closed = [each.commit() for each in self._ports]
+        closed = [each.commit() for each in self.ports]
         self._committed()
         found = Reloaded(self.change.changed, self.change.restart)
         return DeferredList(closed).addCallback(lambda _: found)
@@ -279,6 +279,13 @@ class RelayService(MultiService):
         return found
 
     # Another configuration
+
+    def inherit(self, sockets: Mapping[str, int]) -> None:
+        """Have these descriptors of listeners' sockets, by name, for listeners that come; call `prepare` next. For a
+        worker only.
+        """
+        assert self._inherited is not None
+        self._inherited = self._inherited._replace(sockets=sockets)
 
     def prepare(self, source: str, wanted: Config) -> Prepared:
         """Check that another configuration, which is from `source`, can be used in place of the one that runs. Raises

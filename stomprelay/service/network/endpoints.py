@@ -158,9 +158,7 @@ class ListeningService(StreamServerEndpointService):
         """
         port = getattr(self._waitingForPort, "result", None)
         if not isinstance(port, tcp.Port):
-            text = f"{self.name}: {self.description} cannot be shared by several workers"
-            _log.critical("{text}", text=text)
-            raise CannotStart(text)
+            raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")
         return sharing.hold(port)
 
     def _accept_few(self) -> None:

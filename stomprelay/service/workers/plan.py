@@ -1,13 +1,13 @@
 """What a worker is told when it starts: which configuration, which of how many it is, and what it inherits."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from stomprelay import config
 from stomprelay.config import Config
 from stomprelay.config.endpoint import quoted
+from stomprelay.service.network.passing import Passed
 from stomprelay.service.source import Source
 
 _PRIVATE: Final = "600"
@@ -27,15 +27,18 @@ class Plan(NamedTuple):
     paused: Sequence[str]
     reactor: str
 
-    def spell(self) -> bytes:
-        """Return it as a line, for the worker's standard input."""
-        return json.dumps(self).encode("ascii") + b"\n"
+    def spell(self) -> dict[str, Any]:
+        """Return what is said of it, to be passed with its sockets."""
+        return {"plan": self._replace(sockets={})}
 
     @classmethod
-    def parse(cls, line: bytes) -> Self:
-        """Return the plan in a line. Raises `ValueError` or `TypeError`."""
-        number, source, *rest = json.loads(line)
-        return cls(number, Source(*source), *rest)
+    def parse(cls, passed: Passed) -> Self:
+        """Return the plan in a message, whose sockets stay the caller's. Raises `LookupError`, `ValueError` or
+        `TypeError`.
+        """
+        number, source, _, *rest = passed.said["plan"]
+        sockets = {name: each.fileno() for name, each in passed.sockets.items()}
+        return cls(number, Source(*source), sockets, *rest)
 
     def read(self) -> Config:
         """Return the worker's share of the configuration, with an admin endpoint of its own. Raises `ConfigError`."""
