@@ -158,7 +158,7 @@ class Worker:
         self._tell(plan)
 
     def _tell(self, plan: Plan) -> None:
-        """Pass a plan to the process. Where that cannot be done the process is told to end, and the next one is tried."""
+        """Pass a plan to the process. Where that cannot be done it is told to end, and the next one is tried."""
         if self._passage is None:
             return
         try:
