@@ -4,28 +4,37 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.config import Config, ConfigError
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
+from stomprelay.service.network.renewal import EVERY, CertificateWatch
 from stomprelay.service.relay import RelayService
 from stomprelay.service.reload import NotReloaded, Reloaded, Reloads
 from stomprelay.service.source import Source
+from tests.e2e.certificates import Authority
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
     MESSAGE,
     SEND,
     SUBSCRIBE,
+    FakeTransport,
     JournalHarness,
     RelayHarness,
     failover,
@@ -34,6 +43,12 @@ from tests.service.harness import (
     upstream,
 )
 from tests.service.sockets import connect, reactor, running, until
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """An authority that listeners and brokers have certificates of."""
+    return Authority(tmp_path, "authority")
 
 
 def reload(harness: RelayHarness, *listeners: Any, **settings: Any) -> Reloaded:
@@ -234,6 +249,141 @@ def test_what_the_log_has_of_a_broker_that_is_gone(log: list[str]) -> None:
     assert not [line for line in log if "192.0.2.1" in line]
 
 
+# The admin endpoint
+
+
+def connection(harness: RelayHarness) -> FakeTransport:
+    """A connection to `admin`."""
+    (service,) = harness.service.admin.services
+    if not service.factory.numPorts:
+        service.factory.doStart()  # a port does, and a reactor in memory has none
+    transport = FakeTransport(service.factory.buildProtocol(None))
+    transport.hostAddr = IPv4Address("TCP", "127.0.0.1", 61680)
+    transport.protocol.makeConnection(transport)
+    return transport
+
+
+def ask(
+    transport: FakeTransport, token: str, method: str = "GET", path: str = "/brokers", body: str = ""
+) -> str:
+    """The status of the answer to a request with this token."""
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost:61680\r\nauthorization: Bearer {token}\r\n"
+    more = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}" if body else "\r\n"
+    transport.sends((head + more).encode())
+    return transport.written().split()[1].decode()
+
+
+def test_another_token() -> None:
+    """It holds at once: who is connected and waits is sent away, who was half way through a request has that one
+    answered, and no other.
+    """
+    main = listener(upstream=upstream())
+    place, old, new = "tcp:61680:interface=127.0.0.1", "0123456789abcdef", "fedcba9876543210"
+    harness = RelayHarness(main, admin=place, admin_token=old.encode())
+    waiting, busy = connection(harness), connection(harness)
+    assert ask(waiting, old) == "200"
+    busy.sends(b"GET /brokers HTTP/1.1\r\nhost: localhost:61680\r\n")
+    found = reload(harness, main, admin=place, admin_token=new.encode())
+    assert found.changed == ("admin_token_file",)
+    assert (waiting.ends, busy.ends) == (["flush"], [])
+    busy.sends(b"authorization: Bearer " + old.encode() + b"\r\n\r\n")
+    assert busy.written().startswith(b"HTTP/1.1 200")
+    assert busy.ends == ["flush"]
+    assert ask(connection(harness), old) == "401"
+    assert ask(connection(harness), new) == "200"
+
+
+def test_a_reload_by_request() -> None:
+    """Where there is nothing to read anew it is refused; the body says nothing."""
+    harness = RelayHarness(listener(upstream=upstream()), admin="tcp:61680:interface=127.0.0.1")
+    assert ask(connection(harness), "", "POST", "/reload", "{}") == "409"
+    assert ask(connection(harness), "", "POST", "/reload", '{"a": 1}') == "400"
+    assert ask(connection(harness), "", "GET", "/reload") == "405"
+
+
+def test_admin_comes_and_goes() -> None:
+    """As a listener does."""
+    main = listener(upstream=upstream())
+    harness = RelayHarness(main)
+    watched = [harness.service._checks._loop.running]
+    reload(harness, main, admin="tcp:61680:interface=127.0.0.1")
+    assert ask(connection(harness), "") == "200"
+    assert [*watched, harness.service._checks._loop.running] == [False, True]
+    reload(harness, main, metrics="tcp:61681")
+    assert [each.description for each in harness.service.admin.services] == ["tcp:61681"]
+
+
+# Certificates
+
+
+def test_files_that_change(tmp_path: Path, authority: Authority, log: list[str]) -> None:
+    """They are loaded when two looks found the same; what cannot be used is said once, and what there was stays."""
+    clock = MemoryReactorClock()
+    own, fresh = authority.issue("own"), authority.issue("fresh")
+    made = tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
+    watch = CertificateWatch(clock)
+    watch.watch({"listener.public.tls": [made]})
+    watch.startService()
+
+    def looks(count: int) -> list[str]:
+        log.clear()
+        for _ in range(count):
+            clock.advance(EVERY)
+        return list(log)
+
+    before = made._context
+    assert looks(3) == []
+    own.certificate.write_bytes(fresh.certificate.read_bytes())
+    assert looks(1) == []
+    own.key.write_bytes(fresh.key.read_bytes())
+    assert looks(1) == []
+    assert made._context is before
+    assert looks(2) == ["info: listener.public.tls: the files changed; new connections have them"]
+    after = made._context
+    assert after is not before
+    own.key.unlink()
+    (line,) = looks(5)
+    assert line.startswith(
+        f"warn: listener.public.tls.key: {own.key}: No such file or directory; what was loaded"
+    )
+    assert made._context is after
+    watch.watch({})
+    own.key.write_bytes(fresh.key.read_bytes())
+    assert looks(3) == []
+    watch.stopService()
+    assert not clock.getDelayedCalls()
+
+
+def test_a_folder_of_authorities(tmp_path: Path, authority: Authority) -> None:
+    """A file that comes into it, or goes, is a change."""
+    folder = tmp_path / "authorities"
+    folder.mkdir()
+    (folder / "a.pem").write_bytes(authority.file.read_bytes())
+    made = tls.for_broker(ClientTLS(ca=str(folder)), "localhost")
+    assert made.stamps() == made.loaded
+    (folder / "b.pem").write_bytes(authority.file.read_bytes())
+    assert made.stamps() != made.loaded
+    made.renew()
+    assert made.stamps() == made.loaded
+
+
+def test_certificates_of_a_relay(authority: Authority) -> None:
+    """Those of listeners, of admin and of brokers are looked at, by the table that names them; and others after a
+    reload.
+    """
+    own = authority.issue("own")
+    secured = ServerTLS(str(own.certificate), str(own.key))
+    there = Broker("ssl://192.0.2.1:1", "tcp:host=192.0.2.1:port=1", "192.0.2.1", tls=True)
+    main = upstream(broker=there, tls=ClientTLS(ca=str(authority.file)))
+    harness = RelayHarness(
+        listener(upstream=main, tls=secured), admin="tcp:61680:interface=127.0.0.1", admin_tls=secured
+    )
+    watched = harness.service._certificates._watched
+    assert set(watched) == {"listener.public.tls", "admin_tls", "upstream.main.tls"}
+    reload(harness, listener(upstream=main))
+    assert set(harness.service._certificates._watched) == {"upstream.main.tls"}
+
+
 # The rest
 
 
@@ -242,8 +392,6 @@ def test_what_is_recorded_changes_for_new_connections(tmp_path: Path) -> None:
     harness = JournalHarness(tmp_path)
     old = harness.journal.capture
     main = harness.config.listeners[0]
-    from dataclasses import replace
-
     settings = replace(harness.config.journal, bodies=7, retain_age=9.0, directory="/elsewhere")
     prepared = harness.service.prepare("", replace(harness.config, journal=settings))
     assert prepared.change.restart == ("journal.directory",)
@@ -325,7 +473,7 @@ def test_a_reload_while_the_relay_stops(log: list[str]) -> None:
     assert scene.notices == []
 
 
-def test_a_fault_of_the_relay(log: list[str]) -> None:
+def test_a_fault_of_the_relay() -> None:
     """It is in the log with all that is known, and who asked is told where."""
 
     def use() -> Reloaded:
