@@ -72,7 +72,7 @@ def _among(key: str, keys: Iterable[str]) -> bool:
 
 
 class Continued(NamedTuple):
-    """A group that goes on: what it shall be like, with these of its brokers and new ones."""
+    """A group that goes on, or a new one in place of one that cannot: what it shall be like, with these brokers."""
 
     group: Group
     like: Group
@@ -153,8 +153,8 @@ def _led(listener: Listener, upstreams: Mapping[str, Upstream]) -> Listener:
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
-    """Yield the groups of an upstream that there was already: each that goes on, which is added to `continued`, and in
-    place of others new ones, with the brokers that stay.
+    """Yield the groups of an upstream that there was already: those that go on, and in place of others new ones, with
+    the brokers that stay. What they shall be like is added to `continued`.
 
     Sessions know how many groups they have, and whether they can leave a broker; so neither changes under them.
     """
@@ -163,11 +163,10 @@ def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> It
         old = before.groups[number] if alike else None
         known = before.brokers if old is None else old.brokers
         brokers = tuple(_known(each, known) for each in group.brokers)
-        if old is not None and (after.movable or brokers == old.brokers):
-            continued.append(Continued(old, group, brokers))
-            yield old
-        else:
-            yield Group(group.name, brokers, group.reconnect, group.policy)
+        if old is None or not (after.movable or brokers == old.brokers):
+            old = Group(group.name, brokers, group.reconnect, group.policy)
+        continued.append(Continued(old, group, brokers))
+        yield old
 
 
 def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
@@ -236,6 +235,8 @@ def _listener(before: Listener, after: Listener) -> list[str]:
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
     found = _plain(before, after, _UPSTREAM, skipped={"groups"})
+    if "login" in found and _login(before) == _login(after):
+        found[found.index("login")] = "passcode"
     there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))
     came = [f"uri: {each} added" for each in here if each not in there]
     left = [f"uri: {each} removed" for each in there if each not in here]
@@ -245,6 +246,10 @@ def _upstream(before: Upstream, after: Upstream) -> list[str]:
     elif not came and not left and "uri" not in found and _shape(before) != _shape(after):
         found.append("uri")
     return [*(key for key in found if key != "uri" or not (came or left)), *came, *left]
+
+
+def _login(upstream: Upstream) -> bytes | None:
+    return None if upstream.credentials is None else upstream.credentials.login
 
 
 def _shape(upstream: Upstream) -> list[object]:

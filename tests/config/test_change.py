@@ -58,6 +58,12 @@ def test_what_is_said_of_it(old: str, new: str, expected: list[str]) -> None:
     assert found.restart == ()
 
 
+def test_another_passcode() -> None:
+    """It is named by its key, and never shown."""
+    text = FILE + 'login = "x"\npasscode = "hidden"\n'
+    assert changed(("hidden", "secret"), text=text).changed == ("upstream.main.passcode",)
+
+
 def test_what_needs_a_restart_stays_as_it_is() -> None:
     """It is named each time, and the rest is changed."""
     text = 'journal.directory = "/j"\n' + FILE

@@ -112,6 +112,17 @@ def test_an_endpoint_that_stays_keeps_its_socket() -> None:
     assert harness.service._listening.getServiceNamed("b") is there[0]
 
 
+def test_endpoints_that_are_written_alike() -> None:
+    """Of two at port 0 each keeps its own socket, whichever comes first."""
+    main = upstream()
+    one, two = (listener(name=name, endpoint="tcp:0", upstream=main) for name in ("one", "two"))
+    harness = RelayHarness(one, two)
+    before = {each.name: each for each in harness.service._listening.services}
+    reload(harness, listener(name="three", endpoint="tcp:0", upstream=main), two)
+    after = {each.name: each for each in harness.service._listening.services}
+    assert after == {"three": before["one"], "two": before["two"]}
+
+
 def test_new_limits_are_for_new_sessions() -> None:
     """Who is there keeps what it came with."""
     main = upstream()

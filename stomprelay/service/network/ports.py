@@ -23,18 +23,19 @@ class Ports(MultiService):
 
     def change(self, wanted: Sequence[ListeningService]) -> "PortChange":
         """Return how it comes to listen as these would, which do not yet: a socket whose endpoint stays is kept."""
-        there = list(self.services)
-        kept: list[tuple[ListeningService, ListeningService]] = []
+        there = {(each.description, each.name): each for each in self.services}
+        # Port 0 may stand at several: first each has its own.
+        kept = [(there.pop(key), each) for each in wanted if (key := (each.description, each.name)) in there]
         opened: list[ListeningService] = []
         for each in wanted:
-            same = [one for one in there if one.description == each.description]
-            found = next((one for one in same if one.name == each.name), next(iter(same), None))
-            if found is None:
+            if any(each is other for _, other in kept):
+                continue
+            same = next((key for key in there if key[0] == each.description), None)
+            if same is None:
                 opened.append(each)
             else:
-                there.remove(found)
-                kept.append((found, each))
-        return PortChange(self, kept, opened, there)
+                kept.append((there.pop(same), each))
+        return PortChange(self, kept, opened, tuple(there.values()))
 
     def exchange(
         self,
