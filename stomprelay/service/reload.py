@@ -83,7 +83,7 @@ class Reloads(Service):
         try:
             found = await self._read()
         except NotReloaded as error:
-            _log.error("the configuration is not reloaded: {error}", error=error)
+            _log.error("the configuration is not reloaded: {error}", error=str(error))
             raise
         except Exception:
             _log.failure("the configuration is not reloaded")

@@ -258,7 +258,7 @@ def test_readiness_and_end_are_told(clock: Clock, manager: Manager) -> None:
 
 
 def test_a_reload_is_told(clock: Clock, manager: Manager) -> None:
-    """When it begins, by the clock that systemd goes by, and when it is over; not before all is ready, nor at the end."""
+    """When it begins, by the clock of systemd, and when it is over; not before it is ready, nor at its end."""
     service = Service(clock, {"NOTIFY_SOCKET": manager.address})
     service.notify.reloading(True)
     service.notify.reloading(False)

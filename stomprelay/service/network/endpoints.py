@@ -136,7 +136,7 @@ class ListeningService(StreamServerEndpointService):
         try:
             self.listen()
         except CannotStart as error:
-            _log.critical("{text}", text=error)
+            _log.critical("{text}", text=str(error))
             raise
 
     def listen(self) -> None:

@@ -75,4 +75,4 @@ def _renew(name: str, connections: Sequence[TLSConnections]) -> None:
     if problem is None:
         _log.info("{name}: the files changed; new connections have them", name=name)
     else:
-        _log.warn("{name}.{problem}; what was loaded before stays in use", name=name, problem=problem)
+        _log.warn("{name}.{problem}; what was loaded before stays in use", name=name, problem=str(problem))

@@ -107,7 +107,7 @@ class WorkersService(MultiService):
             for each in self._listeners.services:
                 each.hold()
         except CannotStart as error:
-            _log.critical("{text}", text=error)
+            _log.critical("{text}", text=str(error))
             raise
         try:
             self._folder = tempfile.mkdtemp(prefix="stomprelay-")

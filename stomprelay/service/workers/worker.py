@@ -164,7 +164,7 @@ class Worker:
         try:
             self._passage.send(plan.spell(), plan.sockets)
         except (OSError, ValueError) as error:
-            _log.warn("{worker} cannot be told its plan: {why}", worker=self.name, why=error)
+            _log.warn("{worker} cannot be told its plan: {why}", worker=self.name, why=str(error))
             self._passage.loseConnection()
 
     def reload(self) -> Deferred[str]:
