@@ -57,7 +57,11 @@ AT_ONCE: Final = (
     "journal.retain_size",
 )
 """Keys, or tables of keys, of what no session has a copy of."""
-_FIXED: Final = tuple(key.removeprefix("journal.") for key in RESTART if key.startswith("journal."))
+_FIXED: Final = tuple(key for key in RESTART if "." not in key)
+_FIXED_IN_JOURNAL: Final = tuple(
+    key.removeprefix("journal.") for key in RESTART if key.startswith("journal.")
+)
+"""Fields of what needs a restart."""
 
 
 def takes(key: str) -> Takes:
@@ -122,9 +126,10 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     its upstreams do not go with the number of workers that there are.
     """
     changed, restart = _differences(running, wanted)
-    kept = {name: getattr(running.journal, name) for name in _FIXED}
-    journal = running.journal if running.journal.directory is None else replace(wanted.journal, **kept)
-    config = replace(wanted, workers=running.workers, broker=running.broker, journal=journal)
+    journal = running.journal
+    if journal.directory is not None:
+        journal = replace(wanted.journal, **_values(journal, _FIXED_IN_JOURNAL))
+    config = replace(wanted, journal=journal, **_values(running, _FIXED))
     if config.workers > 1:
         sharable(source, config)
     before = {each.name: each for each in running.upstreams}
@@ -145,6 +150,10 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     )
     listeners = tuple(_led(each, upstreams) for each in config.listeners)
     return Change(replace(config, listeners=listeners), tuple(continued), left, changed, restart)
+
+
+def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _led(listener: Listener, upstreams: Mapping[str, Upstream]) -> Listener:
