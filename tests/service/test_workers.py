@@ -33,7 +33,7 @@ from stomprelay.service.workers.asking import WITHIN
 from stomprelay.service.workers.child import line
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.plan import Plan
-from stomprelay.service.workers.service import GRACE, WorkersService
+from stomprelay.service.workers.service import GRACE, WorkersService, _reload
 from stomprelay.service.workers.worker import FIRST, LONGEST, STEADY, Child, Notices, Worker
 from tests.config.reference import put_secrets
 from tests.service.harness import RelayHarness, failover, listener, movable
@@ -366,6 +366,21 @@ def test_one_that_does_not_answer_another_plan(worker: Worker, reactor: ProcessR
     assert found == ["it does not answer"]
 
 
+def test_one_that_cannot_use_another_plan(worker: Worker, reactor: ProcessReactor) -> None:
+    """Its parent can: it ends in good order, for the next process to read everything anew."""
+    [process] = reactor.processes
+    process.hears()
+    _ = Deferred.fromCoroutine(_reload(worker))
+    process.hears()
+    process.says("relay.toml: listener.a.tls.key: no such file")
+    with capturedLogs() as logs:
+        reactor.passages[0].doRead()
+    assert process.signals == ["TERM"]
+    assert [formatEvent(event) for event in logs] == [
+        "worker 2 cannot use the configuration, and is started anew: relay.toml: listener.a.tls.key: no such file"
+    ]
+
+
 def test_a_plan_whatever_is_in_the_file(worker: Worker, reactor: ProcessReactor) -> None:
     """It comes as it was."""
     [process] = reactor.processes
@@ -420,6 +435,17 @@ def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: P
     assert over == [None]
     assert not list(tmp_path.iterdir())
     assert not reactor.getDelayedCalls()
+
+
+def test_one_that_started_before_a_reload(parent: WorkersService, reactor: ProcessReactor) -> None:
+    """It is told what changed as soon as it serves."""
+    [*_, process] = reactor.processes
+    assert process.hears()[0].source.text == SOURCE.text
+    parent._source = SOURCE._replace(text="workers = 2\nlog_level = 'debug'")
+    reactor.tells("READY=1")
+    plan, _ = process.hears()
+    assert plan.source.text == parent._source.text
+    assert plan.source.options == {**SOURCE.options, "workers": "2"}
 
 
 def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
