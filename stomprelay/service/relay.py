@@ -17,6 +17,7 @@ from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
 from stomprelay.config.change import Change, change
 from stomprelay.config.config import COMMAND_LINE
+from stomprelay.config.source import Source
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -49,7 +50,6 @@ from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.network.tls import TLSConnections
 from stomprelay.service.process import HURRY, Notify, Signals, open_descriptors, unused
 from stomprelay.service.reload import Reloaded, Reloads
-from stomprelay.service.source import Source
 from stomprelay.service.state import RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
 

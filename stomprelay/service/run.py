@@ -11,10 +11,10 @@ from twisted.python.reflect import qual
 
 import stomprelay
 from stomprelay.config import Config
+from stomprelay.config.source import Source
 from stomprelay.service.log import begin, logger
 from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
 from stomprelay.service.relay import RelayService
-from stomprelay.service.source import Source
 
 _log: Final = logger()
 

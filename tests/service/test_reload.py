@@ -17,6 +17,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.config import Config, ConfigError
+from stomprelay.config.source import Source
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import ServerTLS
@@ -26,7 +27,6 @@ from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.network.renewal import EVERY, CertificateWatch
 from stomprelay.service.relay import RelayService
 from stomprelay.service.reload import NotReloaded, Reloaded, Reloads
-from stomprelay.service.source import Source
 from tests.e2e.certificates import Authority
 from tests.service.harness import (
     CONNECT,

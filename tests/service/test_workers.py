@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
+from stomprelay.config.source import Source
 from stomprelay.service.admin.readiness import AWAY, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions, parse
@@ -26,7 +27,6 @@ from stomprelay.service.log import fields
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.network.passing import Passage
 from stomprelay.service.relay import MARGIN
-from stomprelay.service.source import Source
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers import worker as module
 from stomprelay.service.workers.asking import WITHIN

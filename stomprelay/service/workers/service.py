@@ -11,6 +11,7 @@ from twisted.internet.protocol import Factory
 
 from stomprelay.config import Config
 from stomprelay.config.config import COMMAND_LINE
+from stomprelay.config.source import Source
 from stomprelay.service.admin.site import admin_services
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
@@ -21,7 +22,6 @@ from stomprelay.service.network.tls import TLSConnections
 from stomprelay.service.process import HURRY, Notify, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
 from stomprelay.service.reload import Reloaded, Reloads
-from stomprelay.service.source import Source
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.plan import Plan
 from stomprelay.service.workers.worker import Worker
