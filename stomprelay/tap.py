@@ -8,9 +8,9 @@ from twisted.python import usage
 
 import stomprelay
 from stomprelay import config
+from stomprelay.config.source import Source
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.run import chosen_reactor, make
-from stomprelay.service.workers.plan import Source
 
 
 class Options(usage.Options):

@@ -38,6 +38,8 @@ SHORT: dict[str, str] = {
     "pipeline/store/formats.py": "imports the stores, which know nothing of it",
     "pipeline/store/lock.py": "held around the tables by who writes them; the store is long enough",
     "relay/model/counters.py": "the list of all counters",
+    "config/source.py": "reads again what `config` reads, which is long enough",
+    "service/workers/plan.py": "what a worker's two ends both know",
     "session/reasons.py": "words that the service and the pipeline share",
     "wire/errors.py": "what every layer raises",
     "wire/pieces.py": "a list of bytes that knows what copying costs; the decoder is long enough",

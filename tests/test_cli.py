@@ -69,6 +69,7 @@ COMMANDS = [
     "sessions",
     "kill",
     "tail",
+    "reload",
     "journal",
 ]
 JOURNALS = ["ls", "cat", "verify"]
@@ -118,6 +119,7 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
         ["kill"],
         ["kill", "a", "b"],
         ["tail", "a"],
+        ["reload", "a"],
         ["journal"],
         ["journal", "rm", "a"],
         *(["journal", each] for each in JOURNALS),
@@ -591,3 +593,12 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
             [script, "check", "-c", write(tmp_path, "")], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert (run.returncode, run.stderr) == (1, b"stomprelay: cannot write: No space left on device\n")
+
+
+def test_reload(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """What changed goes to standard output, why nothing did to standard error."""
+    relay.answer("/reload", b'{"changed": ["log_level"], "restart": []}', (409, b'{"error": "f: no"}'))
+    assert main(["reload", "--admin", relay.place]) == 0
+    assert capsys.readouterr().out == "log_level\n"
+    assert main(["reload", "--admin", relay.place]) == 1
+    assert capsys.readouterr().err == f"stomprelay: the relay at {relay.place} says: f: no\n"

@@ -21,6 +21,7 @@ from stomprelay.remote import (
     brokers,
     kill,
     pause,
+    reload,
     resume,
     sessions,
 )
@@ -541,3 +542,26 @@ def test_kill(relay: Relay) -> None:
     assert relay.asked == [("POST", "/sessions/relay-0-1/kill", {}, "application/json")]
     with pytest.raises(AdminError, match=r'says: there is no session "a/b\?"$'):
         kill(AdminClient(relay.place), "a/b?", lines.append)
+
+
+def test_reload(relay: Relay) -> None:
+    """What changed is printed, what needs a restart with that, and why nothing changed is an error."""
+    lines: list[str] = []
+    relay.answer(
+        "/reload",
+        b'{"changed": ["log_level", "listener.b added"], "restart": ["workers"]}',
+        b'{"changed": [], "restart": []}',
+        (409, b'{"error": "f.toml: log_level: no"}'),
+        b'{"changed": [1], "restart": []}',
+    )
+    admin = AdminClient(relay.place)
+    assert reload(admin, lines.append) == 0
+    assert lines == ["log_level", "listener.b added", "workers: needs a restart"]
+    lines.clear()
+    assert reload(admin, lines.append) == 0
+    assert lines == ["nothing changed"]
+    with pytest.raises(AdminError, match=r"says: f\.toml: log_level: no$"):
+        reload(admin, lines.append)
+    with pytest.raises(AdminError, match="is no relay that can be asked for that"):
+        reload(admin, lines.append)
+    assert {(method, path) for method, path, *_ in relay.asked} == {("POST", "/reload")}

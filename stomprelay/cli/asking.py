@@ -52,6 +52,12 @@ examples:
   stomprelay tail --destination '/queue/orders*' --bodies 200
   stomprelay tail --listener public --count 10 --json
 """
+_RELOAD = """
+Has a running relay read its configuration anew, as SIGHUP does, and prints the settings that changed: their keys, and
+the brokers that came and went. Sessions go on. What needs a restart is named and left as it was. Exit status: 0; 1 if
+the configuration cannot be used, with the reason on standard error, and then nothing has changed; or if the relay
+cannot be asked.
+"""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -118,6 +124,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help=f"the order: {', '.join(remote.ORDERS)}; default: %(default)s",
     )  # fmt: skip
     sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
+    commands.add_parser("reload", parents=[relay], help="read the configuration anew", description=_RELOAD)
     kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
     kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
     tail = commands.add_parser(
@@ -181,6 +188,8 @@ def _ask(options: argparse.Namespace) -> int:
             return remote.sessions(
                 relay, options.filter, options.sort, options.top, _print_line, as_json=options.json
             )
+        case "reload":
+            return remote.reload(relay, _print_line)
         case "kill":
             return remote.kill(relay, options.session, _print_line)
         case "tail":

@@ -8,8 +8,8 @@ import sys
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import server
+from stomprelay.config.source import Source
 from stomprelay.config.summary import summary
-from stomprelay.service.workers.plan import Source
 
 _RUN = """
 Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without any option: clients of this

@@ -229,7 +229,7 @@ def overridden(
         level = _option("--log-level", choice(_LEVELS), log_level)
     made = replace(config, listeners=listeners, admin=admin, journal=kept, workers=number, log_level=level)
     if number > 1:
-        _sharable(source, made)
+        sharable(source, made)
     return made
 
 
@@ -250,7 +250,7 @@ def share(config: Config, number: int) -> Config:
     )
 
 
-def _sharable(source: str, config: Config) -> None:
+def sharable(source: str, config: Config) -> None:
     """Raise `ConfigError` where the workers of a configuration cannot share what it has."""
     for upstream in config.upstreams:
         if any(broker.endpoint == MEMORY for broker in upstream.brokers):

@@ -40,6 +40,13 @@ class SessionPage(NamedTuple):
     missing: list[str]
 
 
+class Reloaded(NamedTuple):
+    """The settings that a reload changed, and those that have no effect before a restart."""
+
+    changed: list[str]
+    restart: list[str]
+
+
 class AdminClient:
     """The admin endpoint of a running relay: a URL, or the server endpoint string that the relay was given.
 
@@ -70,6 +77,10 @@ class AdminClient:
         """Return the first `limit` sessions that match all filters, or of those behind `after`."""
         said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
         return self._request("GET", f"/sessions?{said}", _session_page)
+
+    def reload(self) -> Reloaded:
+        """Have the configuration read anew, and return what changed."""
+        return self._request("POST", "/reload", _reloaded, {})
 
     def kill(self, name: str) -> None:
         """End a session, by its name."""
@@ -123,6 +134,13 @@ class AdminClient:
 
 def _brokers(answer: Any) -> list[BrokerStatus]:
     return [_broker_status(each) for each in answer["brokers"]]
+
+
+def _reloaded(answer: Any) -> Reloaded:
+    changed, restart = answer["changed"], answer["restart"]
+    if not all(isinstance(key, str) for key in [*changed, *restart]):
+        raise TypeError
+    return Reloaded(list(changed), list(restart))
 
 
 def _session_page(answer: Any) -> SessionPage:

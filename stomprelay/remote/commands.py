@@ -76,6 +76,18 @@ def kill(admin: AdminClient, name: str, print_line: PrintLine) -> int:
     return 0
 
 
+def reload(admin: AdminClient, print_line: PrintLine) -> int:
+    """Have the configuration read anew, print what changed, and return the exit status."""
+    found = admin.reload()
+    for key in found.changed:
+        print_line(visible(key))
+    for key in found.restart:
+        print_line(f"{visible(key)}: needs a restart")
+    if not found.changed and not found.restart:
+        print_line("nothing changed")
+    return 0
+
+
 def pause(
     admin: AdminClient,
     name: str,

@@ -6,13 +6,12 @@ connections that are closed and wait for their peer.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from math import inf
 from typing import Final
 
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
 from stomprelay.service.log import logger
-from stomprelay.service.state import ListenerSessions
+from stomprelay.service.state import ListenerSessions, Sessions
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.leg import Leg, Side
@@ -59,15 +58,16 @@ class Refused(LegOwner):
 
 
 class Admission:
-    """Decides which clients are taken. `most` is how many there may be, None: as many as there are descriptors for.
+    """Decides which clients are taken, beside those that there are. `most` is how many there may be, None: as many as
+    there are descriptors for.
 
     `descriptors` is how many the sessions may have, infinite until `started`.
     """
 
-    def __init__(self, runtime: Runtime, listeners: Iterable[ListenerSessions], most: int | None) -> None:
+    def __init__(self, runtime: Runtime, sessions: Sessions, most: int | None) -> None:
         self._runtime = runtime
-        self._listeners = tuple(listeners)
-        self._most = most
+        self._sessions = sessions
+        self.most = most
         self._refused: deque[LegProtocol] = deque()
         self.descriptors = inf
 
@@ -78,7 +78,7 @@ class Admission:
         if limit is None:
             return
         self.descriptors = max(limit - used - RESERVE - limit // RESERVED_SHARE, 0)
-        dearest = max((each.cost for each in self._listeners), default=1)
+        dearest = max((each.cost for each in self._sessions.counted), default=1)
         clients = int(self.descriptors // dearest)
         _log.info(
             "{limit} file descriptors: enough for {clients} clients, with {cost} each",
@@ -86,10 +86,10 @@ class Admission:
             clients=clients,
             cost=dearest,
         )
-        if self._most is not None and self._most > clients:
+        if self.most is not None and self.most > clients:
             _log.warn(
                 "limits.clients is {most}, but the {limit} file descriptors are enough for {clients}",
-                most=self._most,
+                most=self.most,
                 limit=limit,
                 clients=clients,
             )
@@ -97,14 +97,14 @@ class Admission:
     def too_many(self, sessions: ListenerSessions, address: object) -> str:
         """Return why one client more of this listener, from this address, would be too many; "" where it is not."""
         listener = sessions.listener
-        if self._most is not None and sum(map(len, self._listeners)) >= self._most:
-            return f"the limit is {self._most}"
+        if self.most is not None and len(self._sessions) >= self.most:
+            return f"the limit is {self.most}"
         if listener.clients is not None and len(sessions) >= listener.clients:
             return f"the limit of this listener is {listener.clients}"
         most = listener.clients_per_address
         if most is not None and sessions.of(address) >= most:
             return f"the limit for one address is {most}"
-        used = sum(len(each) * each.cost for each in self._listeners)
+        used = sum(len(each) * each.cost for each in self._sessions.counted)
         used += max(self._runtime.closing - LINGERING, 0)
         if used + sessions.cost > self.descriptors:
             return "there are no file descriptors left for more"

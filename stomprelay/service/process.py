@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ _log: Final = logger()
 HURRY: Final = ("SIGTERM", "SIGINT")
 """Each of them ends all sessions at once, where the relay is stopping already."""
 UNUSED: Final = {
-    "SIGHUP": "the configuration is read when the relay starts; restart it to change that",
+    "SIGHUP": "the configuration is read anew by the process that was started with it, which tells the others",
     "SIGUSR1": "no log file is open that could begin anew; brokers are paused by `stomprelay pause`",
     "SIGUSR2": "brokers are resumed by `stomprelay resume`",
 }
@@ -135,6 +136,13 @@ class Notify(Service):
             self._sent = self._status()
             self._send("READY=1", f"STATUS={self._sent}")
             _ = self._loop.start(self._every, now=False)
+
+    def reloading(self, begun: bool) -> None:
+        """Send that the relay begins to read its configuration anew; or, when it is done, that it is ready."""
+        if self.running and begun:
+            self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        elif self.running:
+            self._send("READY=1")
 
     def stopping(self, within: float | None = None) -> None:
         """Send that the relay begins to stop, and that this may take so many seconds."""

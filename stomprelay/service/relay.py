@@ -3,11 +3,11 @@
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from twisted.application.service import MultiService
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
 
@@ -15,8 +15,12 @@ from stomprelay import COMPILED
 from stomprelay.config import Config
 from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
+from stomprelay.config.change import Change, change
+from stomprelay.config.config import COMMAND_LINE
+from stomprelay.config.source import Source
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.service.admission import Admission
@@ -32,10 +36,21 @@ from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger, set_level, share_heads
-from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
+from stomprelay.service.network.endpoints import (
+    BadEndpoint,
+    CannotStart,
+    ListeningService,
+    client_endpoint,
+    listening_service,
+)
+from stomprelay.service.network.layer import SecuredEndpoint
+from stomprelay.service.network.ports import PortChange, Ports
+from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import Inherited
+from stomprelay.service.network.tls import TLSConnections
 from stomprelay.service.process import HURRY, Notify, Signals, open_descriptors, unused
-from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+from stomprelay.service.reload import Reloaded, Reloads
+from stomprelay.service.state import RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
 
 _log: Final = logger()
@@ -53,19 +68,71 @@ class ListenerFactory(Factory):
 
     noisy = False
 
-    def __init__(
-        self, sessions: ListenerSessions, accept: Callable[[ListenerSessions, object], LegProtocol | None]
-    ) -> None:
-        self._sessions = sessions
+    def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None]) -> None:
+        self._name = name
         self._accept = accept
 
     def logPrefix(self) -> str:
         """Return the name that Twisted's log lines have for it."""
-        return f"listener {self._sessions.listener.name}"
+        return f"listener {self._name}"
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return the protocol of a new client; None while the relay stops, which closes the connection."""
-        return self._accept(self._sessions, addr)
+        return self._accept(self._name, addr)
+
+
+class Prepared:
+    """Another configuration that a relay can use: `change` is what becomes of the one that runs, `ports` of what
+    listens, the listeners first. Call `commit` or `abandon` in the same turn of the reactor.
+    """
+
+    def __init__(
+        self,
+        change: Change,
+        ports: Iterable[PortChange],
+        commit: Callable[[], None],
+        committed: Callable[[], None],
+    ) -> None:
+        self.change: Final = change
+        self.ports = list(ports)
+        self._commit = commit
+        self._committed = committed
+
+    def open(self) -> None:
+        """Listen on the endpoints that are new. Raises `CannotStart` where one cannot be listened on, and then listens
+        on none of them.
+        """
+        try:
+            for each in self.ports:
+                each.open()
+        except CannotStart:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Listen on no new endpoint: nothing has changed."""
+        for each in self.ports:
+            each.abandon()
+
+    def commit(self) -> Deferred[Reloaded]:
+        """Use the configuration. The Deferred fires with what changed when the endpoints that are gone are closed."""
+        self._commit()
+        closed = [each.commit() for each in self.ports]
+        self._committed()
+        found = Reloaded(self.change.changed, self.change.restart)
+        return DeferredList(closed).addCallback(lambda _: found)
+
+
+def _watched(config: Config) -> bool:
+    """Return whether somebody may ask how the relay is."""
+    return config.admin is not None or config.metrics is not None
+
+
+def _warn_of(config: Config) -> None:
+    """Log what is to be said of an admin endpoint whose token others can read."""
+    place, token = config.admin, config.admin_token
+    if place is not None and token is not None and unencrypted(place, config.admin_tls):
+        _log.warn("admin: {endpoint}: {warning}", endpoint=place, warning=UNENCRYPTED)
 
 
 def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
@@ -75,9 +142,11 @@ def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
-    `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. `clock` is the time of the
-    journal, in nanoseconds since 1970. `descriptors` is how many file descriptors the process may have, None for no
-    limit. `inherited` is what it has of its parent, where this is a worker of several.
+    `config` is what it is made of now, `state` is what runs; `embedded` is the embedded broker, if an upstream leads to
+    it, and `admin` listens on the endpoints admin and metrics. `clock` is the time of the journal, in nanoseconds since
+    1970. `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what it has
+    of its parent, where this is a worker of several. `source` is where the configuration can be read anew; None: it is
+    not, here.
     """
 
     def __init__(
@@ -88,49 +157,54 @@ class RelayService(MultiService):
         clock: Callable[[], int] = time.time_ns,
         descriptors: int | None = None,
         inherited: Inherited | None = None,
+        source: Source | None = None,
     ) -> None:
         super().__init__()
         self._descriptors = descriptors
         self._inherited = inherited
         set_level(config.log_level)
         self._reactor = reactor
+        self.config = config
         run = os.urandom(4).hex()
         self._prefix = f"relay-{run}"
         self._named = 0
-        runtime = Runtime(reactor, seconds)
-        self._stop_timeout = config.stop_timeout
-        self._passes = config.fast_path and PIPE is not None
+        runtime = self._runtime = Runtime(reactor, seconds)
         brokers = Brokers(config.listeners)
         sessions = (
             Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
         )
-        self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
+        self._admission = Admission(runtime, sessions, config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
         tails = Tails(config.journal, journal, lambda: _recordable(sessions), reactor, run, clock)
-        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal, tails)
+        self._notify = Notify(self._status, reactor)
+        reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
+        self.state = RelayState(
+            runtime, sessions, brokers, Pauses(sessions, journal), journal, tails, reloads
+        )
         self._outages = Outages(brokers, runtime.timers, seconds)
         runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
-        self.embedded: BrokerService | None = None
-        if any(each.broker.endpoint == MEMORY for each in brokers):
-            self.embedded = BrokerService(reactor, config.broker, seconds=seconds)
+        configured = [(each.upstream, each.broker) for each in brokers]
+        self.embedded = self._embedded_broker(config, configured)
+        if self.embedded is not None:
             self.embedded.setServiceParent(self)
-        self._endpoints = {
-            broker: self._endpoint(upstream, broker)
-            for upstream in brokers.upstreams
-            for broker in upstream.brokers
-        }
-        self._listening = MultiService()
+        self._endpoints = self._broker_endpoints(configured, self.embedded)
+        self._listening = Ports(self._listeners(config))
         self._listening.setServiceParent(self)
-        for each in sessions.listeners.values():
-            self._listen(each)
-        watched = config.admin is not None or config.metrics is not None
-        self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal, watched=watched)
+        self._checks = PeriodicChecks(
+            runtime, brokers, sessions, self._endpoints, journal, watched=_watched(config)
+        )
         self._checks.setServiceParent(self)
-        self._add_admin(config)
+        self.admin = Ports(self._admin_services(config))
+        self.admin.setServiceParent(self)
+        _warn_of(config)
+        self._certificates = CertificateWatch(reactor)
+        self._certificates.watch(self._connections())
+        self._certificates.setServiceParent(self)
+        if reloads is not None:
+            reloads.setServiceParent(self)
         unused(reactor).setServiceParent(self)
-        self._notify = Notify(self._status, reactor)
         self._notify.setServiceParent(self)
 
     def _add_journal(
@@ -144,56 +218,146 @@ class RelayService(MultiService):
         journal.setServiceParent(self)
         return journal
 
-    def _endpoint(self, upstream: Upstream, broker: Broker) -> IStreamClientEndpoint:
-        if self.embedded is not None and broker.endpoint == MEMORY:
-            return self.embedded.memory
-        try:
-            return client_endpoint(self._reactor, broker, upstream.tls)
-        except BadEndpoint as error:
-            raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
+    def _embedded_broker(
+        self, config: Config, brokers: Iterable[tuple[Upstream, Broker]]
+    ) -> BrokerService | None:
+        """Return the embedded broker, if these brokers need one: that which runs, else a new one."""
+        needed = any(each.endpoint == MEMORY for _, each in brokers)
+        known = getattr(self, "embedded", None)
+        if not needed or known is not None:
+            return known
+        return BrokerService(self._reactor, config.broker, seconds=self._runtime.seconds)
 
-    def _listen(self, sessions: ListenerSessions) -> None:
-        listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)
+    def _broker_endpoints(
+        self, brokers: Iterable[tuple[Upstream, Broker]], embedded: BrokerService | None
+    ) -> dict[Broker, IStreamClientEndpoint]:
+        """Return how to connect to each of these brokers. Raises `BadEndpoint`."""
+        found: dict[Broker, IStreamClientEndpoint] = {}
+        for upstream, broker in brokers:
+            if embedded is not None and broker.endpoint == MEMORY:
+                found[broker] = embedded.memory
+                continue
+            try:
+                found[broker] = client_endpoint(self._reactor, broker, upstream.tls)
+            except BadEndpoint as error:
+                raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
+        return found
+
+    def _listeners(self, config: Config) -> list[ListeningService]:
+        """Return what listens on the endpoints of a configuration's listeners. Raises `BadEndpoint`."""
+        return [self._listener(each) for each in config.listeners]
+
+    def _listener(self, listener: Listener) -> ListeningService:
+        factory = ListenerFactory(listener.name, self._accept)
         shared: dict[str, Any] = {}
         if (inherited := self._inherited) is not None:
             shared["inherited"] = inherited.sockets[listener.name]
             shared["room"] = lambda: inherited.room(len(self.state.sessions))
         try:
-            service = listening_service(
+            return listening_service(
                 self._reactor, listener.name, listener.endpoint, factory, listener.tls, **shared
             )
         except BadEndpoint as error:
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
-        service.setServiceParent(self._listening)
 
-    def _add_admin(self, config: Config) -> None:
-        self._admin_connections = 0
-        if config.admin is None and config.metrics is None:
-            return
+    def _admin_services(self, config: Config) -> list[ListeningService]:
+        """Return what listens on the endpoints `admin` and `metrics` of a configuration. Raises `BadEndpoint`."""
+        if not _watched(config):
+            return []
         # A web server is not loaded where none is wanted.
-        from stomprelay.service.admin.server import CONNECTIONS
         from stomprelay.service.admin.site import admin_services
 
-        worker = self._inherited is not None
-        for each in admin_services(config, self.state, self._reactor, worker=worker):
-            self._admin_connections += CONNECTIONS
-            each.setServiceParent(self)
-        place, token = config.admin, config.admin_token
-        if place is not None and token is not None and unencrypted(place, config.admin_tls):
-            _log.warn("admin: {endpoint}: {warning}", endpoint=place, warning=UNENCRYPTED)
+        return admin_services(config, self.state, self._reactor, worker=self._inherited is not None)
 
-    def _accept(self, sessions: ListenerSessions, address: object) -> LegProtocol | None:
-        """Begin a session for a new client and return the protocol of its leg; None while the relay stops. One that is
-        too many is sent an ERROR.
+    def _connections(self) -> dict[str, list[TLSConnections]]:
+        """Return what makes the TLS connections of listeners, admin and brokers, by the table that names the files."""
+        found: dict[str, list[TLSConnections]] = {}
+        for each in self._listening.services:
+            if each.secured is not None:
+                found[f"listener.{each.name}.tls"] = [each.secured]
+        for each in self.admin.services:
+            if each.secured is not None:
+                found["admin_tls"] = [each.secured]
+        for broker, endpoint in self._endpoints.items():
+            if isinstance(endpoint, SecuredEndpoint) and isinstance(endpoint.creator, TLSConnections):
+                found.setdefault(f"upstream.{self._upstreams[broker]}.tls", []).append(endpoint.creator)
+        return found
+
+    # Another configuration
+
+    def inherit(self, sockets: Mapping[str, int]) -> None:
+        """Have these descriptors of listeners' sockets, by name, for listeners that come; call `prepare` next. For a
+        worker only.
+        """
+        assert self._inherited is not None
+        self._inherited = self._inherited._replace(sockets=sockets)
+
+    def prepare(self, source: str, wanted: Config) -> Prepared:
+        """Check that another configuration, which is from `source`, can be used in place of the one that runs. Raises
+        `ConfigError` or `BadEndpoint` where it cannot.
+        """
+        found = change(source, self.config, wanted)
+        config = found.config
+        brokers = found.brokers
+        embedded = self._embedded_broker(config, brokers)
+        endpoints = self._broker_endpoints(brokers, embedded)
+        ports = (
+            self._listening.change(self._listeners(config)),
+            self.admin.change(self._admin_services(config)),
+        )
+
+        def commit() -> None:
+            set_level(config.log_level)
+            self.config = config
+            if embedded is not None and self.embedded is None:
+                self.embedded = embedded
+                embedded.setServiceParent(self)
+            self._change_brokers(found, endpoints)
+            self.state.sessions.change(config.listeners)
+            self._admission.most = config.clients
+            if self.state.journal is not None:
+                self.state.journal.change(config.journal)
+            self.state.tails.change(config.journal)
+            self._checks.change(watched=_watched(config))
+            self.state.pauses.remove(found.left)
+            _warn_of(config)
+
+        return Prepared(found, ports, commit, lambda: self._certificates.watch(self._connections()))
+
+    def _change_brokers(self, found: Change, endpoints: Mapping[Broker, IStreamClientEndpoint]) -> None:
+        """Connect to the brokers of another configuration, and to those that sessions began with."""
+        listeners = {id(each.relay.listener): each.relay.listener for each in self.state.sessions}
+        used = {
+            broker
+            for listener in listeners.values()
+            for upstream in listener.upstreams()
+            for broker in upstream.brokers
+        }
+        found.apply()
+        for gone in [each for each in self._endpoints if each not in used]:
+            del self._endpoints[gone], self._upstreams[gone]
+        self._endpoints.update(endpoints)
+        self.state.brokers.change(found.config.listeners)
+        self._upstreams.update((each.broker, each.upstream.name) for each in self.state.brokers)
+        self._outages.change(self.state.brokers)
+
+    def _reload(self, source: Source, wanted: Config) -> Deferred[Reloaded]:
+        prepared = self.prepare(source.path or COMMAND_LINE, wanted)
+        prepared.open()
+        return prepared.commit()
+
+    def _accept(self, name: str, address: object) -> LegProtocol | None:
+        """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
+        stops. One that is too many is sent an ERROR.
         """
         if self.state.sessions.stopping:
             return None
+        sessions = self.state.sessions.listeners[name]
         reason = self._admission.too_many(sessions, address)
         if reason:
             return self._admission.turn_away(sessions, reason)
-        relay = Relay(
-            sessions.listener, self._next_name(), sessions.counters, random.random, passes=self._passes
-        )
+        passes = self.config.fast_path and PIPE is not None
+        relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random, passes=passes)
         driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         self.state.tails.accepted(driver)
         sessions.add(driver, address)
@@ -242,7 +406,15 @@ class RelayService(MultiService):
         """Return how many descriptors are open now, or may be by what is no session."""
         probes = sum(bool(each.upstream.checks.probe) for each in self.state.brokers)
         journal = 0 if self.state.journal is None else JOURNAL
-        return (open_descriptors() or OPEN) + probes + journal + self._admin_connections
+        return (open_descriptors() or OPEN) + probes + journal + self._admin_connections()
+
+    def _admin_connections(self) -> int:
+        """Return how many connections admin and metrics may have."""
+        if not self.admin.services:
+            return 0
+        from stomprelay.service.admin.server import CONNECTIONS
+
+        return CONNECTIONS * len(self.admin.services)
 
     def stopService(self) -> Deferred[None]:
         """Stop accepting, give every session `stop_timeout` seconds to deliver what it has, end those that are left,
@@ -250,13 +422,15 @@ class RelayService(MultiService):
         """
         sessions = self.state.sessions
         sessions.refuse()
-        linger = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
-        self._notify.stopping(self._stop_timeout + linger + MARGIN)
+        if self.state.reloads is not None:
+            self.state.reloads.refuse()
+        linger = max((each.listener.linger for each in sessions.counted), default=0.0)
+        self._notify.stopping(self.config.stop_timeout + linger + MARGIN)
         return Deferred.fromCoroutine(self._stop(linger))
 
     async def _stop(self, linger: float) -> None:
         runtime = self.state.runtime
-        drain = Drain(self.state.sessions, runtime, self._stop_timeout)
+        drain = Drain(self.state.sessions, runtime, self.config.stop_timeout)
         signals = Signals(self._reactor, dict.fromkeys(HURRY, drain.hurry))
         signals.startService()
         closed = self._listening.disownServiceParent()

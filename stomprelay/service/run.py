@@ -11,10 +11,10 @@ from twisted.python.reflect import qual
 
 import stomprelay
 from stomprelay.config import Config
+from stomprelay.config.source import Source
 from stomprelay.service.log import begin, logger
 from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
 from stomprelay.service.relay import RelayService
-from stomprelay.service.workers.plan import Source
 
 _log: Final = logger()
 
@@ -43,7 +43,7 @@ def make(config: Config, source: Source, reactor: Any) -> IService:
         from stomprelay.service.workers.service import WorkersService
 
         return WorkersService(config, source, reactor)
-    service = RelayService(config, reactor, descriptors=raise_descriptor_limit())
+    service = RelayService(config, reactor, descriptors=raise_descriptor_limit(), source=source)
     collect_rarely()
     return service
 

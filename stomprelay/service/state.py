@@ -18,6 +18,7 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger
+from stomprelay.service.reload import Reloads
 
 _log: Final = logger()
 
@@ -41,24 +42,29 @@ def network(address: object) -> str | None:
 
 class ListenerSessions:
     """The sessions of one listener that are not over, each by its driver, and what was counted for the listener.
+    `listener` is as those that begin have it; those that run may have begun with another one.
 
     `on_end` is called when one is over. `cost` is how many file descriptors a session may
     have at a time: one for its client, and one for each group of brokers that it may be connected to.
     """
 
     def __init__(self, listener: Listener, on_end: Callable[[], None] = lambda: None) -> None:
-        self.listener: Final = listener
         self.counters: Final = Counters()
-        self.cost: Final = 1 + sum(
-            any(broker.endpoint != MEMORY for broker in group.brokers)
-            for upstream in listener.upstreams()
-            for group in upstream.groups
-        )
+        self.change(listener)
         self._drivers: dict[RelayDriver, str | None] = {}
         self._counts: dict[str, int] = {}
         self._on_end = on_end
         self.ended: Final = self._remove
         """A driver calls this when it is over. One bound method is enough for all of them."""
+
+    def change(self, listener: Listener) -> None:
+        """Have the sessions that begin from now on be those of this listener, which has the name of the one before."""
+        self.listener = listener
+        self.cost = 1 + sum(
+            any(broker.endpoint != MEMORY for broker in group.brokers)
+            for upstream in listener.upstreams()
+            for group in upstream.groups
+        )
 
     def add(self, driver: RelayDriver, address: object = None) -> None:
         """Add the session of a client that connected to this listener from an address, as Twisted has it."""
@@ -89,24 +95,44 @@ class ListenerSessions:
 class Sessions:
     """The sessions of all listeners. Copy them before you do anything to them that may end one.
 
-    `listeners` has those of each listener by its name. `stopping`: no session is accepted any more. `on_end` is called
-    when one is over, with the number of those that are left.
+    `listeners` has those of each listener by its name, `removed` those of listeners that are no more, until they are
+    over. `stopping`: no session is accepted any more. `on_end` is called when one is over, with the number of those
+    that are left.
     """
 
     def __init__(
         self, listeners: Iterable[Listener], on_end: Callable[[int], object] = lambda left: None
     ) -> None:
-        self.listeners: Final = {each.name: ListenerSessions(each, self._ended) for each in listeners}
+        self.listeners: dict[str, ListenerSessions] = {}
+        self.removed: dict[str, ListenerSessions] = {}
+        self.change(listeners)
         self.stopping = False
         self._on_end = on_end
         self._over: Deferred[None] | None = None
 
+    def change(self, listeners: Iterable[Listener]) -> None:
+        """Have these listeners from now on. What was counted for one of the same name is counted on."""
+        known, self.listeners = {**self.removed, **self.listeners}, {}
+        for each in listeners:
+            found = known.pop(each.name, None)
+            if found is None:
+                found = ListenerSessions(each, self._ended)
+            else:
+                found.change(each)
+            self.listeners[each.name] = found
+        self.removed = {name: each for name, each in known.items() if len(each)}
+
+    @property
+    def counted(self) -> tuple[ListenerSessions, ...]:
+        """Return the sessions of each listener, also of those that are removed and have some."""
+        return (*self.listeners.values(), *self.removed.values())
+
     def __iter__(self) -> Iterator[RelayDriver]:
-        for each in self.listeners.values():
+        for each in self.counted:
             yield from each
 
     def __len__(self) -> int:
-        return sum(map(len, self.listeners.values()))
+        return sum(map(len, self.counted))
 
     def refuse(self) -> None:
         """Accept no more sessions: the factories of the listeners build no protocol from now on."""
@@ -124,6 +150,8 @@ class Sessions:
         return self._over
 
     def _ended(self) -> None:
+        if self.removed:
+            self.removed = {name: each for name, each in self.removed.items() if len(each)}
         self._on_end(len(self))
         if self._over is not None and not len(self):
             over, self._over = self._over, None
@@ -137,7 +165,7 @@ class Sessions:
 
     def possibly_lost(self) -> int:
         """Return how many SENDs may have been lost since the relay started."""
-        return sum(each.counters["possibly_lost"] for each in self.listeners.values())
+        return sum(each.counters["possibly_lost"] for each in self.counted)
 
     def kill(self, name: str) -> bool:
         """End the session of this name, as an operator wants: its client gets an ERROR, and its connections are closed.
@@ -164,7 +192,9 @@ class Sessions:
 
 
 class RelayState(NamedTuple):
-    """The parts of a relay that runs. `journal` is None where none is kept."""
+    """The parts of a relay that runs. `journal` is None where none is kept, `reloads` where there is nothing to reload:
+    in a worker, which does what its parent says.
+    """
 
     runtime: Runtime
     sessions: Sessions
@@ -172,3 +202,4 @@ class RelayState(NamedTuple):
     pauses: Pauses
     journal: Journal | None
     tails: Tails
+    reloads: Reloads | None = None

@@ -10,6 +10,7 @@ import pytest
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, default, journal, listener, load, upstream, values
 from stomprelay.config import config as whole
+from stomprelay.config.change import takes
 from stomprelay.journal.settings import ALL, BodyRule
 from tests.config.reference import FILE, ROOT, everything, put_secrets, settings
 
@@ -125,7 +126,9 @@ def test_every_setting_is_checked(tmp_path: Path, key: str) -> None:
 
 
 def test_the_table_has_the_same_settings() -> None:
-    """The table of docs/settings.md is the file's: setting, meaning and default, in the file's order."""
+    """The table of docs/settings.md is the file's: setting, meaning and default, in the file's order; and the
+    code's: when a reload has its effect.
+    """
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -146,6 +149,7 @@ def test_the_table_has_the_same_settings() -> None:
             setting.meaning,
             "absent" if setting.default is None else f"`{setting.default}`",
             options.get(setting.key, ""),
+            takes(setting.key).value,
         ]
         for setting in settings()
     ]

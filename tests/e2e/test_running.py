@@ -167,9 +167,19 @@ def test_signals_that_it_has_no_use_for(tmp_path: Path) -> None:
     port = free_port()
     with serving(launch_run(tmp_path, "-l", place(port)), [port]) as running:
         assert greets(port)  # so all has started, not the port alone
-        for sig in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        for sig in (signal.SIGUSR1, signal.SIGUSR2):
             running.send(sig)
             running.wait_for_log(rf"\[stomprelay#warn\] {sig.name}: ")
+        assert greets(port)
+
+
+def test_a_reload_without_a_file(tmp_path: Path) -> None:
+    """There is nothing to read anew, and it goes on."""
+    port = free_port()
+    with serving(launch_run(tmp_path, "-l", place(port)), [port]) as running:
+        assert greets(port)
+        running.send(signal.SIGHUP)
+        running.wait_for_log("the configuration is reloaded; nothing changed")
         assert greets(port)
 
 

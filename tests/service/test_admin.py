@@ -462,7 +462,7 @@ class Relay:
 
     async def answers(self, request: bytes) -> SocketAnswer:
         """What it answers to this."""
-        peer = await call(self.service.getServiceNamed("admin"))
+        peer = await call(self.service.admin.getServiceNamed("admin"))
         peer.transport.write(request)
         head, _, body = (await peer.ended()).partition(b"\r\n\r\n")
         peer.transport.loseConnection()
@@ -537,6 +537,6 @@ async def test_an_order_in_chunks_of_unknown_length() -> None:
     chunks = b"".join(b"1\r\n%c\r\n" % octet for octet in body)
     own = Upstream("main", alone(Broker("memory:", "memory:")))
     async with open_relay(Listener("public", ANY_PORT, own)) as relay:
-        head %= port_of(relay.service.getServiceNamed("admin"))
+        head %= port_of(relay.service.admin.getServiceNamed("admin"))
         answer = await relay.answers(head + chunks + b"0\r\n\r\n")
     assert answer.status == 200

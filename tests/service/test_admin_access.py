@@ -200,7 +200,9 @@ async def test_both_endpoints() -> None:
     """The command needs the token at the one, and has nothing to ask for at the other."""
     service = RelayService(config(admin_token=TOKEN), reactor)
     async with running(service):
-        place, other = (f"tcp:{port_of(service.getServiceNamed(name))}" for name in ("admin", "metrics"))
+        place, other = (
+            f"tcp:{port_of(service.admin.getServiceNamed(name))}" for name in ("admin", "metrics")
+        )
         [broker] = await deferToThread(AdminClient(place, Credentials(TOKEN)).pause, "*")
         assert broker.state == "paused"
         for client, said in (
@@ -221,7 +223,7 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
     tls = serving(own, client_ca=str(authority.file), require_client_certificate=True)
     service = RelayService(config(admin_tls=tls), reactor)
     async with running(service):
-        port = port_of(service.getServiceNamed("admin"))
+        port = port_of(service.admin.getServiceNamed("admin"))
         url, ca = f"https://localhost:{port}", str(authority.file)
         known = Credentials(None, str(ours.certificate), str(ours.key), ca)
         [broker] = await deferToThread(AdminClient(url, known).brokers)
@@ -256,7 +258,7 @@ async def test_a_token_by_tls(tmp_path: Path) -> None:
         return answer
 
     async with running(service):
-        port = port_of(service.getServiceNamed("admin"))
+        port = port_of(service.admin.getServiceNamed("admin"))
         assert await deferToThread(status, "/livez") == 200
         assert await deferToThread(status, "/brokers") == 401
         credentials = Credentials(TOKEN, ca=str(authority.file))

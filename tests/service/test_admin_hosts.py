@@ -236,7 +236,7 @@ async def test_the_command_by_tcp() -> None:
     """What `stomprelay pause` says as its Host is ours, by each name of the loopback interface."""
     service = RelayService(Config((listener(endpoint=ANY_PORT),), admin=ANY_PORT), reactor)
     async with running(service):
-        port = port_of(service.getServiceNamed("admin"))
+        port = port_of(service.admin.getServiceNamed("admin"))
         for place in (f"tcp:{port}", f"http://localhost:{port}", f"http://127.0.0.1:{port}/"):
             client = AdminClient(place)
             [broker] = await deferToThread(client.pause, "*")
@@ -259,7 +259,7 @@ async def test_the_command_by_a_unix_socket(tmp_path: Path) -> None:
 async def test_names_of_the_configuration() -> None:
     """They are the endpoint's, too."""
     config = Config((listener(endpoint=ANY_PORT),), admin=ANY_PORT, admin_hosts=LISTED)
-    pages = RelayService(config, reactor).getServiceNamed("admin").factory
+    pages = RelayService(config, reactor).admin.getServiceNamed("admin").factory
     channel = pages.buildProtocol(None)
     transport = StringTransport(hostAddress=LOOPBACK)
     channel.makeConnection(transport)

@@ -21,6 +21,7 @@ from stomprelay.service.network.endpoints import (
     AddressEndpoint,
     BadEndpoint,
     CannotStart,
+    Exchangeable,
     OneProtocol,
     client_endpoint,
     listening_service,
@@ -53,28 +54,35 @@ def test_a_tcp_listener() -> None:
     """Port and interface are the string's; more clients may wait than Twisted lets by itself."""
     memory, factory = MemoryReactorClock(), Accepting()
     listening_service(memory, "public", "tcp:61613:interface=127.0.0.1", factory).startService()
-    assert memory.tcpServers == [(61613, factory, BACKLOG, "127.0.0.1")]
+    [(port, entrance, backlog, interface)] = memory.tcpServers
+    assert isinstance(entrance, Exchangeable)
+    assert (port, entrance.current, backlog, interface) == (61613, factory, BACKLOG, "127.0.0.1")
 
 
 def test_a_backlog_of_ones_own() -> None:
     """What the string says stands."""
     memory, factory = MemoryReactorClock(), Accepting()
     listening_service(memory, "public", "tcp:61613:backlog=7", factory).startService()
-    assert memory.tcpServers == [(61613, factory, 7, "")]
+    [(port, entrance, backlog, interface)] = memory.tcpServers
+    assert isinstance(entrance, Exchangeable)
+    assert (port, entrance.current, backlog, interface) == (61613, factory, 7, "")
 
 
 def test_a_unix_listener(tmp_path: Path) -> None:
     """A path instead of a port."""
     memory, factory = MemoryReactorClock(), Accepting()
     listening_service(memory, "local", f"unix:{tmp_path}/stomp", factory).startService()
-    assert memory.unixServers[0][:3] == (f"{tmp_path}/stomp", factory, BACKLOG)
+    path, entrance, backlog = memory.unixServers[0][:3]
+    assert isinstance(entrance, Exchangeable)
+    assert (path, entrance.current, backlog) == (f"{tmp_path}/stomp", factory, BACKLOG)
 
 
 def test_a_listener_with_tls(authority: Authority) -> None:
     """The table puts TLS into whatever the string describes."""
     memory, factory = MemoryReactorClock(), Accepting()
     listening_service(memory, "public", "tcp:61614", factory, server_tls(authority)).startService()
-    wrapped: Any = memory.tcpServers[0][1]
+    entrance: Any = memory.tcpServers[0][1]
+    wrapped = entrance.current
     assert isinstance(wrapped, LayerFactory)
     assert wrapped.wrappedFactory is factory
 

@@ -7,6 +7,7 @@ import platform
 import signal
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -253,6 +254,24 @@ def test_readiness_and_end_are_told(clock: Clock, manager: Manager) -> None:
     service.notify.stopService()
     assert clock.getDelayedCalls() == []
     clock.advance(100)
+    assert manager.received() == []
+
+
+def test_a_reload_is_told(clock: Clock, manager: Manager) -> None:
+    """When it begins, by the clock of systemd, and when it is over; not before it is ready, nor at its end."""
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
+    service.notify.reloading(True)
+    service.notify.reloading(False)
+    service.notify.startService()
+    assert manager.received() == ["READY=1\nSTATUS=0 sessions"]
+    before = time.monotonic_ns() // 1000
+    service.notify.reloading(True)
+    (told,) = manager.received()
+    assert before <= int(told.removeprefix("RELOADING=1\nMONOTONIC_USEC=")) <= time.monotonic_ns() // 1000
+    service.notify.reloading(False)
+    assert manager.received() == ["READY=1"]
+    service.notify.stopService()
+    service.notify.reloading(False)
     assert manager.received() == []
 
 

@@ -106,7 +106,7 @@ def test_an_old_version_of_tls(authority: Authority, old: str) -> None:
     peers.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
     peers.use_certificate_file(str(good.certificate))
     peers.use_privatekey_file(str(good.key))
-    other = tls.TLSConnections(peers, SSL.VERIFY_NONE)
+    other = tls.TLSConnections(lambda: peers, (), SSL.VERIFY_NONE)
     server, client = (sides["listener"], other) if old == "listener" else (other, sides["broker"])
     handshake = Handshake(server, client)
     assert handshake.failed["server" if old == "listener" else "client"]

@@ -1,7 +1,9 @@
 """The parent's end of workers, without any process: starts, restarts, what they tell, what they are asked and told."""
 
 import os
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,6 +18,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
+from stomprelay.config.source import Source
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse as parse_segment
 from stomprelay.journal.tail import TailAnswer, TailRequest
@@ -26,13 +29,15 @@ from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
 from stomprelay.service.journal.tails import MOST, TooMany
 from stomprelay.service.log import fields
 from stomprelay.service.network.endpoints import CannotStart
+from stomprelay.service.network.passing import Passage
 from stomprelay.service.relay import MARGIN
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers import worker as module
+from stomprelay.service.workers.asking import WITHIN
 from stomprelay.service.workers.child import line
 from stomprelay.service.workers.crew import Crew
-from stomprelay.service.workers.plan import Plan, Source
-from stomprelay.service.workers.service import GRACE, WorkersService
+from stomprelay.service.workers.plan import Plan
+from stomprelay.service.workers.service import GRACE, WorkersService, _reload
 from stomprelay.service.workers.worker import FIRST, LONGEST, STEADY, Child, Notices, Worker
 from tests.config.reference import put_secrets
 from tests.service.harness import RelayHarness, failover, listener, movable
@@ -41,25 +46,42 @@ SOURCE = Source("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a
 
 
 class Process:
-    """A process as its parent has it: what it was told, and what was done to it."""
+    """A process as its parent has it: what it was told, and what was done to it. `own` is its standard input."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, own: socket.socket) -> None:
         self.pid = pid
-        self.told = b""
-        self.done: list[str] = []
+        self.own = own
+        self.signals: list[str] = []
         self.gone = False
 
-    def writeToChild(self, descriptor: int, data: bytes) -> None:
-        assert descriptor == 0
-        self.told += data
+    @property
+    def done(self) -> list[str]:
+        """The end of its input, whatever came before, and signals."""
+        self.own.setblocking(False)
+        over = False
+        with suppress(BlockingIOError):
+            while self.own.recv(65536):
+                pass
+            over = True
+        return [*(["end"] if over else []), *self.signals]
 
-    def closeStdin(self) -> None:
-        self.done.append("end")
+    def hears(self) -> tuple[Plan, dict[str, int]]:
+        """The next plan that it was told, and the inodes of its sockets."""
+        (passed,) = Passage(self.own).receive()
+        sockets = {name: os.fstat(each.fileno()).st_ino for name, each in passed.sockets.items()}
+        passed.close()
+        return Plan.parse(passed), sockets
+
+    def says(self, error: str) -> None:
+        """It answers."""
+        passage = Passage(self.own)
+        passage.put({"error": error})
+        passage.flush()
 
     def signalProcess(self, name: str) -> None:
         if self.gone:
             raise ProcessExitedAlready
-        self.done.append(name)
+        self.signals.append(name)
 
 
 class ProcessReactor(Clock):
@@ -71,7 +93,19 @@ class ProcessReactor(Clock):
         self.children: list[Child] = []
         self.notices: list[Notices] = []
         self.environments: list[dict[str, str]] = []
-        self.inherited: list[dict[int, Any]] = []
+        self.passages: list[Any] = []
+
+    def addReader(self, reader: Any) -> None:
+        self.passages.append(reader)
+
+    def removeReader(self, reader: Any) -> None:
+        """It is closed."""
+
+    def addWriter(self, writer: Any) -> None:
+        writer.doWrite()
+
+    def removeWriter(self, writer: Any) -> None:
+        """It is closed, or has nothing to write."""
 
     def callWhenRunning(self, call: Callable[[], object]) -> None:
         call()
@@ -91,8 +125,9 @@ class ProcessReactor(Clock):
     ) -> Process:
         self.children.append(child)
         self.environments.append(env)
-        self.inherited.append(childFDs)
-        self.processes.append(Process(100 + len(self.processes)))
+        assert childFDs == {0: childFDs[0], 1: "r", 2: "r"}
+        own = socket.socket(fileno=os.dup(childFDs[0]))
+        self.processes.append(Process(100 + len(self.processes), own))
         return self.processes[-1]
 
     # What the process does
@@ -108,9 +143,14 @@ class ProcessReactor(Clock):
 
 
 @pytest.fixture
-def reactor() -> ProcessReactor:
+def reactor() -> Iterator[ProcessReactor]:
     """A reactor that starts no process."""
-    return ProcessReactor()
+    made = ProcessReactor()
+    yield made
+    for passage in made.passages:
+        passage.loseConnection()
+    for process in made.processes:
+        process.own.close()
 
 
 @pytest.fixture
@@ -120,11 +160,21 @@ def changes() -> list[bool]:
 
 
 @pytest.fixture
-def worker(reactor: ProcessReactor, changes: list[bool], tmp_path: Path) -> Iterator[Worker]:
+def listening() -> Iterator[socket.socket]:
+    """A socket of the parent's."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.fixture
+def worker(
+    reactor: ProcessReactor, changes: list[bool], tmp_path: Path, listening: socket.socket
+) -> Iterator[Worker]:
     """Worker 2, which was started."""
 
     def plan(number: int, admin: str) -> Plan:
-        return Plan(number, SOURCE, {"public": 7}, admin, "/loads", [], "the.reactor")
+        sockets = {"public": listening.fileno()}
+        return Plan(number, SOURCE, sockets, admin, "/loads", [], "the.reactor")
 
     made = Worker(2, reactor, str(tmp_path), plan, lambda it: changes.append(it.admin is not None))
     made.start()
@@ -133,14 +183,15 @@ def worker(reactor: ProcessReactor, changes: list[bool], tmp_path: Path) -> Iter
         call.cancel()
 
 
-def test_what_a_worker_is_told(worker: Worker, reactor: ProcessReactor, tmp_path: Path) -> None:
-    """Its plan in a line; it inherits the sockets by their numbers, and finds our code and our ear."""
+def test_what_a_worker_is_told(
+    worker: Worker, reactor: ProcessReactor, tmp_path: Path, listening: socket.socket
+) -> None:
+    """Its plan, with the sockets; it finds our code and our ear."""
     [process] = reactor.processes
-    assert Plan.parse(process.told) == worker.plan
-    assert worker.plan == Plan(
-        2, SOURCE, {"public": 7}, str(tmp_path / "2-0.admin"), "/loads", [], "the.reactor"
-    )
-    assert reactor.inherited == [{0: "w", 1: "r", 2: "r", 7: 7}]
+    plan, sockets = process.hears()
+    assert sockets == {"public": os.fstat(listening.fileno()).st_ino}
+    expected = Plan(2, SOURCE, {}, str(tmp_path / "2-0.admin"), "/loads", [], "the.reactor")
+    assert plan._replace(sockets={}) == expected
     [environment] = reactor.environments
     assert environment["NOTIFY_SOCKET"] == str(tmp_path / "2-0.notify")
     assert str(Path(module.__file__).parents[3]) in environment["PYTHONPATH"].split(os.pathsep)
@@ -191,7 +242,7 @@ def test_places_of_its_own_for_each_process(worker: Worker, reactor: ProcessReac
     reactor.ends()
     reactor.advance(FIRST)
     assert len({each["NOTIFY_SOCKET"] for each in reactor.environments}) == 2
-    assert len({Plan.parse(each.told).admin for each in reactor.processes}) == 2
+    assert len({each.hears()[0].admin for each in reactor.processes}) == 2
 
 
 def test_last_words(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
@@ -295,11 +346,52 @@ def test_its_log_is_ours() -> None:
     assert "ValueError: out of order" in formatEvent(logs[1])
 
 
-def test_a_plan_is_a_line() -> None:
-    """Whatever is in the file."""
-    plan = Plan(1, SOURCE._replace(text='a = "\n\0ä"'), {"x": 3}, "/a:b", "/l", ["tcp://a:1"], "r")
-    assert plan.spell().count(b"\n") == 1
-    assert Plan.parse(plan.spell()) == plan
+def test_another_plan_while_it_runs(worker: Worker, reactor: ProcessReactor) -> None:
+    """It answers whether it can use it, one after the other; whoever ends has no more to answer."""
+    [process] = reactor.processes
+    process.hears()
+    found: list[str] = []
+    for _ in range(3):
+        _ = worker.reload().addCallback(found.append)
+        assert process.hears()[0].admin == worker.plan.admin if worker.plan else False
+    for error in ("", "no such file"):
+        process.says(error)
+        reactor.passages[0].doRead()
+    assert found == ["", "no such file"]
+    reactor.ends()
+    assert found == ["", "no such file", ""]
+
+
+def test_one_that_does_not_answer_another_plan(worker: Worker, reactor: ProcessReactor) -> None:
+    """Nobody waits for ever."""
+    found: list[str] = []
+    _ = worker.reload().addCallback(found.append)
+    reactor.advance(WITHIN)
+    assert found == ["it does not answer"]
+
+
+def test_one_that_cannot_use_another_plan(worker: Worker, reactor: ProcessReactor) -> None:
+    """Its parent can: it ends in good order, for the next process to read everything anew."""
+    [process] = reactor.processes
+    process.hears()
+    _ = Deferred.fromCoroutine(_reload(worker))
+    process.hears()
+    process.says("relay.toml: listener.a.tls.key: no such file")
+    with capturedLogs() as logs:
+        reactor.passages[0].doRead()
+    assert process.signals == ["TERM"]
+    assert [formatEvent(event) for event in logs] == [
+        "worker 2 cannot use the configuration, and is started anew: relay.toml: listener.a.tls.key: no such file"
+    ]
+
+
+def test_a_plan_whatever_is_in_the_file(worker: Worker, reactor: ProcessReactor) -> None:
+    """It comes as it was."""
+    [process] = reactor.processes
+    process.hears()
+    plan = Plan(1, SOURCE._replace(text='a = "\n\0\u00e4"'), {}, "/a:b", "/l", ["tcp://a:1"], "r")
+    worker._tell(plan)
+    assert process.hears() == (plan, {})
 
 
 def test_a_plan_is_read_as_the_parent_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,6 +439,17 @@ def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: P
     assert over == [None]
     assert not list(tmp_path.iterdir())
     assert not reactor.getDelayedCalls()
+
+
+def test_one_that_started_before_a_reload(parent: WorkersService, reactor: ProcessReactor) -> None:
+    """It is told what changed as soon as it serves."""
+    [*_, process] = reactor.processes
+    assert process.hears()[0].source.text == SOURCE.text
+    parent._source = SOURCE._replace(text="workers = 2\nlog_level = 'debug'")
+    reactor.tells("READY=1")
+    plan, _ = process.hears()
+    assert plan.source.text == parent._source.text
+    assert plan.source.options == {**SOURCE.options, "workers": "2"}
 
 
 def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

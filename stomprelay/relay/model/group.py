@@ -95,7 +95,8 @@ class Broker:
 class Group:
     """Brokers under one policy. `reconnect` is None for a plain address: one attempt, and the session ends with it.
 
-    `name` is its name in texts for clients. All sessions share a group: it remembers whose turn it is.
+    `name` is its name in texts for clients. All sessions share a group: it remembers whose turn it is, and they choose
+    among the brokers that it has then.
     """
 
     __slots__ = ("_turns", "brokers", "name", "policy", "reconnect")
@@ -115,6 +116,16 @@ class Group:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.brokers))
+
+    def take(self, like: "Group", brokers: tuple[Broker, ...]) -> None:
+        """Have these brokers from now on, with the weights and under the policy that `like` has; a turn that one had
+        stays. Sessions on others keep them until they leave.
+        """
+        for broker, same in zip(brokers, like.brokers, strict=True):
+            broker.weight = same.weight
+        self.name, self.reconnect, self.policy = like.name, like.reconnect, like.policy
+        self.brokers = brokers
+        self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
     def order(self, now: float, chance: Callable[[], float], prefer: Broker | None = None) -> list[Broker]:
         """All brokers, in the order in which a session tries them. With round-robin this takes a turn, except where

@@ -61,6 +61,10 @@ class AdminChannel(HTTPChannel):
         self.site.waiting(self)
         super().requestDone(request)
 
+    def checkPersistence(self, request: Any, version: bytes) -> bool:
+        """Return whether another request may follow this one: not where nobody listens with the site any more."""
+        return super().checkPersistence(request, version) and not self.site.ended
+
     def timeoutConnection(self) -> None:
         """Close the connection: no request came in time."""
         self.loseConnection()
@@ -95,6 +99,7 @@ class AdminSite(Site):
             timeout=REQUEST,
         )
         self._waiting: OrderedDict[AdminChannel, None] = OrderedDict()
+        self.ended = False
 
     def waiting(self, channel: AdminChannel) -> None:
         """Record that a connection waits for its next request. The one that has waited longest is aborted where there
@@ -116,6 +121,17 @@ class AdminSite(Site):
 
     def startFactory(self) -> None:
         """Open no log file, which Twisted's own site would do."""
+        self.ended = False
+
+    def stopFactory(self) -> None:
+        """End the connections that wait for a request, and the others after theirs: nobody listens with it any more,
+        and another one may have another token.
+        """
+        self.ended = True
+        for channel in tuple(self._waiting):
+            channel.persistent = False
+            if not channel.requests:
+                channel.loseConnection()
 
     def log(self, request: Any) -> None:
         """Write no line to an access log."""

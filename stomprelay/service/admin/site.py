@@ -17,6 +17,8 @@ only where its `Host` is ours (see `access`), else with 421.
     GET /sessions           who is connected, in JSON: see `sessions`
     POST /sessions/NAME/kill    end a session: its client gets an ERROR that says so
     POST /tail              what passed since the same was asked for last, see `stomprelay.journal.tail`
+    POST /reload            read the configuration anew: what changed, in JSON; else 409 with the reason, and all is as
+                            it was
 
 The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
 or a `sec-fetch-site`, which browsers add for web pages, is refused. The response of those about brokers is that of
@@ -49,6 +51,7 @@ from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.journal.tails import TooMany
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
+from stomprelay.service.reload import NotReloaded, Reloads
 from stomprelay.service.state import RelayState
 
 T = TypeVar("T")
@@ -68,11 +71,12 @@ _log: Final = logger()
 
 class Shown(Protocol):
     """What the pages are about: the relay of this process, or one that has several. What takes its time is returned
-    as a Deferred. `repeats` decides which lines are too many for the log.
+    as a Deferred. `repeats` decides which lines are too many for the log, `reloads` reads the configuration anew.
     """
 
     brokers: Brokers
     repeats: Repeats
+    reloads: Reloads | None
 
     @property
     def listeners(self) -> Collection[str]:
@@ -109,6 +113,7 @@ class OwnRelay:
         self._state = state
         self.brokers = state.brokers
         self.repeats = state.runtime.repeats
+        self.reloads = state.reloads
         self.pause = state.pauses.pause
         self.resume = state.pauses.resume
         self.kill = state.sessions.kill
@@ -255,6 +260,19 @@ def site(
             return refusal(403, _NO_BODIES)
         return relay.tail(request).addCallback(lambda found: Response(found.spell(), JSON))
 
+    def reload(body: bytes) -> Response | Deferred[Response]:
+        if body.strip() not in (b"", b"{}"):
+            return refusal(400, "the body must be {}")
+        if relay.reloads is None:
+            return refusal(409, "this process reads no configuration anew")
+        done = relay.reloads.reload()
+        return done.addCallbacks(
+            lambda found: Response(json.dumps(found._asdict()) + "\n", JSON),
+            lambda failure: (
+                refusal(409, failure.getErrorMessage()) if failure.check(NotReloaded) else failure
+            ),
+        )
+
     def sessions(arguments: Mapping[bytes, list[bytes]]) -> Response | Deferred[Response]:
         try:
             query = SessionQuery.read(arguments)
@@ -280,6 +298,7 @@ def site(
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
         b"/tail": tail,
+        b"/reload": reload,
     }
     secret = None if token is None else Token(token)
     return AdminSite("admin", AdminPages(pages, actions, kill, Hosts(hosts), secret, relay.repeats), reactor)

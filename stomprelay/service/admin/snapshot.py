@@ -95,7 +95,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     return Snapshot(
         state.sessions.stopping,
         state.runtime.sockets,
-        tuple(_listener(each) for each in state.sessions.listeners.values()),
+        tuple(_listener(each) for each in state.sessions.counted),
         tuple(_broker(each, now, moving.get(each.broker, 0)) for each in state.brokers),
         None if state.journal is None else _journal(state.journal),
     )

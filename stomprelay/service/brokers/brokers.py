@@ -42,6 +42,10 @@ class Brokers:
     """
 
     def __init__(self, listeners: Iterable[Listener]) -> None:
+        self.change(listeners)
+
+    def change(self, listeners: Iterable[Listener]) -> None:
+        """Have the brokers to which these listeners lead. Who keeps something for each has to be told."""
         upstreams = {id(each): each for listener in listeners for each in listener.upstreams()}
         self.upstreams = tuple(upstreams.values())
         self.configured = tuple(

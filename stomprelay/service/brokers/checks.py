@@ -58,28 +58,43 @@ class PeriodicChecks(Service):
         *,
         watched: bool = False,
     ) -> None:
-        self._watched = watched
         self._runtime = runtime
         self._brokers = brokers
         self._sessions = sessions
         self._endpoints = endpoints
         self._journal = journal
-        now = runtime.seconds()
-        self._watches = [
-            (upstream.name, Watch(upstream, group, broker, now, random.random))
-            for upstream, group, broker in brokers
-        ]
+        self._watches: list[tuple[str, Watch]] = []
         self._probes: set[ProbeDriver] = set()
         self._down: frozenset[Broker] = frozenset()
-        self._allowances = [(upstream, Allowance(upstream.rebalance_rate)) for upstream in brokers.upstreams]
+        self._allowances: list[tuple[Upstream, Allowance]] = []
         self._asked: list[_Asked] = []
         self._loop = LoopingCall(self.run)
         self._loop.clock = runtime.reactor
+        self.change(watched=watched)
+
+    def change(self, *, watched: bool) -> None:
+        """Check the brokers that there are now. Probes that run come to their end."""
+        self._watched = watched
+        now = self._runtime.seconds()
+        self._watches = [
+            (upstream.name, Watch(upstream, group, broker, now, random.random))
+            for upstream, group, broker in self._brokers
+        ]
+        self._allowances = [
+            (upstream, Allowance(upstream.rebalance_rate)) for upstream in self._brokers.upstreams
+        ]
+        if self.running:
+            self._begin()
 
     def startService(self) -> None:
         """Begin, unless every upstream is a plain address that nobody wants to know about."""
         super().startService()
-        if self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams):
+        self._begin()
+
+    def _begin(self) -> None:
+        """Run the checks once a second, where there is anything to check."""
+        wanted = self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams)
+        if wanted and not self._loop.running:
             _ = self._loop.start(EVERY, now=False)
 
     def stop(self) -> None:

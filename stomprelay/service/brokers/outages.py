@@ -3,7 +3,7 @@
 What each session has to do with it are details of the log, and events of the journal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from stomprelay.relay.model.group import Broker
@@ -70,9 +70,16 @@ class Outages(Timed):
         self._timers = timers
         self._seconds = seconds
         self._brokers: dict[Place, list[Broker]] = {}
+        self._troubles: dict[Place, _Trouble] = {}
+        self.change(brokers)
+
+    def change(self, brokers: Brokers) -> None:
+        """Gather what is noted of these brokers. What is known of others is written, and forgotten."""
+        known, self._brokers = self._brokers, {}
         for each in brokers:
             self._brokers.setdefault((each.upstream.name, str(each.broker)), []).append(each.broker)
-        self._troubles: dict[Place, _Trouble] = {}
+        for place in [each for each in self._troubles if each not in self._brokers]:
+            self._look(place, self._troubles.pop(place), known[place], self._seconds())
 
     def noted(self, note: Note) -> None:
         """Count what a note of a session or of a probe tells of a broker."""
@@ -117,7 +124,7 @@ class Outages(Timed):
     def woke(self, now: float) -> None:
         """Write what is new; the timer calls this."""
         for place, trouble in tuple(self._troubles.items()):
-            if self._look(place, trouble, now):
+            if self._look(place, trouble, self._brokers[place], now):
                 del self._troubles[place]
         if self._troubles:
             self._timers.set(self, now + EVERY)
@@ -126,13 +133,13 @@ class Outages(Timed):
         """Write what is not written yet, and leave no timer: the service ends."""
         now = self._seconds()
         for place, trouble in self._troubles.items():
-            self._look(place, trouble, now)
+            self._look(place, trouble, self._brokers[place], now)
         self._troubles.clear()
         self._timers.forget(self)
 
-    def _look(self, place: Place, trouble: _Trouble, now: float) -> bool:
-        """Write what is new of a broker. Returns whether it is in trouble no more."""
-        down = any(broker.health.up is False for broker in self._brokers[place])
+    def _look(self, place: Place, trouble: _Trouble, brokers: Iterable[Broker], now: float) -> bool:
+        """Write what is new of a broker, which several groups may have. Returns whether it is in trouble no more."""
+        down = any(broker.health.up is False for broker in brokers)
         if down and not trouble.down:
             trouble.down = True
             self._write(place, trouble, "is down")

@@ -5,9 +5,11 @@ group, at the latest when their time is over. Where there is no other they wait 
 a plain address cannot leave it, and stay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from stomprelay.config.change import LeftBroker
 from stomprelay.journal.schema import JournalEvent
+from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
@@ -44,15 +46,27 @@ class Pauses:
                 )
                 self._record(JournalEvent.PAUSED, each)
         seconds = {each.broker: each.upstream.drain_timeout if within is None else within for each in brokers}
+        self._leave(seconds, anew=within is not None)
+
+    def _leave(self, seconds: Mapping[Broker, float], *, anew: bool) -> None:
+        """Have sessions leave these brokers, each within so many seconds; `anew`: also those that were asked before."""
         for session in tuple(self._sessions):
             leaving = {
-                link.broker
-                for link in session.relay.links
-                if within is not None or not link.moving or link.may_stay
+                link.broker for link in session.relay.links if anew or not link.moving or link.may_stay
             }
             for broker in leaving:
-                if broker in seconds:
+                if broker is not None and broker in seconds:
                     session.move(broker, seconds[broker])
+
+    def remove(self, left: Iterable[LeftBroker]) -> None:
+        """Have the sessions of brokers that are in no group any more leave them; those that wait for a broker try the
+        ones that there are now at once.
+        """
+        seconds = {each.broker: each.upstream.drain_timeout for each in left}
+        for broker in seconds:
+            broker.health.pause()
+        self._leave(seconds, anew=False)
+        self._wake()
 
     def resume(self, brokers: Iterable[ConfiguredBroker]) -> None:
         """Take these brokers into service again. Sessions that wait for one try at once."""
@@ -68,8 +82,11 @@ class Pauses:
                 )
                 self._record(JournalEvent.RESUMED, each)
         if resumed:
-            for session in tuple(self._sessions):
-                session.reconsider()
+            self._wake()
+
+    def _wake(self) -> None:
+        for session in tuple(self._sessions):
+            session.reconsider()
 
     def _record(self, event: JournalEvent, what: ConfiguredBroker) -> None:
         if self._journal is not None:

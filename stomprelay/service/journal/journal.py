@@ -104,6 +104,12 @@ class Journal(Service):
             settings, self._queue, segments, self._folder, clock, _ThreadLog(reactor), self._roomy
         )
 
+    def change(self, settings: JournalSettings) -> None:
+        """Have these settings, as far as it can: what is captured of connections to come, intervals, retention."""
+        self.settings = settings
+        self.capture = Capture(settings.bodies, settings.rules, settings.redact)
+        self._thread.change(settings)
+
     # What there is to see
 
     @property

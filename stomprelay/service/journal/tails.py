@@ -88,7 +88,6 @@ class Tails:
         run: str,
         clock: Callable[[], int],
     ) -> None:
-        self._capture = Capture(redact=settings.redact) if journal is None else journal.capture
         self._journal = journal
         self._sessions = sessions
         self._reactor = reactor
@@ -101,6 +100,14 @@ class Tails:
         self._tapped: dict[tuple[TailRequest, ...], Tapped] = {}
         self._untold: Iterator[Watchable] = iter(())
         self._telling: Any = None
+        self.change(settings)
+
+    def change(self, settings: JournalSettings) -> None:
+        """Keep the secrets that these settings name from now on; call it after `Journal.change`. Watches end, and who
+        asks again begins anew.
+        """
+        self._capture = Capture(redact=settings.redact) if self._journal is None else self._journal.capture
+        self.stop()
 
     def ask(self, request: TailRequest) -> TailAnswer:
         """Return what passed since somebody asked the same the last time; it is watched from the first time on. Raises
@@ -130,7 +137,7 @@ class Tails:
             session.record_to(records)
 
     def stop(self) -> None:
-        """End all watches: the relay stops."""
+        """End all watches."""
         for request in tuple(self._watches):
             self._end(request)
 

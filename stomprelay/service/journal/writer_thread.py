@@ -103,7 +103,10 @@ class WriterThread:
         self._ended: Callable[[], None] = lambda: None
         self._number = 0
         self._sync_at = self._expire_at = self._report_at = 0.0
-        self._idle = min(IDLE, settings.segment_age, settings.sync_interval or IDLE)
+
+    def change(self, settings: JournalSettings) -> None:
+        """Have other intervals, and keep closed segments otherwise. Any thread may call it."""
+        self._settings = settings
 
     def start(self) -> None:
         """Start the thread. The process may end without waiting for it, because a disk may hang for ever."""
@@ -127,7 +130,9 @@ class WriterThread:
         try:
             self.begin()
             while not self._stopping.is_set():
-                self._queue.wait(self._idle, self._settings.flush_interval)
+                settings = self._settings
+                idle = min(IDLE, settings.segment_age, settings.sync_interval or IDLE)
+                self._queue.wait(idle, settings.flush_interval)
                 self.turn()
                 if self.trouble:
                     self._stopping.wait(IDLE)

@@ -1,5 +1,6 @@
 """From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from twisted.internet.interfaces import (
     IStreamClientEndpoint,
     IStreamServerEndpoint,
 )
+from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -61,11 +63,47 @@ class CannotStart(SystemExit, Exception):
         self.code = 1
 
 
+class Exchangeable(Factory):
+    """Builds protocols by another factory, in whose place one more can be put while ports listen with it."""
+
+    noisy = False
+
+    def __init__(self, factory: Any) -> None:
+        self.current = factory
+
+    def exchange(self, factory: Any) -> None:
+        """Build protocols by this factory from now on. The one before is told that nobody listens with it any more."""
+        before, self.current = self.current, factory
+        if self.numPorts:
+            factory.doStart()
+            before.doStop()
+
+    def startFactory(self) -> None:
+        """Tell the factory that a port listens."""
+        self.current.doStart()
+
+    def stopFactory(self) -> None:
+        """Tell the factory that none does any more."""
+        self.current.doStop()
+
+    def logPrefix(self) -> str:
+        """Return the name that Twisted's log lines have for it."""
+        prefix: str = self.current.logPrefix()
+        return prefix
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """Return the protocol of a new client, which the factory builds."""
+        return self.current.buildProtocol(addr)
+
+
 class ListeningService(StreamServerEndpointService):
-    """Listens on one endpoint. Where it cannot listen it cannot be started."""
+    """Listens on one endpoint. Where it cannot listen it cannot be started. `secured` makes its TLS connections, where
+    it has TLS that is not the endpoint's own.
+    """
 
     # By default Twisted only logs it, and runs on without the port.
     _raiseSynchronously = True
+    factory: Exchangeable
 
     def __init__(
         self,
@@ -74,23 +112,45 @@ class ListeningService(StreamServerEndpointService):
         endpoint: IStreamServerEndpoint,
         factory: Any,
         room: Callable[[], int] | None = None,
+        secured: tls.TLSConnections | None = None,
     ) -> None:
-        super().__init__(endpoint, factory)
+        super().__init__(endpoint, Exchangeable(factory))
         self.setName(name)
         self.description = description
+        self.secured = secured
         self._room = room
 
+    @property
+    def listening(self) -> bool:
+        """Whether it listens."""
+        return self._waitingForPort is not None
+
+    def become(self, other: "ListeningService") -> None:
+        """Serve clients as another service of this endpoint would, which does not listen, and have its name."""
+        self.name = other.name
+        self.secured = other.secured
+        self.factory.exchange(other.factory.current)
+
     def privilegedStartService(self) -> None:
-        """Listen, or raise `CannotStart`."""
+        """Listen, or log why not and raise `CannotStart`."""
+        try:
+            self.listen()
+        except CannotStart as error:
+            _log.critical("{text}", text=str(error))
+            raise
+
+    def listen(self) -> None:
+        """Listen, where it does not yet. Raises `CannotStart`."""
+        if self.listening:
+            return
         try:
             super().privilegedStartService()
             self._accept_few()
         except (CannotListenError, OSError) as error:
+            self._waitingForPort = None
             cause = error.socketError if isinstance(error, CannotListenError) else error
             reason = getattr(cause, "strerror", None) or cause
-            text = f"{self.name}: cannot listen on {self.description}: {reason}"
-            _log.critical("{text}", text=text)
-            raise CannotStart(text) from error
+            raise CannotStart(f"{self.name}: cannot listen on {self.description}: {reason}") from error
 
     def hold(self) -> int:
         """Accept nobody from now on, and return the descriptor of the socket, for other processes that do. Raises
@@ -98,9 +158,7 @@ class ListeningService(StreamServerEndpointService):
         """
         port = getattr(self._waitingForPort, "result", None)
         if not isinstance(port, tcp.Port):
-            text = f"{self.name}: {self.description} cannot be shared by several workers"
-            _log.critical("{text}", text=text)
-            raise CannotStart(text)
+            raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")
         return sharing.hold(port)
 
     def _accept_few(self) -> None:
@@ -136,6 +194,7 @@ def listening_service(
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
+    connections: tls.TLSConnections | None = None
     try:
         place = _with_backlog(description)
         if inherited is None:
@@ -151,10 +210,11 @@ def listening_service(
                 f"endpoint {description!r} has TLS of its own: leave out the tls table, or say tcp:"
             )
         try:
-            factory = LayerFactory(tls.for_listener(secured), False, factory, reactor)
+            connections = tls.for_listener(secured)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
-    return ListeningService(name, description, endpoint, factory, room)
+        factory = LayerFactory(connections, False, factory, reactor)
+    return ListeningService(name, description, endpoint, factory, room, connections)
 
 
 def _with_backlog(description: str) -> str:
@@ -271,10 +331,14 @@ def _tcp(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
 
 
 def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
+    def path(*names: str) -> str | None:
+        # They may be loaded anew when the process is in another folder.
+        return next((os.path.abspath(arguments[name]) for name in names if name in arguments), None)
+
     secured = ClientTLS(
-        ca=arguments.get("caCertsDir", arguments.get("trustRoots")),
-        certificate=arguments.get("certKey", arguments.get("certificate")),
-        key=arguments.get("privateKey"),
+        ca=path("caCertsDir", "trustRoots"),
+        certificate=path("certKey", "certificate"),
+        key=path("privateKey"),
         name=arguments.get("hostname"),
     )
     inner = arguments.get("endpoint")

@@ -5,6 +5,7 @@ kept with the connection, because OpenSSL only reports that something was.
 """
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,23 @@ _MEANINGS: Final = {
 }
 
 
+Stamps = tuple[tuple[str | int, ...], ...]
+"""How files are: each with its path, and where it is there with inode, size and the time of its last change."""
+
+
+def _in_folder(path: str) -> list[str]:
+    """Return the .pem files of a folder; none where it is no folder."""
+    return sorted(map(str, Path(path).glob("*.pem"))) if os.path.isdir(path) else []
+
+
+def _stamp(file: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class Unusable(Exception):
     """A configured TLS file cannot be used; the text is why, and `key` is the setting that names the file."""
 
@@ -60,12 +78,17 @@ class CheckedConnection(SteppedConnection):
 class TLSConnections:
     """Makes the TLS connections of one listener or one broker, and verifies the peers' certificates.
 
-    `name`: the host that the peer's certificate must have, and that is sent as SNI; None where the peer is a
-    client, which has no name. `demanded` is OpenSSL's `VERIFY_*`.
+    `load` returns a context with what is in `paths`, files or folders of them, or raises `Unusable`. `name`: the host
+    that the peer's certificate must have, and that is sent as SNI; None where the peer is a client, which has no name.
+    `demanded` is OpenSSL's `VERIFY_*`.
     """
 
-    def __init__(self, context: SSL.Context, demanded: int, name: str | None = None) -> None:
-        self._context = context
+    def __init__(
+        self, load: Callable[[], SSL.Context], paths: Iterable[str], demanded: int, name: str | None = None
+    ) -> None:
+        self.paths = tuple(paths)
+        self._load = load
+        self._demanded = demanded
         self._name = name
         self._sni: bytes | None = None
         self._ids: list[ServiceID] = []
@@ -75,7 +98,21 @@ class TLSConnections:
             else:
                 self._sni = name.encode("ascii" if name.isascii() else "idna")
                 self._ids.append(DNS_ID(self._sni.decode("ascii")))
-        context.set_verify(demanded, self._verify)
+        self.renew()
+
+    def renew(self) -> None:
+        """Load the files anew, for the connections that are made from now on. Raises `Unusable`, and goes on with what
+        it has. `loaded` is how they were then.
+        """
+        self.loaded = self.stamps()
+        context = self._load()
+        context.set_verify(self._demanded, self._verify)
+        self._context = context
+
+    def stamps(self) -> Stamps:
+        """Return how its files are: what differs when one is changed, replaced or removed."""
+        files = [file for path in self.paths for file in (path, *_in_folder(path))]
+        return tuple((file, *_stamp(file)) for file in files)
 
     def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the TLS connection to a client; Twisted calls this."""
@@ -135,28 +172,38 @@ def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
 
 def for_listener(tls: ServerTLS) -> TLSConnections:
     """Load the TLS files of a listener and return what makes its connections. Raises `Unusable`."""
-    context = _context()
-    _load_own(context, tls.certificate, tls.key)
+
+    def load() -> SSL.Context:
+        context = _context()
+        _load_own(context, tls.certificate, tls.key)
+        if tls.client_ca is not None:
+            _load_trust(context, "client_ca", tls.client_ca)
+            context.load_client_ca(os.fsencode(tls.client_ca))
+        return context
+
     demanded = SSL.VERIFY_NONE
     if tls.client_ca is not None:
-        _load_trust(context, "client_ca", tls.client_ca)
-        context.load_client_ca(os.fsencode(tls.client_ca))
         demanded = SSL.VERIFY_PEER
         if tls.require_client_certificate:
             demanded |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
-    return TLSConnections(context, demanded)
+    return TLSConnections(load, filter(None, (tls.certificate, tls.key, tls.client_ca)), demanded)
 
 
 def for_broker(tls: ClientTLS, host: str) -> TLSConnections:
     """Load the TLS files for a broker at this host and return what makes its connections. Raises `Unusable`."""
-    context = _context()
-    if tls.certificate is not None:
-        _load_own(context, tls.certificate, tls.key or tls.certificate)
-    if tls.ca is None:
-        context.set_default_verify_paths()
-    else:
-        _load_trust(context, "ca", tls.ca)
-    return TLSConnections(context, SSL.VERIFY_PEER, tls.name or host)
+
+    def load() -> SSL.Context:
+        context = _context()
+        if tls.certificate is not None:
+            _load_own(context, tls.certificate, tls.key or tls.certificate)
+        if tls.ca is None:
+            context.set_default_verify_paths()
+        else:
+            _load_trust(context, "ca", tls.ca)
+        return context
+
+    paths = filter(None, (tls.certificate, tls.key, tls.ca))
+    return TLSConnections(load, paths, SSL.VERIFY_PEER, tls.name or host)
 
 
 def _context() -> SSL.Context:
@@ -186,10 +233,10 @@ def _load_trust(context: SSL.Context, key: str, path: str) -> None:
     """Load trusted certificates from a file, or from every .pem file of a directory. Raises `Unusable`, which
     names `key`.
     """
-    files = sorted(Path(path).glob("*.pem")) if os.path.isdir(path) else [path]
+    files = _in_folder(path) if os.path.isdir(path) else [path]
     if not files:
         raise Unusable(key, path, "no .pem file in it")
-    for file in map(str, files):
+    for file in files:
         _require_readable(key, file)
         try:
             context.load_verify_locations(file)

@@ -1,54 +1,29 @@
-"""The program that a worker runs: a relay on sockets that it inherits, which ends when its standard input does.
+"""The program that a worker runs: a relay on sockets that its parent passes to it, which ends when its standard input
+does.
 
-Its first line of standard input is the plan; nothing follows it. To standard output it writes its log, as JSON.
+That is a UNIX socket, by which it gets its plan with the sockets, and another one each time that the configuration
+changes; it answers those. To standard output it writes its log, as JSON.
 """
 
 import os
+import socket
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
-from twisted.internet.abstract import FileDescriptor
 from twisted.internet.error import ReactorNotRunning
-from twisted.internet.main import CONNECTION_DONE
 from twisted.logger import FileLogObserver, LogEvent, eventAsJSON, eventAsText, globalLogBeginner
-from twisted.python.failure import Failure
 from twisted.python.reflect import namedModule
 
 from stomprelay.config import ConfigError
+from stomprelay.config.config import COMMAND_LINE
 from stomprelay.service.log import fields, literal, logger
+from stomprelay.service.network.passing import Passage, Passed, ReactorPassage
 from stomprelay.service.workers.plan import Plan
 
 _log: Final = logger()
 _INPUT: Final = 0
 _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
-
-
-class Lifeline(FileDescriptor):
-    """Standard input, of which the parent has the other end: it ends when the parent wants this process to end, or is
-    no more.
-    """
-
-    reactor: Any
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return _INPUT
-
-    def doRead(self) -> Any:
-        """Return that it is over, at its end."""
-        return None if os.read(_INPUT, 1) else CONNECTION_DONE
-
-    def connectionLost(self, reason: Failure) -> None:
-        """Begin to stop."""
-        super().connectionLost(reason)
-        try:
-            self.reactor.stop()
-        except ReactorNotRunning:
-            pass  # SIGTERM came first
-
-    def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
-        return "parent"
 
 
 def line(event: LogEvent) -> str:
@@ -62,10 +37,12 @@ def line(event: LogEvent) -> str:
 
 def main() -> int:
     """Run a worker until it is told to end, and return its exit status."""
-    told = sys.stdin.buffer.readline()
-    if not told:
+    own = socket.socket(fileno=os.dup(_INPUT))
+    try:
+        passed = first(own)
+        plan = Plan.parse(passed)
+    except (EOFError, OSError):
         return 0  # the parent is no more
-    plan = Plan.parse(told)
     # Ctrl-C is the parent's, which has its workers end.
     os.setsid()
     namedModule(plan.reactor).install()
@@ -74,14 +51,24 @@ def main() -> int:
     from twisted.internet import reactor
 
     try:
-        return run(plan, reactor)
+        return run(plan, passed, own, reactor)
     except (ConfigError, OSError) as error:
         _log.critical("{error}", error=error)
         return 1
 
 
-def run(plan: Plan, reactor: Any) -> int:
-    """Run the relay of a plan on a reactor. Raises `ConfigError` or `OSError` for what this process cannot read."""
+def first(own: socket.socket) -> Passed:
+    """Return the first message that comes on a socket. Raises `EOFError` or `OSError` where none does."""
+    passage = Passage(own)
+    while not (found := passage.receive()):
+        pass
+    return found[0]
+
+
+def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
+    """Run the relay of a plan, with the sockets that came with it, on a reactor; `own` leads to the parent. Raises
+    `ConfigError` or `OSError` for what this process cannot read.
+    """
     # What imports the reactor comes after it is installed.
     from stomprelay.service.network.endpoints import BadEndpoint
     from stomprelay.service.network.sharing import AWAY, Inherited, Loads
@@ -89,32 +76,62 @@ def run(plan: Plan, reactor: Any) -> int:
     from stomprelay.service.relay import RelayService
 
     keep_freed_memory()
-    running_in = os.getcwd()
-    os.chdir(plan.source.folder)
     loads = Loads(plan.loads)
 
     def room(sessions: int) -> int:
         return loads.room(plan.number, AWAY if service.state.sessions.stopping else sessions)
 
     try:
-        service = RelayService(
-            plan.read(),
-            reactor,
-            descriptors=raise_descriptor_limit(),
-            inherited=Inherited(plan.sockets, room),
-        )
+        with plan.source.here():
+            service = RelayService(
+                plan.read(),
+                reactor,
+                descriptors=raise_descriptor_limit(),
+                inherited=Inherited(plan.sockets, room),
+            )
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
         return 1
     collect_rarely()
-    os.chdir(running_in)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
+    for each in passed.sockets.values():
+        each.detach()  # the listeners close them
     start(service, reactor)
     loads.write(plan.number, 0)
-    Lifeline(reactor).startReading()
+
+    def told(message: Passed) -> None:
+        parent.send({"error": reload(service, message)})
+
+    def ended(_why: str) -> None:
+        with suppress(ReactorNotRunning):  # SIGTERM came first
+            reactor.stop()
+
+    parent = ReactorPassage(reactor, own, told, ended)
     reactor.run()
     return 0
+
+
+def reload(service: Any, passed: Passed) -> str:
+    """Have the relay use the configuration of another plan, with the sockets that came with it. Return "", or why it
+    cannot, and then nothing has changed.
+    """
+    from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
+
+    try:
+        plan = Plan.parse(passed)
+        service.inherit(plan.sockets)
+        with plan.source.here():
+            prepared = service.prepare(plan.source.path or COMMAND_LINE, plan.read())
+            for each in prepared.ports[0].opened:
+                passed.sockets[each.name].detach()  # it closes them
+            prepared.open()
+        prepared.commit()
+    except (ConfigError, BadEndpoint, CannotStart, OSError) as error:
+        return str(error)
+    finally:
+        passed.close()
+    return ""
 
 
 if __name__ == "__main__":

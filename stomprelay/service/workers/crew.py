@@ -15,6 +15,7 @@ from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, snapshot,
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.log import logger
+from stomprelay.service.reload import Reloads
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
 
@@ -32,6 +33,7 @@ class Crew(Shown):
         self.workers: list[Worker] = []
         self.brokers: Brokers = own.brokers
         self.repeats: Repeats = own.runtime.repeats
+        self.reloads: Reloads | None = None
         self._own = own
         self._gone: list[Snapshot] = []
 
@@ -58,6 +60,14 @@ class Crew(Shown):
             _ = _heeded(worker, worker.admin.pause(uri))
         for uri in sorted(known - now):
             _ = _heeded(worker, worker.admin.resume(uri))
+
+    def reloaded(self) -> None:
+        """Forget what was counted for listeners that are no more."""
+        kept = self._own.sessions.listeners
+        self._gone = [
+            each._replace(listeners=tuple(row for row in each.listeners if row.name in kept))
+            for each in self._gone
+        ]
 
     # What is shown and asked for
 

@@ -1,7 +1,5 @@
 """What a worker is told when it starts: which configuration, which of how many it is, and what it inherits."""
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
@@ -9,30 +7,10 @@ from typing import Any, Final, NamedTuple, Self
 from stomprelay import config
 from stomprelay.config import Config
 from stomprelay.config.endpoint import quoted
+from stomprelay.config.source import Source
+from stomprelay.service.network.passing import Passed
 
 _PRIVATE: Final = "600"
-
-
-class Source(NamedTuple):
-    """Where a configuration is from, so that another process reads the same, whatever becomes of the file: its path and
-    its text, if there is one, and the options over it. Relative paths start in `folder`.
-    """
-
-    path: str | None
-    text: str
-    options: Mapping[str, Any]
-    folder: str
-
-    @classmethod
-    def of(cls, path: str | None, options: Mapping[str, Any]) -> Self:
-        """Return the source of a command line, with the file as it is now. Raises `ConfigError`."""
-        return cls(path, "" if path is None else config.read_text(path), options, os.getcwd())
-
-    def read(self) -> Config:
-        """Return the configuration. Raises `ConfigError`."""
-        if self.path is None:
-            return config.default(**self.options)
-        return config.overridden(config.load(self.path, self.text), **self.options, source=self.path)
 
 
 class Plan(NamedTuple):
@@ -49,15 +27,18 @@ class Plan(NamedTuple):
     paused: Sequence[str]
     reactor: str
 
-    def spell(self) -> bytes:
-        """Return it as a line, for the worker's standard input."""
-        return json.dumps(self).encode("ascii") + b"\n"
+    def spell(self) -> dict[str, Any]:
+        """Return what is said of it, to be passed with its sockets."""
+        return {"plan": self._replace(sockets={})}
 
     @classmethod
-    def parse(cls, line: bytes) -> Self:
-        """Return the plan in a line. Raises `ValueError` or `TypeError`."""
-        number, source, *rest = json.loads(line)
-        return cls(number, Source(*source), *rest)
+    def parse(cls, passed: Passed) -> Self:
+        """Return the plan in a message, whose sockets stay the caller's. Raises `LookupError`, `ValueError` or
+        `TypeError`.
+        """
+        number, source, _, *rest = passed.said["plan"]
+        sockets = {name: each.fileno() for name, each in passed.sockets.items()}
+        return cls(number, Source(*source), sockets, *rest)
 
     def read(self) -> Config:
         """Return the worker's share of the configuration, with an admin endpoint of its own. Raises `ConfigError`."""

@@ -10,14 +10,20 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.protocol import Factory
 
 from stomprelay.config import Config
+from stomprelay.config.config import COMMAND_LINE
+from stomprelay.config.source import Source
 from stomprelay.service.admin.site import admin_services
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
+from stomprelay.service.network.ports import Ports
+from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import AWAY, Loads
+from stomprelay.service.network.tls import TLSConnections
 from stomprelay.service.process import HURRY, Notify, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
+from stomprelay.service.reload import Reloaded, Reloads
 from stomprelay.service.workers.crew import Crew
-from stomprelay.service.workers.plan import Plan, Source
+from stomprelay.service.workers.plan import Plan
 from stomprelay.service.workers.worker import Worker
 
 GRACE: Final = 10.0
@@ -49,25 +55,42 @@ class WorkersService(MultiService):
     def __init__(self, config: Config, source: Source, reactor: Any) -> None:
         super().__init__()
         # What a process alone would be: it checks all that the workers will use, and knows listeners and brokers.
-        alone = RelayService(config, reactor)
-        self._own = alone.state
+        self._alone = RelayService(config, reactor)
+        self._own = self._alone.state
         self._source = source
         self._reactor = reactor
         self._folder = ""
-        self._longest = (
-            config.stop_timeout + max((each.linger for each in config.listeners), default=0.0) + MARGIN
-        )
         self.crew = Crew(self._own)
         self._count = config.workers
-        self._listeners: dict[str, ListeningService] = {}
-        for each in config.listeners:
-            service = listening_service(reactor, each.name, each.endpoint, Unserved(each.name))
-            self._listeners[each.name] = service
-            service.setServiceParent(self)
-        for door in admin_services(config, self.crew, reactor):
-            door.setServiceParent(self)
-        unused(reactor).setServiceParent(self)
+        self._listeners = Ports(self._listening(config))
+        self._listeners.setServiceParent(self)
+        self.admin = Ports(admin_services(config, self.crew, reactor))
+        self.admin.setServiceParent(self)
+        self._certificates = CertificateWatch(reactor)
+        self._certificates.watch(self._connections())
+        self._certificates.setServiceParent(self)
         self._notify = Notify(self._status, reactor)
+        self.crew.reloads = Reloads(reactor, source, self._reload, self._notify.reloading)
+        self.crew.reloads.setServiceParent(self)
+        unused(reactor).setServiceParent(self)
+
+    def _listening(self, config: Config) -> list[ListeningService]:
+        """Return what listens for the workers."""
+        return [
+            listening_service(self._reactor, each.name, each.endpoint, Unserved(each.name))
+            for each in config.listeners
+        ]
+
+    def _connections(self) -> dict[str, list[TLSConnections]]:
+        """Return what makes the TLS connections of this process, by the table that names the files."""
+        secured = [each.secured for each in self.admin.services if each.secured is not None]
+        return {"admin_tls": secured} if secured else {}
+
+    @property
+    def _longest(self) -> float:
+        """Return the seconds that a worker may take to end."""
+        config = self._alone.config
+        return config.stop_timeout + max((each.linger for each in config.listeners), default=0.0) + MARGIN
 
     def _status(self) -> str:
         """Return the relay's status in one line, for systemd."""
@@ -80,7 +103,12 @@ class WorkersService(MultiService):
         if self._own.journal is not None:
             self._own.journal.prepare()
         super().startService()
-        sockets = {name: each.hold() for name, each in self._listeners.items()}
+        try:
+            for each in self._listeners.services:
+                each.hold()
+        except CannotStart as error:
+            _log.critical("{text}", text=str(error))
+            raise
         try:
             self._folder = tempfile.mkdtemp(prefix="stomprelay-")
             loads = os.path.join(self._folder, "loads")
@@ -92,7 +120,11 @@ class WorkersService(MultiService):
         module = type(self._reactor).__module__
 
         def plan(number: int, admin: str) -> Plan:
-            return Plan(number, self._source, sockets, admin, loads, self.crew.paused, module)
+            # The file may say another number by now, which is for the next start.
+            options = {**self._source.options, "workers": str(self._count)}
+            source = self._source._replace(options=options)
+            sockets = {each.name: each.hold() for each in self._listeners.services}
+            return Plan(number, source, sockets, admin, loads, self.crew.paused, module)
 
         for number in range(1, self._count + 1):
             worker = Worker(number, self._reactor, self._folder, plan, self._changed)
@@ -103,6 +135,8 @@ class WorkersService(MultiService):
         self.crew.changed(worker)
         if worker.admin is None:
             self._loads.write(worker.number, AWAY)
+        elif worker.plan is not None and worker.plan.source.text != self._source.text:
+            _ = Deferred.fromCoroutine(_reload(worker))
         first = self._notify.parent is None and not self._own.sessions.stopping
         if first and self.crew.serving == self._count:
             _log.info("all {count} workers serve", count=self._count)
@@ -113,22 +147,44 @@ class WorkersService(MultiService):
         their time.
         """
         self._own.sessions.refuse()
+        if self.crew.reloads is not None:
+            self.crew.reloads.refuse()
         self._notify.stopping(self._longest + GRACE)
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
         signals = Signals(self._reactor, dict.fromkeys(HURRY, lambda: self._signal("TERM")))
         signals.startService()
-        closed = [maybeDeferred(each.disownServiceParent) for each in self._listeners.values()]
+        closed = maybeDeferred(self._listeners.disownServiceParent)
         late = self._reactor.callLater(self._longest + GRACE, self._kill)
         await DeferredList([each.stop() for each in self.crew.workers])
         if late.active():
             late.cancel()
-        await DeferredList(closed)
+        await closed
         self._own.runtime.repeats.stop()
         await super().stopService()
         await maybeDeferred(signals.stopService)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _reload(self, source: Source, wanted: Config) -> Deferred[Reloaded]:
+        """Have all workers use another configuration, once it is certain that it can be used."""
+        prepared = self._alone.prepare(source.path or COMMAND_LINE, wanted)
+        config = prepared.change.config
+        ports = self._listeners.change(self._listening(config))
+        prepared.ports += [ports, self.admin.change(admin_services(config, self.crew, self._reactor))]
+        prepared.open()
+        try:
+            for each in ports.opened:
+                each.hold()
+        except CannotStart:
+            prepared.abandon()
+            raise
+        self._source = source
+        done = prepared.commit()
+        self.crew.reloaded()
+        self._certificates.watch(self._connections())
+        told = [Deferred.fromCoroutine(_reload(each)) for each in self.crew.workers if each.admin is not None]
+        return DeferredList(told).addCallback(lambda _: done)
 
     def _kill(self) -> None:
         _log.warn("workers that do not end are killed")
@@ -137,3 +193,15 @@ class WorkersService(MultiService):
     def _signal(self, name: str) -> None:
         for each in self.crew.workers:
             each.signal(name)
+
+
+async def _reload(worker: Worker) -> None:
+    """Have a worker use another configuration. One that cannot, though its parent could, is started anew, in good
+    order.
+    """
+    why = await worker.reload()
+    if why:
+        _log.warn(
+            "{worker} cannot use the configuration, and is started anew: {why}", worker=worker.name, why=why
+        )
+        worker.signal("TERM")

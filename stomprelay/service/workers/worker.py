@@ -1,7 +1,9 @@
 """The parent's end of one worker: it is started, started anew when it ended, and told to end."""
 
 import os
+import socket
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,8 +16,9 @@ from twisted.python.failure import Failure
 
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow
 from stomprelay.service.log import logger
+from stomprelay.service.network.passing import Passed, ReactorPassage
 from stomprelay.service.process import WATCHDOG, watchdog
-from stomprelay.service.workers.asking import WorkerAdmin
+from stomprelay.service.workers.asking import WITHIN, WorkerAdmin
 from stomprelay.service.workers.plan import Plan
 
 STEADY: Final = 60.0
@@ -109,6 +112,8 @@ class Worker:
         self._begun = 0.0
         self._process: Any = None
         self._notices: Any = None
+        self._passage: ReactorPassage | None = None
+        self._answers: deque[Deferred[str]] = deque()
         self._again: Any = None
         self._silent: Any = None
         self._stopping = False
@@ -140,16 +145,50 @@ class Worker:
         self._notices = self._reactor.listenUNIXDatagram(f"{path}.notify", Notices(self._noticed), mode=0o600)
         plan = self.plan = self._plan(self.number, f"{path}.admin")
         child = Child(self.name, self._ended)
-        inherited: dict[int, Any] = {0: "w", 1: "r", 2: "r"}
-        inherited |= {number: number for number in plan.sockets.values()}
-        self._process = self._reactor.spawnProcess(
-            child,
-            sys.executable,
-            [sys.executable, "-P", "-m", _PROGRAM],
-            env=self._environment(f"{path}.notify"),
-            childFDs=inherited,
-        )
-        self._process.writeToChild(0, plan.spell())
+        ours, theirs = socket.socketpair()
+        self._passage = ReactorPassage(self._reactor, ours, self._said, self._unheard)
+        with theirs:
+            self._process = self._reactor.spawnProcess(
+                child,
+                sys.executable,
+                [sys.executable, "-P", "-m", _PROGRAM],
+                env=self._environment(f"{path}.notify"),
+                childFDs={0: theirs.fileno(), 1: "r", 2: "r"},
+            )
+        self._tell(plan)
+
+    def _tell(self, plan: Plan) -> None:
+        """Pass a plan to the process. Where that cannot be done it is told to end, and the next one is tried."""
+        if self._passage is None:
+            return
+        try:
+            self._passage.send(plan.spell(), plan.sockets)
+        except (OSError, ValueError) as error:
+            _log.warn("{worker} cannot be told its plan: {why}", worker=self.name, why=str(error))
+            self._passage.loseConnection()
+
+    def reload(self) -> Deferred[str]:
+        """Have the process, which serves, use another configuration: that of its plan, which is made anew. The Deferred
+        fires with "", or with why it cannot.
+        """
+        if self.plan is None or self._passage is None:
+            return succeed("")
+        self.plan = self._plan(self.number, self.plan.admin)
+        answer: Deferred[str] = Deferred()
+        self._answers.append(answer)
+        self._tell(self.plan)
+        return answer.addTimeout(WITHIN, self._reactor).addErrback(lambda _: "it does not answer")
+
+    def _said(self, passed: Passed) -> None:
+        """The process answers what it was told first."""
+        passed.close()
+        if self._answers:
+            self._answers.popleft().callback(str(passed.said.get("error", "it says something else")))
+
+    def _unheard(self, _why: str) -> None:
+        """The process hears nothing any more: it ends, and the next one has a plan of its own."""
+        while self._answers:
+            self._answers.popleft().callback("")
 
     def _environment(self, notify: str) -> dict[str, str]:
         """Return the environment of a process: it finds the code that we found, and tells us what we tell systemd."""
@@ -186,6 +225,9 @@ class Worker:
         ran = self._reactor.seconds() - self._begun
         why = reason.getErrorMessage().rstrip(".")
         self._process = self.admin = None
+        if self._passage is not None:
+            self._passage.loseConnection()
+            self._passage = None
         self.status = ""
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
@@ -217,7 +259,8 @@ class Worker:
         if self._process is None:
             return succeed(None)
         self._over = Deferred()
-        self._process.closeStdin()
+        if self._passage is not None:
+            self._passage.loseConnection()
         return self._over
 
     def _finished(self) -> None:

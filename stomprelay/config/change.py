@@ -1,0 +1,266 @@
+"""From the configuration that runs to another one: what differs, what of it can have its effect while sessions run, and
+what stays of groups and brokers that both have.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from stomprelay.config.config import Config, sharable
+from stomprelay.config.listener import LIMIT_KEYS
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
+
+
+class Takes(Enum):
+    """When a setting that was changed has its effect, after the configuration was read anew."""
+
+    NEW_SESSIONS = "new sessions"
+    """Sessions that begin have it; those that run keep what they began with."""
+    AT_ONCE = "at once"
+    RESTART = "restart"
+
+
+RESTART: Final = (
+    "workers",
+    "broker",
+    "journal.directory",
+    "journal.relay",
+    "journal.segment_size",
+    "journal.segment_age",
+    "journal.queue",
+    "journal.when_full",
+)
+"""Keys, or tables of keys, of what is made once, when the process starts."""
+AT_ONCE: Final = (
+    "admin",
+    "admin_hosts",
+    "admin_token_file",
+    "admin_tls",
+    "metrics",
+    "stop_timeout",
+    "log_level",
+    "limits",
+    "listener.NAME.endpoint",
+    "upstream.NAME.uri",
+    "upstream.NAME.policy",
+    "upstream.NAME.rebalance_rate",
+    "upstream.NAME.drain_timeout",
+    "upstream.NAME.health.probe",
+    "upstream.NAME.health.destination",
+    "upstream.NAME.tls",
+    "journal.flush_interval",
+    "journal.sync_interval",
+    "journal.retain_age",
+    "journal.retain_size",
+)
+"""Keys, or tables of keys, of what no session has a copy of."""
+_FIXED: Final = tuple(key for key in RESTART if "." not in key)
+_FIXED_IN_JOURNAL: Final = tuple(
+    key.removeprefix("journal.") for key in RESTART if key.startswith("journal.")
+)
+"""Fields of what needs a restart."""
+
+
+def takes(key: str) -> Takes:
+    """Return when a setting has its effect; `key` has NAME in place of a listener's or an upstream's name."""
+    if _among(key, RESTART):
+        return Takes.RESTART
+    return Takes.AT_ONCE if _among(key, AT_ONCE) else Takes.NEW_SESSIONS
+
+
+def _among(key: str, keys: Iterable[str]) -> bool:
+    return any(key == each or key.startswith(f"{each}.") for each in keys)
+
+
+class Continued(NamedTuple):
+    """A group that goes on, or a new one in place of one that cannot: what it shall be like, with these brokers."""
+
+    group: Group
+    like: Group
+    brokers: tuple[Broker, ...]
+
+
+class LeftBroker(NamedTuple):
+    """A broker that its group has no more. Its sessions may take as long as `upstream` has it to leave it."""
+
+    upstream: Upstream
+    broker: Broker
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of the configuration that runs. `config` is what will run: with the groups and the brokers that
+    there are already, and with what needs a restart as it is. Call `apply` when all of it can be used; the brokers that
+    are `left` are then in no group any more. `changed` are the keys that differ, with names of brokers that come and
+    go, and no value; `restart` those that have no effect before a restart.
+    """
+
+    config: Config
+    continued: tuple[Continued, ...]
+    left: tuple[LeftBroker, ...]
+    changed: tuple[str, ...]
+    restart: tuple[str, ...]
+
+    @property
+    def brokers(self) -> list[tuple[Upstream, Broker]]:
+        """Return the brokers that there will be, each with its upstream."""
+        then = {id(group): brokers for group, _, brokers in self.continued}
+        return [
+            (upstream, broker)
+            for upstream in self.config.upstreams
+            for group in upstream.groups
+            for broker in then.get(id(group), group.brokers)
+        ]
+
+    def apply(self) -> None:
+        """Let the groups that go on have their brokers. Sessions choose among them from now on."""
+        for group, like, brokers in self.continued:
+            group.take(like, brokers)
+
+
+def change(source: str, running: Config, wanted: Config) -> Change:
+    """Return how the configuration that runs becomes another one, which is from `source`. Raises `ConfigError` where
+    its upstreams do not go with the number of workers that there are.
+    """
+    changed, restart = _differences(running, wanted)
+    journal = replace(wanted.journal, **_values(running.journal, _FIXED_IN_JOURNAL))
+    config = replace(wanted, journal=journal, **_values(running, _FIXED))
+    if config.workers > 1:
+        sharable(source, config)
+    before = {each.name: each for each in running.upstreams}
+    upstreams: dict[str, Upstream] = {}
+    continued: list[Continued] = []
+    for each in config.upstreams:
+        upstreams[each.name] = each
+        if each.name in before:
+            groups = tuple(_groups(before[each.name], each, continued))
+            upstreams[each.name] = replace(each, groups=groups)
+    left = tuple(
+        LeftBroker(upstreams[name], broker)
+        for name, each in before.items()
+        for group, _, brokers in continued
+        if any(group is one for one in each.groups)
+        for broker in group.brokers
+        if broker not in brokers
+    )
+    listeners = tuple(_led(each, upstreams) for each in config.listeners)
+    return Change(replace(config, listeners=listeners), tuple(continued), left, changed, restart)
+
+
+def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def _led(listener: Listener, upstreams: Mapping[str, Upstream]) -> Listener:
+    routes = tuple(replace(each, upstream=upstreams[each.upstream.name]) for each in listener.routes)
+    return replace(listener, upstream=upstreams[listener.upstream.name], routes=routes)
+
+
+def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
+    """Yield the groups of an upstream that there was already: those that go on, and in place of others new ones, with
+    the brokers that stay. What they shall be like is added to `continued`.
+
+    Sessions know how many groups they have, and whether they can leave a broker; so neither changes under them.
+    """
+    alike = len(before.groups) == len(after.groups) and before.movable == after.movable
+    for number, group in enumerate(after.groups):
+        old = before.groups[number] if alike else None
+        known = before.brokers if old is None else old.brokers
+        brokers = tuple(_known(each, known) for each in group.brokers)
+        if old is None or not (after.movable or brokers == old.brokers):
+            old = Group(group.name, brokers, group.reconnect, group.policy)
+        continued.append(Continued(old, group, brokers))
+        yield old
+
+
+def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
+    """Return the broker that is known at this address, else this one."""
+    place = (broker.uri, broker.endpoint, broker.host, broker.tls)
+    for each in known:
+        if (each.uri, each.endpoint, each.host, each.tls) == place:
+            return each
+    return broker
+
+
+# What differs
+
+_TOP: Final = {"clients": "limits.clients", "admin_token": "admin_token_file"}
+_LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS}
+_UPSTREAM: Final = {
+    "keep_alive": "keep_alive_eol",
+    "checks": "health",
+    "quorum": "uri",
+    "fan_out_queues": "uri",
+    "credentials": "login",
+}
+_JOURNAL: Final = {"rules": "capture"}
+"""Field -> key, where their names differ."""
+
+
+def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the keys that differ, in words where a table or a broker came or went; and those that need a restart."""
+    changed = _plain(before, after, _TOP, skipped={"listeners", "broker", "journal"})
+    changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
+    changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, _JOURNAL)]
+    restart = tuple(key for key in changed if takes(key) is Takes.RESTART)
+    there = {each.name: each for each in before.listeners}
+    here = {each.name: each for each in after.listeners}
+    for name in [*here, *(each for each in there if each not in here)]:
+        changed += _named("listener", name, there.get(name), here.get(name), _listener)
+    known, now = ({each.name: each for each in config.upstreams} for config in (before, after))
+    for name in [*now, *(each for each in known if each not in now)]:
+        changed += _named("upstream", name, known.get(name), now.get(name), _upstream)
+    return tuple(each for each in changed if each not in restart), restart
+
+
+def _named(kind: str, name: str, before: Any, after: Any, compare: Any) -> list[str]:
+    if before is None or after is None:
+        return [f"{kind}.{name} {'added' if before is None else 'removed'}"]
+    return [f"{kind}.{name}.{key}" for key in compare(before, after)]
+
+
+def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[str] = ()) -> list[str]:
+    """Return the keys of the fields that differ of two records of one kind, each once."""
+    names = [each.name for each in fields(before) if each.init and each.name not in skipped]
+    found = [name for name in names if getattr(before, name) != getattr(after, name)]
+    return list(dict.fromkeys(keys.get(name, name) for name in found))
+
+
+def _listener(before: Listener, after: Listener) -> list[str]:
+    found = _plain(before, after, _LISTENER, skipped={"upstream", "routes"})
+    if before.upstream.name != after.upstream.name:
+        found.append("upstream")
+    routes = [
+        [(route.match, route.pattern, route.upstream.name) for route in each.routes]
+        for each in (before, after)
+    ]
+    return [*found, "route"] if routes[0] != routes[1] else found
+
+
+def _upstream(before: Upstream, after: Upstream) -> list[str]:
+    found = _plain(before, after, _UPSTREAM, skipped={"groups"})
+    if "login" in found and _login(before) == _login(after):
+        found[found.index("login")] = "passcode"
+    there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))
+    came = [f"uri: {each} added" for each in here if each not in there]
+    left = [f"uri: {each} removed" for each in there if each not in here]
+    policies = [[group.policy for group in each.groups] for each in (before, after)]
+    if policies[0] != policies[1]:
+        found.append("policy")
+    elif not came and not left and "uri" not in found and _shape(before) != _shape(after):
+        found.append("uri")
+    return [*(key for key in found if key != "uri" or not (came or left)), *came, *left]
+
+
+def _login(upstream: Upstream) -> bytes | None:
+    return None if upstream.credentials is None else upstream.credentials.login
+
+
+def _shape(upstream: Upstream) -> list[object]:
+    """Return all of its groups that can be compared, but for the policy."""
+    return [
+        (each.reconnect, [(broker.uri, broker.weight) for broker in each.brokers]) for each in upstream.groups
+    ]

@@ -1,0 +1,111 @@
+"""Reading the configuration anew while the relay runs: at SIGHUP, and when an operator asks for it."""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, DeferredLock
+
+from stomprelay.config import Config, ConfigError
+from stomprelay.config.source import Source
+from stomprelay.service.log import logger
+from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
+from stomprelay.service.process import Signals
+
+_log: Final = logger()
+
+
+class NotReloaded(Exception):
+    """The configuration cannot be used, and nothing has changed; the text is one line that says why."""
+
+
+class Reloaded(NamedTuple):
+    """What a reload changed: the keys that differ, and those that have no effect before a restart."""
+
+    changed: tuple[str, ...]
+    restart: tuple[str, ...]
+
+    def spell(self) -> str:
+        """Return what changed, in a line."""
+        return f"changed: {', '.join(self.changed)}" if self.changed else "nothing changed"
+
+
+class Reloads(Service):
+    """Has the configuration read anew from `source`, and used: at SIGHUP, from `startService` on, and by `reload`. One
+    after the other.
+
+    `use` is given the source as it is now and what it says, and returns what changed, or a Deferred of that; it raises
+    `ConfigError`, `BadEndpoint` or `CannotStart` where that cannot be used, or the Deferred fails so, and nothing has
+    changed then. `notice` is called with True before and with False after.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        source: Source,
+        use: Callable[[Source, Config], "Reloaded | Deferred[Reloaded]"],
+        notice: Callable[[bool], None],
+    ) -> None:
+        self._source = source
+        self._use = use
+        self._notice = notice
+        self._lock = DeferredLock()
+        self._refused = False
+        self._signals = Signals(reactor, {"SIGHUP": self._at_signal}, spare=True)
+
+    def startService(self) -> None:
+        """Begin to heed SIGHUP."""
+        super().startService()
+        self._signals.startService()
+
+    def refuse(self) -> None:
+        """Reload nothing from now on: the relay stops. SIGHUP is heeded until `stopService`, for it would end the
+        process.
+        """
+        self._refused = True
+
+    def stopService(self) -> None:
+        """Heed SIGHUP no more."""
+        super().stopService()
+        self.refuse()
+        self._signals.stopService()
+
+    def _at_signal(self) -> None:
+        _ = self.reload().addErrback(lambda failure: failure.trap(NotReloaded))
+
+    def reload(self) -> Deferred[Reloaded]:
+        """Read the configuration, use it, and log in one line what changed, or why nothing did. The Deferred fails with
+        `NotReloaded` then.
+        """
+        return self._lock.run(lambda: Deferred.fromCoroutine(self._reload()))
+
+    async def _reload(self) -> Reloaded:
+        try:
+            found = await self._read()
+        except NotReloaded as error:
+            _log.error("the configuration is not reloaded: {error}", error=str(error))
+            raise
+        except Exception:
+            _log.failure("the configuration is not reloaded")
+            raise NotReloaded("the relay failed; see its log") from None
+        _log.info("the configuration is reloaded; {what}", what=found.spell())
+        for key in found.restart:
+            _log.warn("{key}: needs a restart", key=key)
+        return found
+
+    async def _read(self) -> Reloaded:
+        if self._refused:
+            raise NotReloaded("the relay stops")
+        self._notice(True)
+        try:
+            source = self._source.again()
+            with source.here():
+                found = self._use(source, source.read())
+            return await found if isinstance(found, Deferred) else found
+        except ConfigError as error:
+            raise NotReloaded(str(error)) from None
+        except (BadEndpoint, CannotStart) as error:
+            file = self._source.path
+            raise NotReloaded(str(error) if file is None else f"{file}: {error}") from None
+        finally:
+            self._notice(False)

@@ -1,0 +1,535 @@
+"""Another configuration while the relay runs: what changes at once, what for new sessions, and what goes on."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
+
+from stomprelay.config import Config, ConfigError
+from stomprelay.config.source import Source
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.network import tls
+from stomprelay.service.network.endpoints import CannotStart
+from stomprelay.service.network.renewal import EVERY, CertificateWatch
+from stomprelay.service.relay import RelayService
+from stomprelay.service.reload import NotReloaded, Reloaded, Reloads
+from tests.e2e.certificates import Authority
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    SUBSCRIBE,
+    FakeTransport,
+    JournalHarness,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+from tests.service.sockets import connect, reactor, running, until
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """An authority that listeners and brokers have certificates of."""
+    return Authority(tmp_path, "authority")
+
+
+def reload(harness: RelayHarness, *listeners: Any, **settings: Any) -> Reloaded:
+    """The configuration becomes this one; returns what changed."""
+    prepared = harness.service.prepare("stomprelay.toml", Config(listeners, **settings))
+    prepared.open()
+    done: list[Reloaded] = []
+    _ = prepared.commit().addCallback(done.append)
+    return done[0]
+
+
+def ports(harness: RelayHarness) -> list[str]:
+    """Where it listens."""
+    return [each.description for each in harness.service._listening.services]
+
+
+# Listeners
+
+
+def test_listeners_come_and_go() -> None:
+    """A new one is listened on, one that is gone no more; its session goes on, and is counted until it is over."""
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    client, broker = harness.session()
+    found = reload(harness, listener(name="other", endpoint="tcp:61614", upstream=main))
+    assert set(found.changed) == {"listener.other added", "listener.public removed"}
+    assert ports(harness) == ["tcp:61614"]
+    assert [each.listener.name for each in harness.service.state.sessions.counted] == ["other", "public"]
+    client.sends(SEND)
+    assert broker.written() == SEND
+    client.disconnects()
+    broker.disconnects()
+    assert [each.listener.name for each in harness.service.state.sessions.counted] == ["other"]
+    harness.client(1).sends(CONNECT)
+    assert harness.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
+
+
+def test_a_listener_that_comes_back_counts_on() -> None:
+    """Nobody who watches sees two of one name."""
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    harness.session()
+    reload(harness, listener(name="other", endpoint="tcp:61614", upstream=main))
+    reload(harness, listener(upstream=main, linger=1.0))
+    (found,) = harness.service.state.sessions.counted
+    assert (found.listener.linger, found.counters["sessions_opened"], len(found)) == (1.0, 1, 1)
+
+
+def test_an_endpoint_that_stays_keeps_its_socket() -> None:
+    """Whatever else becomes of its listener, its name included; two may swap theirs."""
+    main = upstream()
+    both = (listener(upstream=main), listener(name="b", endpoint="tcp:61614", upstream=main))
+    harness = RelayHarness(*both)
+    sockets = [port for port, *_ in harness.reactor.tcpServers]
+    there = list(harness.service._listening.services)
+    reload(harness, listener(name="b", upstream=main), listener(endpoint="tcp:61614", upstream=main))
+    assert [port for port, *_ in harness.reactor.tcpServers] == sockets
+    assert list(harness.service._listening.services) == there
+    harness.client(0).sends(CONNECT)
+    assert harness.service.state.sessions.listeners["b"].counters["sessions_opened"] == 1
+    assert harness.service._listening.getServiceNamed("b") is there[0]
+
+
+def test_endpoints_that_are_written_alike() -> None:
+    """Of two at port 0 each keeps its own socket, whichever comes first."""
+    main = upstream()
+    one, two = (listener(name=name, endpoint="tcp:0", upstream=main) for name in ("one", "two"))
+    harness = RelayHarness(one, two)
+    before = {each.name: each for each in harness.service._listening.services}
+    reload(harness, listener(name="three", endpoint="tcp:0", upstream=main), two)
+    after = {each.name: each for each in harness.service._listening.services}
+    assert after == {"three": before["one"], "two": before["two"]}
+
+
+def test_new_limits_are_for_new_sessions() -> None:
+    """Who is there keeps what it came with."""
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    early = harness.client()
+    reload(harness, listener(upstream=main, versions=frozenset({b"1.0"}), clients=2), clients=5)
+    early.sends(CONNECT)
+    broker = harness.broker()
+    assert b"accept-version:1.0,1.1,1.2\n" in broker.written()
+    later = harness.client()
+    later.sends(CONNECT)
+    assert b"supported versions are 1.0" in later.written()
+    harness.client()
+    assert b"the limit of this listener is 2" in harness.client().written()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    """Nothing at all changes, and no socket of those that could be had is kept."""
+    main = upstream()
+    place, free = f"unix:{tmp_path / 'door'}", f"unix:{tmp_path / 'free'}"
+    service = RelayService(Config((listener(endpoint=place, upstream=main),)), reactor)
+    async with running(service):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            wanted = (
+                listener(name="one", endpoint=free, upstream=main),
+                listener(
+                    name="two", endpoint=f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1", upstream=main
+                ),
+            )
+            prepared = service.prepare("", Config(wanted, log_level="debug"))
+            with pytest.raises(CannotStart, match=r"^two: cannot listen on .*: Address already in use$"):
+                prepared.open()
+        await until(lambda: not (tmp_path / "free").exists())
+        assert list(service.state.sessions.listeners) == ["public"]
+        client = await connect(place)
+        client.transport.write(b"STOMP\n\n\0")
+        assert (await client.frame()).startswith(b"ERROR\n")
+        client.transport.loseConnection()
+        await client.gone()
+
+
+# Upstreams
+
+
+def test_a_broker_that_is_taken_out() -> None:
+    """Its sessions go to the others at a quiet moment, with their subscriptions, and their clients do not notice."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    client, first = harness.session()
+    client.sends(SUBSCRIBE)
+    assert first.written() == SUBSCRIBE
+    found = reload(harness, listener(upstream=movable(failover(2, 3))))
+    assert set(found.changed) == {
+        "upstream.main.uri: tcp://192.0.2.3:61613 added",
+        "upstream.main.uri: tcp://192.0.2.1:61613 removed",
+    }
+    assert b"DISCONNECT\n" in first.written()
+    first.disconnects()
+    assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
+    second = harness.broker()
+    second.sends(CONNECTED)
+    assert SUBSCRIBE in second.written()
+    second.sends(MESSAGE)
+    assert client.written() == MESSAGE
+    assert client.ends == []
+    reload(harness, listener(upstream=movable(failover(2, 3))))
+    kept = [str(each) for each in harness.service._endpoints]
+    assert kept == ["tcp://192.0.2.2:61613", "tcp://192.0.2.3:61613"]
+
+
+def test_a_session_that_waits_tries_a_broker_that_came() -> None:
+    """At once, whatever it waited for."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, initial_delay=60.0))))
+    client, first = harness.session()
+    first.disconnects()
+    harness.reactor.tcpClients.clear()
+    reload(harness, listener(upstream=movable(failover(2, initial_delay=60.0))))
+    harness.reactor.advance(0.01)
+    assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
+    harness.broker().sends(CONNECTED)
+    assert client.ends == []
+
+
+def test_brokers_that_stay_keep_what_is_known_of_them() -> None:
+    """A pause, for one."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    harness.service.state.pauses.pause(harness.service.state.brokers.find("192.0.2.1:61613"))
+    reload(harness, listener(upstream=movable(failover(1, 2, 3), confirm=True)))
+    states = [(str(each.broker), each.state(0.0)) for each in harness.service.state.brokers]
+    assert states == [
+        ("tcp://192.0.2.1:61613", "paused"),
+        ("tcp://192.0.2.2:61613", "unknown"),
+        ("tcp://192.0.2.3:61613", "unknown"),
+    ]
+
+
+def test_sessions_of_an_upstream_that_is_gone_go_on() -> None:
+    """They have no other brokers, and may lose theirs and find them again."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2), name="old")))
+    client, first = harness.session()
+    reload(harness, listener(upstream=movable(failover(3), name="new")))
+    first.disconnects()
+    harness.reactor.advance(0.01)
+    assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
+    second = harness.broker()
+    second.sends(CONNECTED)
+    client.sends(SEND)
+    assert second.written().endswith(SEND)
+    for each in (client, second):
+        each.disconnects()
+    reload(harness, listener(upstream=movable(failover(3), name="new")))
+    assert [str(each) for each in harness.service._endpoints] == ["tcp://192.0.2.3:61613"]
+
+
+def test_probes_begin_with_the_brokers_that_there_are() -> None:
+    """And end with them."""
+    harness = RelayHarness(listener(upstream=upstream()))
+    assert not harness.service._checks._loop.running
+    reload(harness, listener(upstream=movable(failover(2), checks=Checks(probe=1.0))))
+    harness.reactor.advance(1.0)
+    harness.reactor.advance(1.0)
+    assert {host for host, *_ in harness.reactor.tcpClients} == {"192.0.2.2"}
+
+
+def test_what_the_log_has_of_a_broker_that_is_gone(log: list[str]) -> None:
+    """It is down, and nobody waits for its return."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    harness.client().sends(CONNECT)
+    harness.refuse(ConnectionRefusedError())
+    reload(harness, listener(upstream=movable(failover(2))))
+    assert [line for line in log if "192.0.2.1" in line and "is down" in line]
+    log.clear()
+    for _ in range(30):
+        harness.reactor.advance(1.0)
+    assert not [line for line in log if "192.0.2.1" in line]
+
+
+# The admin endpoint
+
+
+def connection(harness: RelayHarness) -> FakeTransport:
+    """A connection to `admin`."""
+    (service,) = harness.service.admin.services
+    if not service.factory.numPorts:
+        service.factory.doStart()  # a port does, and a reactor in memory has none
+    transport = FakeTransport(service.factory.buildProtocol(None))
+    transport.hostAddr = IPv4Address("TCP", "127.0.0.1", 61680)
+    transport.protocol.makeConnection(transport)
+    return transport
+
+
+def ask(
+    transport: FakeTransport, token: str, method: str = "GET", path: str = "/brokers", body: str = ""
+) -> str:
+    """The status of the answer to a request with this token."""
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost:61680\r\nauthorization: Bearer {token}\r\n"
+    more = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}" if body else "\r\n"
+    transport.sends((head + more).encode())
+    return transport.written().split()[1].decode()
+
+
+def test_another_token() -> None:
+    """It holds at once: who is connected and waits is sent away, who was half way through a request has that one
+    answered, and no other.
+    """
+    main = listener(upstream=upstream())
+    place, old, new = "tcp:61680:interface=127.0.0.1", "0123456789abcdef", "fedcba9876543210"
+    harness = RelayHarness(main, admin=place, admin_token=old.encode())
+    waiting, busy = connection(harness), connection(harness)
+    assert ask(waiting, old) == "200"
+    busy.sends(b"GET /brokers HTTP/1.1\r\nhost: localhost:61680\r\n")
+    found = reload(harness, main, admin=place, admin_token=new.encode())
+    assert found.changed == ("admin_token_file",)
+    assert (waiting.ends, busy.ends) == (["flush"], [])
+    busy.sends(b"authorization: Bearer " + old.encode() + b"\r\n\r\n")
+    assert busy.written().startswith(b"HTTP/1.1 200")
+    assert busy.ends == ["flush"]
+    assert ask(connection(harness), old) == "401"
+    assert ask(connection(harness), new) == "200"
+
+
+def test_a_reload_by_request() -> None:
+    """Where there is nothing to read anew it is refused; the body says nothing."""
+    harness = RelayHarness(listener(upstream=upstream()), admin="tcp:61680:interface=127.0.0.1")
+    assert ask(connection(harness), "", "POST", "/reload", "{}") == "409"
+    assert ask(connection(harness), "", "POST", "/reload", '{"a": 1}') == "400"
+    assert ask(connection(harness), "", "GET", "/reload") == "405"
+
+
+def test_admin_comes_and_goes() -> None:
+    """As a listener does."""
+    main = listener(upstream=upstream())
+    harness = RelayHarness(main)
+    watched = [harness.service._checks._loop.running]
+    reload(harness, main, admin="tcp:61680:interface=127.0.0.1")
+    assert ask(connection(harness), "") == "200"
+    assert [*watched, harness.service._checks._loop.running] == [False, True]
+    reload(harness, main, metrics="tcp:61681")
+    assert [each.description for each in harness.service.admin.services] == ["tcp:61681"]
+
+
+# Certificates
+
+
+def test_files_that_change(tmp_path: Path, authority: Authority, log: list[str]) -> None:
+    """They are loaded when two looks found the same; what cannot be used is said once, and what there was stays."""
+    clock = MemoryReactorClock()
+    own, fresh = authority.issue("own"), authority.issue("fresh")
+    made = tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
+    watch = CertificateWatch(clock)
+    watch.watch({"listener.public.tls": [made]})
+    watch.startService()
+
+    def looks(count: int) -> list[str]:
+        log.clear()
+        for _ in range(count):
+            clock.advance(EVERY)
+        return list(log)
+
+    before = made._context
+    assert looks(3) == []
+    own.certificate.write_bytes(fresh.certificate.read_bytes())
+    assert looks(1) == []
+    own.key.write_bytes(fresh.key.read_bytes())
+    assert looks(1) == []
+    assert made._context is before
+    assert looks(2) == ["info: listener.public.tls: the files changed; new connections have them"]
+    after = made._context
+    assert after is not before
+    own.key.unlink()
+    (line,) = looks(5)
+    assert line.startswith(
+        f"warn: listener.public.tls.key: {own.key}: No such file or directory; what was loaded"
+    )
+    assert made._context is after
+    watch.watch({})
+    own.key.write_bytes(fresh.key.read_bytes())
+    assert looks(3) == []
+    watch.stopService()
+    assert not clock.getDelayedCalls()
+
+
+def test_a_folder_of_authorities(tmp_path: Path, authority: Authority) -> None:
+    """A file that comes into it, or goes, is a change."""
+    folder = tmp_path / "authorities"
+    folder.mkdir()
+    (folder / "a.pem").write_bytes(authority.file.read_bytes())
+    made = tls.for_broker(ClientTLS(ca=str(folder)), "localhost")
+    assert made.stamps() == made.loaded
+    (folder / "b.pem").write_bytes(authority.file.read_bytes())
+    assert made.stamps() != made.loaded
+    made.renew()
+    assert made.stamps() == made.loaded
+
+
+def test_certificates_of_a_relay(authority: Authority) -> None:
+    """Those of listeners, of admin and of brokers are looked at, by the table that names them; and others after a
+    reload.
+    """
+    own = authority.issue("own")
+    secured = ServerTLS(str(own.certificate), str(own.key))
+    there = Broker("ssl://192.0.2.1:1", "tcp:host=192.0.2.1:port=1", "192.0.2.1", tls=True)
+    main = upstream(broker=there, tls=ClientTLS(ca=str(authority.file)))
+    harness = RelayHarness(
+        listener(upstream=main, tls=secured), admin="tcp:61680:interface=127.0.0.1", admin_tls=secured
+    )
+    watched = harness.service._certificates._watched
+    assert set(watched) == {"listener.public.tls", "admin_tls", "upstream.main.tls"}
+    reload(harness, listener(upstream=main))
+    assert set(harness.service._certificates._watched) == {"upstream.main.tls"}
+
+
+# The rest
+
+
+def test_what_is_recorded_changes_for_new_connections(tmp_path: Path) -> None:
+    """The journal goes on, and its folder stays."""
+    harness = JournalHarness(tmp_path)
+    old = harness.journal.capture
+    main = harness.config.listeners[0]
+    settings = replace(harness.config.journal, bodies=7, retain_age=9.0, directory="/elsewhere")
+    prepared = harness.service.prepare("", replace(harness.config, journal=settings))
+    assert prepared.change.restart == ("journal.directory",)
+    _ = prepared.commit()
+    assert harness.journal.capture is not old
+    assert harness.journal.settings == replace(harness.config.journal, bodies=7, retain_age=9.0)
+    assert harness.service.config.listeners[0].upstream.groups == main.upstream.groups
+
+
+class Scene:
+    """Reloads whose configuration a test makes."""
+
+    def __init__(self, use: Callable[[], Any] = lambda: Reloaded(("a",), ())) -> None:
+        self.notices: list[bool] = []
+        self.reloads = Reloads(
+            MemoryReactorClock(),
+            Source(None, "", {}, os.getcwd()),
+            lambda source, config: use(),
+            self.notices.append,
+        )
+        self.reloads.startService()
+
+    def reload(self) -> list[Any]:
+        """What comes of a reload."""
+        found: list[Any] = []
+        _ = self.reloads.reload().addBoth(found.append)
+        return found
+
+
+def test_a_reload_says_what_changed(log: list[str]) -> None:
+    """In one line; what needs a restart has a line of its own each. systemd hears of both ends."""
+    scene = Scene(lambda: Reloaded(("log_level", "listener.b added"), ("workers",)))
+    assert scene.reload() == [Reloaded(("log_level", "listener.b added"), ("workers",))]
+    assert log == [
+        "info: the configuration is reloaded; changed: log_level, listener.b added",
+        "warn: workers: needs a restart",
+    ]
+    assert scene.notices == [True, False]
+
+
+def test_a_reload_that_cannot_be(log: list[str]) -> None:
+    """One line has the reason, and who asked gets it."""
+
+    def use() -> Reloaded:
+        raise ConfigError("f.toml: log_level: no")
+
+    scene = Scene(use)
+    (failure,) = scene.reload()
+    assert failure.check(NotReloaded)
+    assert failure.getErrorMessage() == "f.toml: log_level: no"
+    assert log == ["error: the configuration is not reloaded: f.toml: log_level: no"]
+    assert scene.notices == [True, False]
+
+
+def test_two_reloads_at_once() -> None:
+    """The second begins when the first is over."""
+    waiting: list[Deferred[Reloaded]] = []
+
+    def use() -> Deferred[Reloaded]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    scene = Scene(use)
+    first, second = scene.reload(), scene.reload()
+    assert len(waiting) == 1
+    waiting[0].callback(Reloaded((), ()))
+    assert len(waiting) == 2
+    assert (len(first), len(second)) == (1, 0)
+    waiting[1].callback(Reloaded(("a",), ()))
+    assert second == [Reloaded(("a",), ())]
+
+
+def test_a_reload_while_the_relay_stops(log: list[str]) -> None:
+    """It is refused, and systemd is not told that the relay is ready again."""
+    scene = Scene()
+    scene.reloads.refuse()
+    (failure,) = scene.reload()
+    assert failure.getErrorMessage() == "the relay stops"
+    assert scene.notices == []
+
+
+def test_a_fault_of_the_relay() -> None:
+    """It is in the log with all that is known, and who asked is told where."""
+
+    def use() -> Reloaded:
+        raise ZeroDivisionError
+
+    with capturedLogs() as logs:
+        (failure,) = Scene(use).reload()
+    assert failure.getErrorMessage() == "the relay failed; see its log"
+    assert [event["log_level"] for event in logs] == [LogLevel.critical]
+    assert logs[0]["log_failure"].check(ZeroDivisionError)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_signal(tmp_path: Path) -> None:
+    """SIGHUP has the file read again, wherever the process is by then; paths in it start where they did."""
+    file = tmp_path / "stomprelay.toml"
+    text = '[listener.a]\nendpoint = "unix:a.sock"\n'
+    file.write_text(text)
+    before = Path.cwd()
+    source = Source("stomprelay.toml", text, {}, str(tmp_path))
+    with source.here():
+        service = RelayService(source.read(), reactor, source=source)
+        service.privilegedStartService()
+    assert Path.cwd() == before
+    async with running(service):
+        file.write_text('[listener.b]\nendpoint = "unix:b.sock"\n')
+        with capturedLogs() as logs:
+            os.kill(os.getpid(), signal.SIGHUP)
+            await until(lambda: any("reloaded" in (formatEvent(each) or "") for each in logs))
+        assert (tmp_path / "b.sock").exists()
+        assert list(service.state.sessions.listeners) == ["b"]
+        file.unlink()
+        assert service.state.reloads is not None
+        with pytest.raises(
+            NotReloaded, match=r"^stomprelay\.toml: cannot be read: No such file or directory$"
+        ):
+            await service.state.reloads.reload()
+    assert Path.cwd() == before
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    """It is named."""
+    source = Source(None, "", {}, str(tmp_path / "gone"))
+    with (
+        pytest.raises(ConfigError, match="gone: cannot be entered: No such file or directory"),
+        source.here(),
+    ):
+        pass
