@@ -186,6 +186,7 @@ class RelayService(MultiService):
         runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
         configured = [(each.upstream, each.broker) for each in brokers]
+        self.embedded: BrokerService | None = None
         self.embedded = self._embedded_broker(config, configured)
         if self.embedded is not None:
             self.embedded.setServiceParent(self)
@@ -223,9 +224,8 @@ class RelayService(MultiService):
     ) -> BrokerService | None:
         """Return the embedded broker, if these brokers need one: that which runs, else a new one."""
         needed = any(each.endpoint == MEMORY for _, each in brokers)
-        known = getattr(self, "embedded", None)
-        if not needed or known is not None:
-            return known
+        if not needed or self.embedded is not None:
+            return self.embedded
         return BrokerService(self._reactor, config.broker, seconds=self._runtime.seconds)
 
     def _broker_endpoints(

@@ -173,6 +173,9 @@ def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) ->
             crowd.goes_on(running)
         assert not crowd.failed
         assert crowd.sent > CLIENTS
+        print(
+            f"{workers} process(es), {TIMES} reloads: {crowd.sent} SENDs of {CLIENTS} clients, each came back"
+        )
         assert "ERROR" not in running.log
 
 
@@ -193,6 +196,7 @@ def test_a_broker_that_is_taken_out_under_load(tmp_path: Path, queue: str, worke
                 crowd.goes_on(running)
             assert not crowd.failed
         counts = [held(each, queue) for each in (one, other)]
+        print(f"{workers} process(es): {crowd.sent} SENDs confirmed, at the brokers {counts}")
         assert sum(counts) == crowd.sent
         assert all(counts)
 

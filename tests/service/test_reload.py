@@ -22,6 +22,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.brokers.checks import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.network.renewal import EVERY, CertificateWatch
@@ -235,6 +236,20 @@ def test_sessions_of_an_upstream_that_is_gone_go_on() -> None:
         each.disconnects()
     reload(harness, listener(upstream=movable(failover(3), name="new")))
     assert [str(each) for each in harness.service._endpoints] == ["tcp://192.0.2.3:61613"]
+
+
+def test_a_move_to_a_broker_that_is_taken_out() -> None:
+    """It was asked for to level the brokers; where the session goes now is no part of that."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2, 3))))
+    (group,) = harness.config.upstreams[0].groups
+    one, two, three = group.brokers
+    client, _ = harness.session()
+    (session,) = harness.service.state.sessions
+    (link,) = session.relay.links
+    harness.service._checks._asked = [_Asked(link, one, three)]
+    reload(harness, listener(upstream=movable(failover(1, 2))))
+    assert harness.service._checks._placed(group) == {one: 0, two: 0}
+    assert client.ends == []
 
 
 def test_probes_begin_with_the_brokers_that_there_are() -> None:
@@ -499,9 +514,9 @@ def test_a_fault_of_the_relay() -> None:
 
 @pytest_twisted.ensureDeferred
 async def test_a_signal(tmp_path: Path) -> None:
-    """SIGHUP has the file read again, wherever the process is by then; paths in it start where they did."""
+    """SIGHUP has the file read again, wherever the process is by then; it is found where it was."""
     file = tmp_path / "stomprelay.toml"
-    text = '[listener.a]\nendpoint = "unix:a.sock"\n'
+    text = f'[listener.a]\nendpoint = "unix:{tmp_path}/a.sock"\n'
     file.write_text(text)
     before = Path.cwd()
     source = Source("stomprelay.toml", text, {}, str(tmp_path))
@@ -510,7 +525,7 @@ async def test_a_signal(tmp_path: Path) -> None:
         service.privilegedStartService()
     assert Path.cwd() == before
     async with running(service):
-        file.write_text('[listener.b]\nendpoint = "unix:b.sock"\n')
+        file.write_text(f'[listener.b]\nendpoint = "unix:{tmp_path}/b.sock"\n')
         with capturedLogs() as logs:
             os.kill(os.getpid(), signal.SIGHUP)
             await until(lambda: any("reloaded" in (formatEvent(each) or "") for each in logs))

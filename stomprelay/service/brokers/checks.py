@@ -164,9 +164,9 @@ class PeriodicChecks(Service):
         """
         placed = {broker: broker.health.sessions + broker.health.coming for broker in group.brokers}
         for asked in self._asked:
-            if asked.origin in placed:
-                placed[asked.origin] -= 1
-                placed[asked.target] += 1
+            for broker, sessions in ((asked.origin, -1), (asked.target, 1)):
+                if broker in placed:  # of another group; or taken out of this one since
+                    placed[broker] += sessions
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
