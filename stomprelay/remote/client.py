@@ -149,10 +149,10 @@ def _session_page(answer: Any) -> SessionPage:
 
 
 def _drain_status(answer: Any) -> DrainStatus:
-    found = DrainStatus(answer["draining"], answer["sessions"])
-    if type(found.draining) is not bool or type(found.sessions) is not int:
+    draining, sessions = answer["draining"], answer["sessions"]
+    if type(draining) is not bool or type(sessions) is not int:
         raise TypeError
-    return found
+    return DrainStatus(draining, sessions)
 
 
 def _broker_status(row: Any) -> BrokerStatus:

@@ -71,9 +71,10 @@ class ListenerFactory(Factory):
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
-    `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. `clock` is the time of the
-    journal, in nanoseconds since 1970. `descriptors` is how many file descriptors the process may have, None for no
-    limit. `inherited` is what it has of its parent, where this is a worker of several.
+    `state` is what runs; `when_ready` has the services that start when everything listens; `embedded` is the embedded
+    broker, if an upstream leads to it. `clock` is the time of the journal, in nanoseconds since 1970. `descriptors` is
+    how many file descriptors the process may have, None for no limit. `inherited` is what it has of its parent, where
+    this is a worker of several.
     """
 
     def __init__(
@@ -126,7 +127,9 @@ class RelayService(MultiService):
         self._add_admin(config)
         unused(reactor).setServiceParent(self)
         self._notify = Notify(self._status, reactor)
-        self._notify.setServiceParent(self)
+        self.when_ready = MultiService()
+        self._notify.setServiceParent(self.when_ready)
+        self.when_ready.setServiceParent(self)
 
     def _add_journal(
         self, settings: JournalSettings, sessions: Sessions, run: str, clock: Callable[[], int]

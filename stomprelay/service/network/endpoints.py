@@ -1,6 +1,7 @@
 """From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from twisted.application.internet import StreamServerEndpointService
@@ -62,7 +63,9 @@ class CannotStart(SystemExit, Exception):
 
 
 class ListeningService(StreamServerEndpointService):
-    """Listens on one endpoint. Where it cannot listen it cannot be started."""
+    """Listens on one endpoint. Where it cannot listen it cannot be started. `made` returns the endpoint, on the socket
+    with this descriptor where another process opened it, which becomes ours. `adopted`: another process accepts there.
+    """
 
     # By default Twisted only logs it, and runs on without the port.
     _raiseSynchronously = True
@@ -71,20 +74,31 @@ class ListeningService(StreamServerEndpointService):
         self,
         name: str,
         description: str,
-        endpoint: IStreamServerEndpoint,
+        made: Callable[[int | None], IStreamServerEndpoint],
         factory: Any,
+        inherited: int | None = None,
         room: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(endpoint, factory)
+        super().__init__(made(inherited), factory)
         self.setName(name)
         self.description = description
+        self._made = made
         self._room = room
+        self.adopted = self._held = False
+
+    @property
+    def port(self) -> tcp.Port | None:
+        """Return what listens; None where nothing does, or it has no socket of its own."""
+        found = getattr(self._waitingForPort, "result", None)
+        return found if isinstance(found, tcp.Port) else None
 
     def privilegedStartService(self) -> None:
         """Listen, or raise `CannotStart`."""
         try:
             super().privilegedStartService()
             self._accept_few()
+            if self.adopted and self.port is not None:
+                self.port.stopReading()
         except (CannotListenError, OSError) as error:
             cause = error.socketError if isinstance(error, CannotListenError) else error
             reason = getattr(cause, "strerror", None) or cause
@@ -96,19 +110,39 @@ class ListeningService(StreamServerEndpointService):
         """Accept nobody from now on, and return the descriptor of the socket, for other processes that do. Raises
         `CannotStart` for an endpoint that has none.
         """
-        port = getattr(self._waitingForPort, "result", None)
-        if not isinstance(port, tcp.Port):
+        port = self.port
+        if port is None:
             text = f"{self.name}: {self.description} cannot be shared by several workers"
             _log.critical("{text}", text=text)
             raise CannotStart(text)
-        return sharing.hold(port)
+        self._held = True
+        port.stopReading()
+        return sharing.share(port)
+
+    def adopt(self, descriptor: int) -> None:
+        """Listen, when started, on this socket, which another process opened and accepts from until `keep` is called.
+        Raises `BadEndpoint`.
+        """
+        self.endpoint = self._made(descriptor)
+        self.adopted = True
+
+    def keep(self) -> None:
+        """Accept from the adopted socket from now on, unless workers do, and look after its path: the other process
+        does so no more.
+        """
+        self.adopted = False
+        port = self.port
+        if isinstance(port, sharing.InheritedPort):
+            port.keep()
+        if port is not None and not self._held:
+            port.startReading()
 
     def _accept_few(self) -> None:
         """Accept `ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes ever more
         of them, all before the first one that is not wanted can be closed.
         """
-        port = getattr(self._waitingForPort, "result", None)
-        if not isinstance(port, tcp.Port):
+        port = self.port
+        if port is None:
             return
         accept = sockets.accept(port)
         port.doRead = accept  # type: ignore[method-assign]
@@ -136,15 +170,6 @@ def listening_service(
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
-    try:
-        place = _with_backlog(description)
-        if inherited is None:
-            endpoint = serverFromString(reactor, place)
-        else:
-            doors = sharing.InheritedSocket(reactor, inherited)
-            endpoint = serverFromString(doors, sharing.inherited(place))
-    except Exception as error:
-        raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
     if secured is not None:
         if description.startswith(("ssl:", "tls:")):
             raise BadEndpoint(
@@ -154,7 +179,21 @@ def listening_service(
             factory = LayerFactory(tls.for_listener(secured), False, factory, reactor)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
-    return ListeningService(name, description, endpoint, factory, room)
+    return ListeningService(
+        name, description, partial(_server, reactor, description), factory, inherited, room
+    )
+
+
+def _server(reactor: Any, description: str, inherited: int | None) -> IStreamServerEndpoint:
+    """Return the endpoint of a string, on the socket with this descriptor if there is one. Raises `BadEndpoint`."""
+    try:
+        place = _with_backlog(description)
+        if inherited is None:
+            return serverFromString(reactor, place)  # type: ignore[no-any-return]
+        doors = sharing.InheritedSocket(reactor, inherited)
+        return serverFromString(doors, sharing.inherited(place))  # type: ignore[no-any-return]
+    except Exception as error:
+        raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
 
 
 def _with_backlog(description: str) -> str:

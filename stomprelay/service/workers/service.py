@@ -43,7 +43,7 @@ class WorkersService(MultiService):
     """Listens on the configured endpoints, and has `config.workers` processes accept from them. Raises `BadEndpoint`
     for what cannot be used. `source` is where they read the same configuration.
 
-    systemd is told that the relay is ready when all workers serve for the first time.
+    `when_ready` has the services that start when all workers serve for the first time: systemd is told so.
     """
 
     def __init__(self, config: Config, source: Source, reactor: Any) -> None:
@@ -68,6 +68,8 @@ class WorkersService(MultiService):
             door.setServiceParent(self)
         unused(reactor).setServiceParent(self)
         self._notify = Notify(self._status, reactor)
+        self.when_ready = MultiService()
+        self._notify.setServiceParent(self.when_ready)
 
     def _status(self) -> str:
         """Return the relay's status in one line, for systemd."""
@@ -106,10 +108,10 @@ class WorkersService(MultiService):
         self.crew.changed(worker)
         if worker.admin is None:
             self._loads.write(worker.number, AWAY)
-        first = self._notify.parent is None and not self._own.sessions.stopping
+        first = self.when_ready.parent is None and not self._own.sessions.stopping
         if first and self.crew.serving == self._count:
             _log.info("all {count} workers serve", count=self._count)
-            self._notify.setServiceParent(self)
+            self.when_ready.setServiceParent(self)
 
     def stopService(self) -> Deferred[None]:
         """Stop listening, have the workers end in good order, and wait until they are gone. SIGTERM and SIGINT shorten
