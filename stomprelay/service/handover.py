@@ -16,6 +16,7 @@ import socket
 import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from signal import SIGTERM, raise_signal
 from typing import Any, Final
 
@@ -120,13 +121,15 @@ class _Offer(LineOnlyReceiver):
         match said:
             case {"do": "take"} if not self._given:
                 self._give()
-            case {"do": "leave", "kept": [*kept]} if self._given and all(
-                each in self._given for each in kept
-            ):
+            case {"do": "leave", "kept": [*kept]} if self._known(kept):
                 self._handover.left(self)
                 self.leave(kept)
             case _:
                 self.refuse("what came is no message")
+
+    def _known(self, kept: list[Any]) -> bool:
+        """Return whether each of these is a socket that was given."""
+        return bool(self._given) and all(isinstance(each, str) and each in self._given for each in kept)
 
     def _give(self) -> None:
         """Send all sockets."""
@@ -373,7 +376,8 @@ def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) 
 def _ask(passage: Passage) -> Passed:
     """Return what the relay that runs hands over. Raises what a passage raises."""
     passage.put({"do": "take"})
-    passage.flush()
+    with suppress(BrokenPipeError):  # it has said why before
+        passage.flush()
     while True:
         found = passage.receive()
         if found:

@@ -117,12 +117,7 @@ class Sessions:
         """Refuse new clients from now on, or let them in again; the sessions that are there go on."""
         if draining != self.draining:
             self.draining = draining
-            _log.info(
-                "draining: new clients are refused, {count} connected"
-                if draining
-                else "clients are let in again",
-                count=len(self),
-            )
+            _log.info("draining: new clients are refused" if draining else "clients are let in again")
 
     def begin_stop(self) -> None:
         """End all sessions that have nothing left to deliver; the others end when they have not."""

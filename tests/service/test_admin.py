@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_twisted
+from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import maybeDeferred
 from twisted.web.test.requesthelper import DummyChannel
 
@@ -254,7 +255,7 @@ def test_drain(pair: RelayHarness) -> None:
     answer = Answer(pair, "/drain", "POST", b"{}", content_type=JSON)
     assert (answer.status, json.loads(answer.text)) == (200, drained)
     assert json.loads(Answer(pair, "/drain").text) == drained
-    refused = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(None))
+    refused = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)))
     refused.protocol.makeConnection(refused)
     error = refused.written()
     assert error.startswith(b"ERROR\nmessage:no new connections\n")
@@ -262,7 +263,7 @@ def test_drain(pair: RelayHarness) -> None:
     assert Answer(pair, "/drain", "POST", b'{"within": 5}', content_type=JSON).status == 400
     answer = Answer(pair, "/drain/cancel", "POST", b"", content_type=JSON)
     assert json.loads(answer.text) == {"draining": False, "sessions": 1}
-    taken = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(None))
+    taken = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)))
     taken.protocol.makeConnection(taken)
     assert taken.written() == b""
     assert json.loads(Answer(pair, "/drain").text) == {"draining": False, "sessions": 2}

@@ -37,7 +37,7 @@ _AT_ONCE: Final = 16
 
 class Loads:
     """How many sessions each worker has, in a file that all of them map into memory: a number for each worker, counted
-    from 1, which it writes itself, and the parent while it is away.
+    from 1, which it writes itself, and the parent while it is away. Behind them is whether the parent has `close`d it.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -47,23 +47,31 @@ class Loads:
     @classmethod
     def create(cls, path: Path | str, workers: int) -> "Loads":
         """Make the file, with all workers away."""
-        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers)
+        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers + bytes(_CELL))
         return cls(path)
 
     def write(self, number: int, sessions: int) -> None:
         """Write how many sessions a worker has, or that it is `AWAY`."""
         self._cells[number - 1] = sessions
 
+    def close(self) -> None:
+        """Have no worker accept anybody any more, from now on: they stop."""
+        self._cells[-1] = 1
+
     def room(self, number: int, sessions: int) -> int:
-        """Write how many sessions a worker has, and return how many more it should accept before another one does."""
+        """Write how many sessions a worker has, and return how many more it should accept before another one does; -1
+        where it is to accept nobody any more.
+        """
         self.write(number, sessions)
-        fewest = min(self._cells)
+        if self._cells[-1]:
+            return -1
+        fewest = min(self._cells[:-1])
         return max(fewest + fewest // _SLACK + 1 - sessions, 0)
 
 
 class Inherited(NamedTuple):
     """What a worker has of its parent: the descriptor of each listener's socket, by name, and `room`: told how many
-    sessions it has, with each that ends too, how many more it should accept before another worker does.
+    sessions it has, with each that ends too, how many more it should accept before another worker does (see `Loads`).
     """
 
     sockets: Mapping[str, int]
@@ -87,14 +95,17 @@ def give_up(port: tcp.Port) -> None:
 
 def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
     """Return what a port is to do where its socket has clients: accept as many as it has `room` for, or, where it has
-    none, leave them to other processes for `REST` seconds, and accept one that is there even then.
+    none, leave them to other processes for `REST` seconds, and accept one that is there even then. Where the room is
+    less than none it leaves them all.
     """
     accept, reactor = port.doRead, cast(Any, port.reactor)
     rested = False
 
     def paced() -> None:
         wanted = room() or int(rested)
-        if wanted:
+        if wanted < 0:
+            port.stopReading()
+        elif wanted:
             port.numberAccepts = min(wanted, _AT_ONCE)
             accept()
         else:

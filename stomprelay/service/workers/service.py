@@ -54,6 +54,7 @@ class WorkersService(MultiService):
         self._source = source
         self._reactor = reactor
         self._folder = ""
+        self._loads: Loads | None = None
         self._longest = (
             config.stop_timeout + max((each.linger for each in config.listeners), default=0.0) + MARGIN
         )
@@ -106,7 +107,7 @@ class WorkersService(MultiService):
 
     def _changed(self, worker: Worker) -> None:
         self.crew.changed(worker)
-        if worker.admin is None:
+        if worker.admin is None and self._loads is not None:
             self._loads.write(worker.number, AWAY)
         first = self.when_ready.parent is None and not self._own.sessions.stopping
         if first and self.crew.serving == self._count:
@@ -117,6 +118,9 @@ class WorkersService(MultiService):
         """Stop listening, have the workers end in good order, and wait until they are gone. SIGTERM and SIGINT shorten
         their time.
         """
+        # Before any of them ends a session, whose client comes again at once: best to who has taken over.
+        if self._loads is not None:
+            self._loads.close()
         self._own.sessions.refuse()
         self._notify.stopping(self._longest + GRACE)
         return Deferred.fromCoroutine(self._stop())
