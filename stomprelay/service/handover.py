@@ -141,14 +141,21 @@ class _Offer(LineOnlyReceiver):
         self.transport.write(spell({"places": places}, places))
         _log.info("handover: another process was given {count} sockets", count=len(places))
 
-    def leave(self, kept: Iterable[str] | None = None) -> None:
-        """Leave these sockets to the other process, or all that were given, and say so."""
-        for key in self._given if kept is None else kept:
+    def leave(self, kept: Iterable[str]) -> None:
+        """Leave these sockets to the other process, and say so."""
+        for key in kept:
             if (port := self._given[key].port) is not None:
                 give_up(port)
         self._settle()
         self.transport.write(spell({"left": True}))
         self.transport.loseConnection()
+
+    def stop(self) -> None:
+        """Leave what was given, or give nothing: this process stops."""
+        if self._given:
+            self.leave(self._given)
+        else:
+            self.refuse("it stops")
 
     def refuse(self, reason: str) -> None:
         """Say why the other process does not get them, and go on."""
@@ -268,7 +275,7 @@ class Handover(MultiService):
         """Leave what was given to who has it, before anything is closed: this process will not need it."""
         self.busy("it stops")
         if self._offer is not None:
-            self._offer.leave()
+            self._offer.stop()
 
 
 class Taken(Service):

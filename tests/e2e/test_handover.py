@@ -18,7 +18,7 @@ import pytest
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed
-from tests.e2e.relay import RUN, check, launch, twistd
+from tests.e2e.relay import RUN, check, launch, start, twistd
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
@@ -69,9 +69,9 @@ uri = "tcp://127.0.0.1:{behind}"
         self.children.append(child)
         return child
 
-    def upgrade(self, old: Child) -> Child:
+    def upgrade(self, old: Child, new: Child | None = None) -> Child:
         """Have a new relay take over; return it when the old one has ended, as it should."""
-        new = self.run("--take-over")
+        new = new or self.run("--take-over")
         new.wait_for_output("handover: the relay before has left; 3 sockets are ours")
         assert old.exited(within=PATIENCE), old.last_words
         assert old.stop() == 0, old.output
@@ -301,7 +301,7 @@ def test_a_new_relay_that_fails(tmp_path: Path) -> None:
 
 
 def test_a_relay_that_nobody_is_before(tmp_path: Path) -> None:
-    """It starts as ever; so it does where a killed one left its socket."""
+    """It starts as ever; so it does where a killed one left its socket. Then `twistd` takes over from it."""
     with scene(tmp_path) as (stage, first):
         os.kill(first.pid, signal.SIGKILL)
         first.stop()
@@ -310,7 +310,9 @@ def test_a_relay_that_nobody_is_before(tmp_path: Path) -> None:
         second = stage.run("--take-over")
         second.wait_for_output("handover: nobody is at .*: this relay opens its sockets itself")
         second.wait_for_output(rf"main: .* to tcp://127.0.0.1:{stage.behind}")
-        stage.upgrade(second)
+        daemon = start(tmp_path, ["stomprelay", "-c", str(stage.config), "--take-over"])
+        stage.children.append(daemon)
+        stage.upgrade(second, daemon)
 
 
 def test_drain(tmp_path: Path) -> None:
