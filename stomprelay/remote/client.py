@@ -7,6 +7,7 @@ from http.client import HTTPException
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.remote.connecting import LONGEST, AdminError, Credentials, connector, why
 from stomprelay.remote.tables import session_cells
 
@@ -92,6 +93,10 @@ class AdminClient:
     def drain_status(self) -> DrainStatus:
         """Return whether it refuses them."""
         return self._request("GET", "/drain", _drain_status)
+
+    def tail(self, request: TailRequest) -> TailAnswer:
+        """Return what passed since the same was asked for last, which should be seconds ago at most."""
+        return self._request("POST", "/tail", TailAnswer.parse, request.spell())
 
     def _request(
         self, method: str, path: str, read: Callable[[Any], Answer], values: object = None
