@@ -30,6 +30,14 @@ class Options(usage.Options):
         ),
     ]
 
+    optFlags = [
+        [
+            "take-over",
+            None,
+            "Take the listening sockets of the relay that runs at `handover`, which then stops.",
+        ],
+    ]
+
     def __init__(self) -> None:
         super().__init__()
         self["listen"] = []
@@ -61,6 +69,6 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     if reactor is None:
         reactor = chosen_reactor()
     try:
-        return make(options.configuration, options.source, reactor)
-    except BadEndpoint as error:
+        return make(options.configuration, options.source, reactor, taking_over=bool(options["take-over"]))
+    except (BadEndpoint, config.ConfigError) as error:
         raise SystemExit(f"stomprelay: {error}") from error

@@ -205,6 +205,14 @@ def test_workers_are_checked_before_any_starts(tmp_path: Path) -> None:
         tap.makeService(parsed("-c", str(path), "-u", "tcp://a:1"), MemoryReactorClock())
 
 
+def test_a_take_over_from_nowhere() -> None:
+    """It has to be said where the relay that runs hands over."""
+    with pytest.raises(
+        SystemExit, match=r"^stomprelay: command line: --take-over: needs handover in the config"
+    ):
+        tap.makeService(parsed("--take-over"), MemoryReactorClock())
+
+
 @pytest.mark.parametrize("which", ["port", "journal"])
 def test_workers_that_cannot_start(tmp_path: Path, which: str) -> None:
     """A port that is taken, or a folder that cannot be used, ends the parent; no worker begins."""

@@ -34,6 +34,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         default=LOG_FORMATS[0],
         help="lines of text, or a JSON object in each line; default: %(default)s",
     )
+    run.add_argument(
+        "--take-over",
+        action="store_true",
+        help="take the listening sockets of the relay that runs at `handover`, which then stops",
+    )
     run.set_defaults(run=_run)
 
     check = commands.add_parser(
@@ -69,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
     from stomprelay.service.run import run
 
     try:
-        ended = run(_source(options), options.log_format)
+        ended = run(_source(options), options.log_format, taking_over=options.take_over)
     except BadEndpoint as error:
         raise ConfigError(str(error) if options.config is None else f"{options.config}: {error}") from None
     return 0 if ended is None else _end_by(ended)

@@ -25,6 +25,7 @@ class Takes(Enum):
 
 RESTART: Final = (
     "workers",
+    "handover",
     "broker",
     "journal.directory",
     "journal.relay",

@@ -23,7 +23,7 @@ from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import choice, count, flag, headers, seconds, seconds_or_none, shown
+from stomprelay.config.values import choice, count, flag, headers, seconds, seconds_or_none, shown, text
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener, ServerTLS
@@ -35,6 +35,7 @@ V = TypeVar("V")
 KEYS: Final = (
     *ADMIN_KEYS,
     "stop_timeout",
+    "handover",
     "log_level",
     "fast_path",
     "workers",
@@ -55,6 +56,8 @@ _LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
+LONGEST_PATH: Final = 100
+"""Bytes of the path of a UNIX socket: systems take from 104 to 108, with the zero behind it."""
 LONGEST: Final = 1024 * 1024
 """Bytes that a file may have."""
 DEPTH: Final = 16
@@ -100,10 +103,11 @@ class Config:
     are such, the bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are
     names by which both endpoints may be asked beside their own; `admin_token` is what who asks `admin` has to say, and
     `admin_tls` its TLS. `clients` is how many there may be at a time, None: as many as the process has file descriptors
-    for. When the relay stops, sessions have `stop_timeout` seconds to deliver what their clients sent. `log_level` is
-    the least that is logged. `fast_path`: frames that need no look may pass without the core. `workers` is how many
-    processes serve the clients; where there are several, each has its `share`. All is checked but whether the
-    endpoints, the TLS files and that directory can be used.
+    for. When the relay stops, sessions have `stop_timeout` seconds to deliver what their clients sent. At `handover`,
+    the path of a UNIX socket, another process may take over. `log_level` is the least that is logged. `fast_path`:
+    frames that need no look may pass without the core. `workers` is how many processes serve the clients; where there
+    are several, each has its `share`. All is checked but whether the endpoints, the TLS files and that directory can be
+    used.
     """
 
     listeners: tuple[Listener, ...]
@@ -119,6 +123,7 @@ class Config:
     metrics: str | None = None
     admin_token: bytes | None = field(default=None, repr=False)
     admin_tls: ServerTLS | None = None
+    handover: str | None = None
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -347,7 +352,16 @@ def _read(table: Table) -> Config:
         metrics,
         admin.token,
         admin.tls,
+        table.path("handover", _socket_path),
     )
+
+
+def _socket_path(value: object) -> str:
+    """Return the path of a UNIX socket. Raises `ValueError`."""
+    path = text(value)
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise ValueError(f"must have {LONGEST_PATH} bytes at most, as the path of a UNIX socket")
+    return path
 
 
 def _clients(table: Table) -> int | None:

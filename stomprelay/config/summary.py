@@ -56,6 +56,11 @@ def summary(config: Config) -> str:
     relay = [
         ("workers", "none: one process" if each == 1 else f"{each}, limits of clients divided among them"),
         ("at a stop", stop if config.stop_timeout else "sessions end at once"),
+        *(
+            []
+            if config.handover is None
+            else [("handover", f"another relay may take over at {config.handover}")]
+        ),
         ("log", f"from {config.log_level} on"),
         ("fast path", "where it can be" if config.fast_path else "never"),
     ]

@@ -47,6 +47,13 @@ class Reloaded(NamedTuple):
     restart: list[str]
 
 
+class DrainStatus(NamedTuple):
+    """Whether a relay refuses new clients, and how many sessions it has."""
+
+    draining: bool
+    sessions: int
+
+
 class AdminClient:
     """The admin endpoint of a running relay: a URL, or the server endpoint string that the relay was given.
 
@@ -85,6 +92,18 @@ class AdminClient:
     def kill(self, name: str) -> None:
         """End a session, by its name."""
         self._request("POST", f"/sessions/{quote(name, safe='')}/kill", lambda answer: answer["killed"], {})
+
+    def drain(self) -> DrainStatus:
+        """Have it refuse new clients from now on."""
+        return self._request("POST", "/drain", _drain_status, {})
+
+    def cancel_drain(self) -> DrainStatus:
+        """Have it let clients in again."""
+        return self._request("POST", "/drain/cancel", _drain_status, {})
+
+    def drain_status(self) -> DrainStatus:
+        """Return whether it refuses them."""
+        return self._request("GET", "/drain", _drain_status)
 
     def tail(self, request: TailRequest) -> TailAnswer:
         """Return what passed since the same was asked for last, which should be seconds ago at most."""
@@ -150,6 +169,13 @@ def _session_page(answer: Any) -> SessionPage:
     if not isinstance(following, str | None) or not all(isinstance(each, str) for each in missing):
         raise TypeError
     return SessionPage(rows, following, missing)
+
+
+def _drain_status(answer: Any) -> DrainStatus:
+    draining, sessions = answer["draining"], answer["sessions"]
+    if type(draining) is not bool or type(sessions) is not int:
+        raise TypeError
+    return DrainStatus(draining, sessions)
 
 
 def _broker_status(row: Any) -> BrokerStatus:

@@ -142,11 +142,11 @@ def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
-    `config` is what it is made of now, `state` is what runs; `embedded` is the embedded broker, if an upstream leads to
-    it, and `admin` listens on the endpoints admin and metrics. `clock` is the time of the journal, in nanoseconds since
-    1970. `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what it has
-    of its parent, where this is a worker of several. `source` is where the configuration can be read anew; None: it is
-    not, here.
+    `config` is what it is made of now, `state` is what runs; `when_ready` has the services that start when everything
+    listens; `embedded` is the embedded broker, if an upstream leads to it, and `admin` listens on the endpoints admin
+    and metrics. `clock` is the time of the journal, in nanoseconds since 1970. `descriptors` is how many file
+    descriptors the process may have, None for no limit. `inherited` is what it has of its parent, where this is a
+    worker of several. `source` is where the configuration can be read anew; None: it is not, here.
     """
 
     def __init__(
@@ -206,7 +206,9 @@ class RelayService(MultiService):
         if reloads is not None:
             reloads.setServiceParent(self)
         unused(reactor).setServiceParent(self)
-        self._notify.setServiceParent(self)
+        self.when_ready = MultiService()
+        self._notify.setServiceParent(self.when_ready)
+        self.when_ready.setServiceParent(self)
 
     def _add_journal(
         self, settings: JournalSettings, sessions: Sessions, run: str, clock: Callable[[], int]
@@ -348,14 +350,14 @@ class RelayService(MultiService):
 
     def _accept(self, name: str, address: object) -> LegProtocol | None:
         """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
-        stops. One that is too many is sent an ERROR.
+        stops. One that is too many, or comes while the relay is drained, is sent an ERROR.
         """
         if self.state.sessions.stopping:
             return None
         sessions = self.state.sessions.listeners[name]
-        reason = self._admission.too_many(sessions, address)
-        if reason:
-            return self._admission.turn_away(sessions, reason)
+        refusal = self._admission.refusal(sessions, address, draining=self.state.sessions.draining)
+        if refusal is not None:
+            return self._admission.turn_away(sessions, *refusal)
         passes = self.config.fast_path and PIPE is not None
         relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random, passes=passes)
         driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
@@ -372,7 +374,7 @@ class RelayService(MultiService):
         """Return the relay's status in one line, for systemd."""
         sessions, journal = self.state.sessions, self.state.journal
         count, listeners = len(sessions), len(sessions.listeners)
-        state = "stopping, " if sessions.stopping else ""
+        state = "stopping, " if sessions.stopping else "draining, " if sessions.draining else ""
         trouble = f", the journal {journal.state}" if journal is not None and journal.trouble else ""
         return (
             f"{state}{count} session{'s'[: count != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"

@@ -6,11 +6,12 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
-from twisted.application.service import IService
+from twisted.application.service import IService, MultiService
 from twisted.python.reflect import qual
 
 import stomprelay
-from stomprelay.config import Config
+from stomprelay.config import Config, ConfigError
+from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.source import Source
 from stomprelay.service.log import begin, logger
 from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
@@ -33,29 +34,52 @@ def chosen_reactor() -> Any:
     return reactor
 
 
-def make(config: Config, source: Source, reactor: Any) -> IService:
-    """Return the service of a configuration, which was read from `source`: a relay, or the parent of its workers.
-    Raises `BadEndpoint`.
+def make(config: Config, source: Source, reactor: Any, *, taking_over: bool = False) -> IService:
+    """Return the service of a configuration, which was read from `source`: a relay, or the parent of its workers; where
+    it is `taking_over`, on the sockets of the relay that runs, if one does. Raises `BadEndpoint`, and `ConfigError`
+    where it is not said where to take over.
     """
+    if taking_over and config.handover is None:
+        raise ConfigError(
+            f"{COMMAND_LINE}: --take-over: needs handover in the configuration, which is missing"
+        )
     keep_freed_memory()
     if config.workers > 1:
         # What only a parent needs is not loaded where there is none.
         from stomprelay.service.workers.service import WorkersService
 
-        return WorkersService(config, source, reactor)
+        parent = WorkersService(config, source, reactor)
+        _hand_over(config, parent, parent.when_ready, reactor, taking_over=taking_over)
+        return parent
     service = RelayService(config, reactor, descriptors=raise_descriptor_limit(), source=source)
+    _hand_over(config, service, service.when_ready, reactor, taking_over=taking_over)
     collect_rarely()
     return service
 
 
-def run(source: Source, form: str) -> int | None:
+def _hand_over(
+    config: Config, relay: MultiService, when_ready: MultiService, reactor: Any, *, taking_over: bool
+) -> None:
+    """Have a relay hand its sockets over, where that is configured, and have those of the one that runs."""
+    if config.handover is None:
+        return
+    from stomprelay.service.handover import Handover, take_over
+
+    handover = Handover(config.handover, relay, reactor)
+    handover.setServiceParent(relay)
+    taken = take_over(config.handover, relay, handover, reactor) if taking_over else None
+    if taken is not None:
+        taken.setServiceParent(when_ready)
+
+
+def run(source: Source, form: str, *, taking_over: bool = False) -> int | None:
     """Run the relay that `source` describes, with its log in this form on standard error, until a signal ends it;
     return the number of that signal, or None. The caller then ends this process by it. Raises `ConfigError` and
     `BadEndpoint`, before anything is logged, and `CannotStart`, whose line is in the log.
     """
     config = source.read()
     reactor = chosen_reactor()
-    service = make(config, source, reactor)
+    service = make(config, source, reactor, taking_over=taking_over)
     begin(form)
     _log.info(
         "stomprelay {version}, process {process}, Python {python}, reactor class: {reactor}.",

@@ -373,3 +373,14 @@ def test_a_journal_on_the_command_line(tmp_path: Path) -> None:
     assert default(journal="/x").journal == JournalSettings("/x")
     with pytest.raises(ConfigError, match=r"^command line: --journal: must be a string that is not empty"):
         default(journal="")
+
+
+def test_where_to_hand_over(tmp_path: Path) -> None:
+    """A path that starts at the file, and fits into the address of a UNIX socket."""
+    assert config(tmp_path, "").handover is None
+    assert config(tmp_path, 'handover = "there"\n').handover == str(tmp_path / "there")
+    assert config(tmp_path, f'handover = "/{"x" * 99}"\n').handover == "/" + "x" * 99
+    for text in ("5", '""'):
+        assert refusal(tmp_path, f"handover = {text}\n").startswith("handover: must be a string")
+    said = refusal(tmp_path, f'handover = "/{"x" * 100}"\n')
+    assert said == "handover: must have 100 bytes at most, as the path of a UNIX socket"

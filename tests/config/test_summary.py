@@ -8,6 +8,7 @@ from tests.config.reference import put_secrets
 
 FULL = """
 admin = "tcp:7"
+handover = "/run/relay/handover"
 admin_token_file = "admin.token"
 metrics = "tcp:8"
 limits.clients = 500
@@ -65,6 +66,7 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
     for line in (
         "relay",
         "at a stop sessions have 20 s to deliver what their clients sent",
+        "handover another relay may take over at /run/relay/handover",
         "log from info on",
         "listener public",
         "endpoint tcp:1",

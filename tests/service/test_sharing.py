@@ -22,7 +22,7 @@ from stomprelay.service.network.sharing import AWAY, Inherited, Loads, inherited
 from stomprelay.service.relay import RelayService
 from tests.service.certificates import self_signed
 from tests.service.harness import RelayHarness
-from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running
+from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running, turns
 
 
 @asynccontextmanager
@@ -210,6 +210,33 @@ def test_who_has_more(tmp_path: Path) -> None:
     assert one.room(1, 1000)
     one.write(3, 0)
     assert one.room(1, 1) == 0
+
+
+def test_a_crew_that_is_to_accept_nobody_any_more(tmp_path: Path) -> None:
+    """Each worker learns of it at its next look, whoever has fewer sessions."""
+    parent = Loads.create(tmp_path / "loads", 2)
+    one, two = Loads(tmp_path / "loads"), Loads(tmp_path / "loads")
+    one.write(1, 0)
+    two.write(2, 5)
+    parent.close()
+    assert (one.room(1, 0), two.room(2, 5)) == (-1, -1)
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_is_to_accept_nobody_leaves_all_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even those that nobody accepts are its own, as they are of one that has no room."""
+    monkeypatch.setattr(sharing, "REST", 0.0)
+    stops, other = Accepting(), Accepting()
+    async with accepting_there((stops, -1)) as place:
+        client = await connect(place)
+        await turns()
+        assert not stops.accepted.pending
+        client.transport.loseConnection()
+        await client.gone()
+    async with accepting_there((stops, -1), (other, 2)) as place:
+        for _ in range(5):
+            await serves(other, await connect(place))
+    assert not stops.accepted.pending
 
 
 def test_others_hear_of_sessions_that_end() -> None:

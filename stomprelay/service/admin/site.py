@@ -16,13 +16,16 @@ only where its `Host` is ours (see `access`), else with 421.
     POST /brokers/resume    take them into service again: {"broker": "*"}
     GET /sessions           who is connected, in JSON: see `sessions`
     POST /sessions/NAME/kill    end a session: its client gets an ERROR that says so
+    GET /drain              whether new clients are refused, and how many sessions there are, in JSON
+    POST /drain             refuse new clients from now on
+    POST /drain/cancel      let them in again
     POST /tail              what passed since the same was asked for last, see `stomprelay.journal.tail`
     POST /reload            read the configuration anew: what changed, in JSON; else 409 with the reason, and all is as
                             it was
 
 The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
 or a `sec-fetch-site`, which browsers add for web pages, is refused. The response of those about brokers is that of
-`/brokers`.
+`/brokers`, and of those about draining that of `/drain`.
 """
 
 import json
@@ -41,7 +44,7 @@ from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.pages import JSON, Action, AdminPages, Page, Response, refusal
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
-from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
+from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, drain, parse
 from stomprelay.service.admin.server import CONNECTIONS, AdminSite
 from stomprelay.service.admin.sessions import LARGEST, SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
@@ -97,6 +100,9 @@ class Shown(Protocol):
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
         """Return the sessions that are asked for. The Deferred fails with `Unavailable` where they cannot be had."""
 
+    def drain(self, draining: bool) -> Deferred[None] | None:
+        """Refuse new clients, or let them in again."""
+
     def kill(self, name: str) -> Deferred[bool] | bool:
         """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
 
@@ -116,6 +122,7 @@ class OwnRelay:
         self.reloads = state.reloads
         self.pause = state.pauses.pause
         self.resume = state.pauses.resume
+        self.drain = state.sessions.drain
         self.kill = state.sessions.kill
         self._listing = DeferredLock()
 
@@ -148,6 +155,11 @@ class OwnRelay:
             return fail(Unavailable(str(error)))
 
 
+def _empty(body: bytes) -> bool:
+    """Whether the body of a POST says nothing."""
+    return body.strip() in (b"", b"{}")
+
+
 def _health(taken: Snapshot) -> Response:
     """Return the response to GET /healthz. A journal that cannot be written is reported, and workers that are away; the
     status is 503 only where sessions are held for the journal, no worker serves, or the relay stops.
@@ -163,6 +175,8 @@ def _health(taken: Snapshot) -> Response:
     trouble = [f"{serve} of {len(workers)} workers serve"] if serve < len(workers) else []
     if journal is not None and journal.trouble:
         trouble.append(f"the journal {journal.state}")
+    if taken.draining:
+        trouble.append("new clients are refused")
     return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
@@ -241,8 +255,13 @@ def site(
     def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> Deferred[None] | None:
         return relay.resume(found)
 
+    def order_drain(body: bytes, *, draining: bool) -> Response | Deferred[Response]:
+        if not _empty(body):
+            return refusal(400, "the body must be {}")
+        return _later(relay.drain(draining), lambda _: drained({}))
+
     def kill(name: str, body: bytes) -> Response | Deferred[Response]:
-        if body.strip() not in (b"", b"{}"):
+        if not _empty(body):
             return refusal(400, "the body must be {}")
         missing = refusal(404, f"there is no session {json.dumps(name)}")
         killed = Response(json.dumps({"killed": name}) + "\n", JSON)
@@ -285,10 +304,12 @@ def site(
         return listing.addCallback(lambda found: Response(status(taken, found), "text/html; charset=utf-8"))
 
     listed = _page(relay, brokers, JSON, whole=True)
+    drained = _page(relay, drain, JSON, whole=False)
     pages: dict[bytes, Page] = {
         b"/": lambda _: _later(relay.snapshot(whole=False), overview),
         b"/brokers": listed,
         b"/sessions": sessions,
+        b"/drain": drained,
         **_watching(relay),
     }
     if worker:
@@ -297,6 +318,8 @@ def site(
     actions: dict[bytes, Action] = {
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
+        b"/drain": lambda body: order_drain(body, draining=True),
+        b"/drain/cancel": lambda body: order_drain(body, draining=False),
         b"/tail": tail,
         b"/reload": reload,
     }

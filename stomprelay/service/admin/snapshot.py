@@ -66,7 +66,7 @@ class WorkerRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What a relay is at one moment. `workers` is empty in a relay of one process."""
+    """What a relay is at one moment. `workers` is empty in a relay of one process; `draining`: no client is let in."""
 
     stopping: bool
     connections: int
@@ -74,6 +74,7 @@ class Snapshot(NamedTuple):
     brokers: tuple[BrokerRow, ...]
     journal: JournalRow | None
     workers: tuple[WorkerRow, ...] = ()
+    draining: bool = False
 
     @property
     def clients(self) -> int:
@@ -98,6 +99,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         tuple(_listener(each) for each in state.sessions.counted),
         tuple(_broker(each, now, moving.get(each.broker, 0)) for each in state.brokers),
         None if state.journal is None else _journal(state.journal),
+        draining=state.sessions.draining,
     )
 
 
@@ -148,7 +150,7 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    stopping, connections, listeners, brokers, journal, workers = json.loads(text)
+    stopping, connections, listeners, brokers, journal, workers, draining = json.loads(text)
     return Snapshot(
         stopping,
         connections,
@@ -156,6 +158,7 @@ def parse(text: bytes) -> Snapshot:
         tuple(BrokerRow(*each) for each in brokers),
         None if journal is None else JournalRow(*journal),
         tuple(WorkerRow(*each) for each in workers),
+        draining,
     )
 
 
@@ -186,6 +189,7 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         tuple(listeners.values()),
         tuple(brokers.values()),
         _journals(journals) if journals else None,
+        draining=first.draining,
     )
 
 

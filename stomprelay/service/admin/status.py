@@ -21,7 +21,7 @@ td.number, th.number { text-align: right; }
 
 def status(taken: Snapshot, listed: SessionList) -> str:
     """Return the status page, as HTML text, of a snapshot, with the sessions that are listed."""
-    condition = "stopping" if taken.stopping else "running"
+    condition = "stopping" if taken.stopping else "draining" if taken.draining else "running"
     listeners = (
         (
             *row[:4],

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from twisted.application.internet import StreamServerEndpointService
@@ -97,8 +98,9 @@ class Exchangeable(Factory):
 
 
 class ListeningService(StreamServerEndpointService):
-    """Listens on one endpoint. Where it cannot listen it cannot be started. `secured` makes its TLS connections, where
-    it has TLS that is not the endpoint's own.
+    """Listens on one endpoint. Where it cannot listen it cannot be started. `made` returns the endpoint, on the socket
+    with this descriptor where another process opened it, which becomes ours. `adopted`: another process accepts there.
+    `secured` makes its TLS connections, where it has TLS that is not the endpoint's own.
     """
 
     # By default Twisted only logs it, and runs on without the port.
@@ -109,16 +111,25 @@ class ListeningService(StreamServerEndpointService):
         self,
         name: str,
         description: str,
-        endpoint: IStreamServerEndpoint,
+        made: Callable[[int | None], IStreamServerEndpoint],
         factory: Any,
+        inherited: int | None = None,
         room: Callable[[], int] | None = None,
         secured: tls.TLSConnections | None = None,
     ) -> None:
-        super().__init__(endpoint, Exchangeable(factory))
+        super().__init__(made(inherited), Exchangeable(factory))
         self.setName(name)
         self.description = description
         self.secured = secured
+        self._made = made
         self._room = room
+        self.adopted = self._held = False
+
+    @property
+    def port(self) -> tcp.Port | None:
+        """Return what listens; None where nothing does, or it has no socket of its own."""
+        found = getattr(self._waitingForPort, "result", None)
+        return found if isinstance(found, tcp.Port) else None
 
     @property
     def listening(self) -> bool:
@@ -146,6 +157,8 @@ class ListeningService(StreamServerEndpointService):
         try:
             super().privilegedStartService()
             self._accept_few()
+            if self.adopted and self.port is not None:
+                self.port.stopReading()
         except (CannotListenError, OSError) as error:
             self._waitingForPort = None
             cause = error.socketError if isinstance(error, CannotListenError) else error
@@ -156,17 +169,37 @@ class ListeningService(StreamServerEndpointService):
         """Accept nobody from now on, and return the descriptor of the socket, for other processes that do. Raises
         `CannotStart` for an endpoint that has none.
         """
-        port = getattr(self._waitingForPort, "result", None)
-        if not isinstance(port, tcp.Port):
+        port = self.port
+        if port is None:
             raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")
-        return sharing.hold(port)
+        self._held = True
+        port.stopReading()
+        return sharing.share(port)
+
+    def adopt(self, descriptor: int) -> None:
+        """Listen, when started, on this socket, which another process opened and accepts from until `keep` is called.
+        Raises `BadEndpoint`.
+        """
+        self.endpoint = self._made(descriptor)
+        self.adopted = True
+
+    def keep(self) -> None:
+        """Accept from the adopted socket from now on, unless workers do, and look after its path: the other process
+        does so no more.
+        """
+        self.adopted = False
+        port = self.port
+        if isinstance(port, sharing.InheritedPort):
+            port.keep()
+        if port is not None and not self._held:
+            port.startReading()
 
     def _accept_few(self) -> None:
         """Accept `ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes ever more
         of them, all before the first one that is not wanted can be closed.
         """
-        port = getattr(self._waitingForPort, "result", None)
-        if not isinstance(port, tcp.Port):
+        port = self.port
+        if port is None:
             return
         accept = sockets.accept(port)
         port.doRead = accept  # type: ignore[method-assign]
@@ -195,15 +228,6 @@ def listening_service(
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
     connections: tls.TLSConnections | None = None
-    try:
-        place = _with_backlog(description)
-        if inherited is None:
-            endpoint = serverFromString(reactor, place)
-        else:
-            doors = sharing.InheritedSocket(reactor, inherited)
-            endpoint = serverFromString(doors, sharing.inherited(place))
-    except Exception as error:
-        raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
     if secured is not None:
         if description.startswith(("ssl:", "tls:")):
             raise BadEndpoint(
@@ -214,7 +238,21 @@ def listening_service(
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
         factory = LayerFactory(connections, False, factory, reactor)
-    return ListeningService(name, description, endpoint, factory, room, connections)
+    return ListeningService(
+        name, description, partial(_server, reactor, description), factory, inherited, room, connections
+    )
+
+
+def _server(reactor: Any, description: str, inherited: int | None) -> IStreamServerEndpoint:
+    """Return the endpoint of a string, on the socket with this descriptor if there is one. Raises `BadEndpoint`."""
+    try:
+        place = _with_backlog(description)
+        if inherited is None:
+            return serverFromString(reactor, place)  # type: ignore[no-any-return]
+        doors = sharing.InheritedSocket(reactor, inherited)
+        return serverFromString(doors, sharing.inherited(place))  # type: ignore[no-any-return]
+    except Exception as error:
+        raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
 
 
 def _with_backlog(description: str) -> str:

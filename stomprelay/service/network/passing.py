@@ -8,7 +8,7 @@ import json
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +42,24 @@ class Passed(NamedTuple):
             each.close()
 
 
+def spell(said: Mapping[str, Any], names: Iterable[str] = ()) -> bytes:
+    """Return the line of a message."""
+    return json.dumps({"sockets": list(names), "said": said}).encode("ascii") + b"\n"
+
+
+def parse(line: bytes | bytearray) -> tuple[dict[str, Any], list[str]]:
+    """Return what a line says, and the names of its sockets. Raises `BrokenMessage`."""
+    try:
+        values = json.loads(line)
+        names, said = values["sockets"], values["said"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise BrokenMessage("what came is no message") from None
+    named = isinstance(names, list) and all(isinstance(each, str) for each in names)
+    if not named or len(set(names)) < len(names) or not isinstance(said, dict):
+        raise BrokenMessage("what came is no message")
+    return said, names
+
+
 class Passage:
     """One end of a connected UNIX socket, `own`, which may block, have a time-out, or not block. `close` it: that
     closes `own`, and sockets that came without a whole message.
@@ -60,7 +78,7 @@ class Passage:
         sockets = sockets or {}
         if len(sockets) > MOST:
             raise ValueError(f"{len(sockets)} sockets are too many for a message, {MOST} at most")
-        line = json.dumps({"sockets": list(sockets), "said": said}).encode("ascii") + b"\n"
+        line = spell(said, sockets)
         held: list[int] = []
         try:
             for each in sockets.values():
@@ -114,14 +132,7 @@ class Passage:
         return found
 
     def _message(self, line: bytes | bytearray) -> Passed:
-        try:
-            values = json.loads(line)
-            names, said = values["sockets"], values["said"]
-        except (ValueError, LookupError, TypeError, RecursionError):
-            raise BrokenMessage("what came is no message") from None
-        named = isinstance(names, list) and all(isinstance(each, str) for each in names)
-        if not named or len(set(names)) < len(names) or not isinstance(said, dict):
-            raise BrokenMessage("what came is no message")
+        said, names = parse(line)
         if len(names) > len(self._came):
             raise BrokenMessage(f"{len(names)} sockets are named, {len(self._came)} came")
         passed = Passed(said, {name: _listening(self._came.pop(0)) for name in names})

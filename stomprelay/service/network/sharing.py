@@ -5,7 +5,9 @@ who was not accepted yet, and a new client goes to a worker that has time for it
 has more of them than another lets that one go first: see `Loads`.
 """
 
+import os
 import socket
+import stat
 from collections.abc import Callable, Mapping
 from mmap import mmap
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 from twisted.internet import tcp, unix
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.lockfile import FilesystemLock
 
 from stomprelay.config.endpoint import server
 
@@ -34,7 +37,7 @@ _AT_ONCE: Final = 16
 
 class Loads:
     """How many sessions each worker has, in a file that all of them map into memory: a number for each worker, counted
-    from 1, which it writes itself, and the parent while it is away.
+    from 1, which it writes itself, and the parent while it is away. Behind them is whether the parent has `close`d it.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -44,49 +47,65 @@ class Loads:
     @classmethod
     def create(cls, path: Path | str, workers: int) -> "Loads":
         """Make the file, with all workers away."""
-        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers)
+        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers + bytes(_CELL))
         return cls(path)
 
     def write(self, number: int, sessions: int) -> None:
         """Write how many sessions a worker has, or that it is `AWAY`."""
         self._cells[number - 1] = sessions
 
+    def close(self) -> None:
+        """Have no worker accept anybody any more, from now on: they stop."""
+        self._cells[-1] = 1
+
     def room(self, number: int, sessions: int) -> int:
-        """Write how many sessions a worker has, and return how many more it should accept before another one does."""
+        """Write how many sessions a worker has, and return how many more it should accept before another one does; -1
+        where it is to accept nobody any more.
+        """
         self.write(number, sessions)
-        fewest = min(self._cells)
+        if self._cells[-1]:
+            return -1
+        fewest = min(self._cells[:-1])
         return max(fewest + fewest // _SLACK + 1 - sessions, 0)
 
 
 class Inherited(NamedTuple):
     """What a worker has of its parent: the descriptor of each listener's socket, by name, and `room`: told how many
-    sessions it has, with each that ends too, how many more it should accept before another worker does.
+    sessions it has, with each that ends too, how many more it should accept before another worker does (see `Loads`).
     """
 
     sockets: Mapping[str, int]
     room: Callable[[int], int]
 
 
-def hold(port: tcp.Port) -> int:
-    """Let a port that listens accept nobody, and have its end close no other process's; return its descriptor, which
-    workers inherit.
-    """
-    port.stopReading()
+def share(port: tcp.Port) -> int:
+    """Have the end of a port that listens close no other process's; return its descriptor, which others may have."""
     port._shouldShutdown = False
     descriptor: int = port.fileno()
     return descriptor
 
 
+def give_up(port: tcp.Port) -> None:
+    """Let a port accept nobody from now on, and leave its path, if it has one, to the process that has it now."""
+    port.stopReading()
+    if isinstance(port, unix.Port):
+        port._bindPath = _NO_PATH
+        port.lockFile = None
+
+
 def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
     """Return what a port is to do where its socket has clients: accept as many as it has `room` for, or, where it has
-    none, leave them to other processes for `REST` seconds, and accept one that is there even then.
+    none, leave them to other processes for `REST` seconds, and accept one that is there even then. Where the room is
+    less than none it leaves them all.
     """
     accept, reactor = port.doRead, cast(Any, port.reactor)
     rested = False
 
     def paced() -> None:
         wanted = room() or int(rested)
-        if wanted:
+        if wanted < 0:
+            port.stopReading()
+        elif wanted:
             port.numberAccepts = min(wanted, _AT_ONCE)
             accept()
         else:
@@ -108,6 +127,48 @@ def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
     return paced
 
 
+class InheritedPort(unix.Port):
+    """Accepts clients of a UNIX socket which listens already, `own`, and leaves its path alone until it is to `keep`
+    it. `path` is what Twisted would listen on, with `mode` and, where it is to have one, a `lock` beside it.
+    """
+
+    def __init__(
+        self,
+        own: socket.socket,
+        factory: IProtocolFactory,
+        backlog: int,
+        reactor: Any,
+        path: str | None = None,
+        mode: int = 0o666,
+        *,
+        lock: bool = False,
+    ) -> None:
+        super().__init__(_NO_PATH, factory, backlog, mode, reactor)
+        self._preexistingSocket = own
+        self._shouldShutdown = False
+        self._path = None if path is None else os.fsencode(path)
+        self._lock = lock
+
+    def keep(self) -> None:
+        """Look after the path from now on, which who opened it does no more: it is removed when this port ends."""
+        path = self._path
+        try:
+            if path is None or not stat.S_ISSOCK(os.lstat(path).st_mode):
+                return
+        except OSError:
+            return  # gone: there is nothing to look after
+        os.chmod(path, self.mode)
+        self._bindPath = path
+        if self._lock:
+            # In place of the lock of the other process, so that at no time there is none.
+            name = path + b".lock"
+            mine = name + b".%d" % os.getpid()
+            os.symlink(str(os.getpid()), mine)
+            os.replace(mine, name)
+            self.lockFile = FilesystemLock(name)
+            self.lockFile.locked = True
+
+
 class InheritedSocket:
     """A reactor that listens, once, on a socket which listens already, whatever it is asked to listen on; in all else
     it is `reactor`. An endpoint that is made with it brings what is around the socket (TLS, the PROXY protocol) as
@@ -125,12 +186,9 @@ class InheritedSocket:
         self, port: int, factory: IProtocolFactory, backlog: int = 50, interface: str = ""
     ) -> tcp.Port:
         """Accept clients of the socket."""
-        inherited = socket.socket(fileno=self._descriptor)
-        inherited.setblocking(False)
+        inherited = self._opened()
         if inherited.family == socket.AF_UNIX:
-            local = unix.Port(_NO_PATH, factory, backlog, reactor=self._reactor)
-            local._preexistingSocket = inherited
-            local._shouldShutdown = False
+            local = InheritedPort(inherited, factory, backlog, self._reactor)
             local.startListening()
             return local
         with inherited:
@@ -156,8 +214,19 @@ class InheritedSocket:
         mode: int = 0o666,
         wantPID: int = 0,
     ) -> tcp.Port:
-        """Accept clients of the socket; its path, and who may connect, are the parent's to look after."""
-        return self.listenTCP(0, factory, backlog)
+        """Accept clients of the socket; its path, and who may connect, are the other process's to look after, until the
+        port is told to `keep` it.
+        """
+        local = InheritedPort(
+            self._opened(), factory, backlog, self._reactor, address, mode, lock=bool(wantPID)
+        )
+        local.startListening()
+        return local
+
+    def _opened(self) -> socket.socket:
+        opened = socket.socket(fileno=self._descriptor)
+        opened.setblocking(False)
+        return opened
 
 
 def inherited(description: str) -> str:

@@ -1,5 +1,5 @@
-"""What the parent asks a worker for, over HTTP: its snapshot and sessions, what passes, whether it is ready, and that
-brokers are paused and resumed and sessions ended.
+"""What the parent asks a worker for, over HTTP: its snapshot and sessions, what passes, whether it is ready, that
+brokers are paused and resumed, sessions ended, and new clients refused.
 """
 
 import json
@@ -81,6 +81,10 @@ class WorkerAdmin:
         """Have it end a session; return whether it has one of this name."""
         asked = self._asked("POST", f"/sessions/{quote(name, safe='')}/kill", {}, (OK, NOT_FOUND))
         return asked.addCallback(lambda said: said[0] == OK)
+
+    def drain(self, draining: bool) -> Deferred[object]:
+        """Have it refuse new clients, or let them in again."""
+        return self._asked("POST", "/drain" if draining else "/drain/cancel", {})
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer | str]:
         """Return what passed at the worker since the same was asked for last, or why it does not say."""

@@ -97,6 +97,7 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
         service.state.pauses.pause(service.state.brokers.find(uri))
     for each in passed.sockets.values():
         each.detach()  # the listeners close them
+    service.state.sessions.drain(plan.draining)
     start(service, reactor)
     loads.write(plan.number, 0)
 

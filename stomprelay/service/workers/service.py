@@ -49,7 +49,7 @@ class WorkersService(MultiService):
     """Listens on the configured endpoints, and has `config.workers` processes accept from them. Raises `BadEndpoint`
     for what cannot be used. `source` is where they read the same configuration.
 
-    systemd is told that the relay is ready when all workers serve for the first time.
+    `when_ready` has the services that start when all workers serve for the first time: systemd is told so.
     """
 
     def __init__(self, config: Config, source: Source, reactor: Any) -> None:
@@ -60,6 +60,7 @@ class WorkersService(MultiService):
         self._source = source
         self._reactor = reactor
         self._folder = ""
+        self._loads: Loads | None = None
         self.crew = Crew(self._own)
         self._count = config.workers
         self._listeners = Ports(self._listening(config))
@@ -70,6 +71,8 @@ class WorkersService(MultiService):
         self._certificates.watch(self._connections())
         self._certificates.setServiceParent(self)
         self._notify = Notify(self._status, reactor)
+        self.when_ready = MultiService()
+        self._notify.setServiceParent(self.when_ready)
         self.crew.reloads = Reloads(reactor, source, self._reload, self._notify.reloading)
         self.crew.reloads.setServiceParent(self)
         unused(reactor).setServiceParent(self)
@@ -94,7 +97,8 @@ class WorkersService(MultiService):
 
     def _status(self) -> str:
         """Return the relay's status in one line, for systemd."""
-        state = "stopping, " if self._own.sessions.stopping else ""
+        own = self._own.sessions
+        state = "stopping, " if own.stopping else "draining, " if own.draining else ""
         each = "; ".join(f"{worker.number}: {worker.status}" for worker in self.crew.workers if worker.status)
         return f"{state}{self.crew.serving} of {self._count} workers serve" + (f" ({each})" if each else "")
 
@@ -124,7 +128,7 @@ class WorkersService(MultiService):
             options = {**self._source.options, "workers": str(self._count)}
             source = self._source._replace(options=options)
             sockets = {each.name: each.hold() for each in self._listeners.services}
-            return Plan(number, source, sockets, admin, loads, self.crew.paused, module)
+            return Plan(number, source, sockets, admin, loads, self.crew.paused, module, self.crew.draining)
 
         for number in range(1, self._count + 1):
             worker = Worker(number, self._reactor, self._folder, plan, self._changed)
@@ -133,19 +137,22 @@ class WorkersService(MultiService):
 
     def _changed(self, worker: Worker) -> None:
         self.crew.changed(worker)
-        if worker.admin is None:
+        if worker.admin is None and self._loads is not None:
             self._loads.write(worker.number, AWAY)
         elif worker.plan is not None and worker.plan.source.text != self._source.text:
             _ = Deferred.fromCoroutine(_reload(worker))
-        first = self._notify.parent is None and not self._own.sessions.stopping
+        first = self.when_ready.parent is None and not self._own.sessions.stopping
         if first and self.crew.serving == self._count:
             _log.info("all {count} workers serve", count=self._count)
-            self._notify.setServiceParent(self)
+            self.when_ready.setServiceParent(self)
 
     def stopService(self) -> Deferred[None]:
         """Stop listening, have the workers end in good order, and wait until they are gone. SIGTERM and SIGINT shorten
         their time.
         """
+        # Before any of them ends a session, whose client comes again at once: best to who has taken over.
+        if self._loads is not None:
+            self._loads.close()
         self._own.sessions.refuse()
         if self.crew.reloads is not None:
             self.crew.reloads.refuse()

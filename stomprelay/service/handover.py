@@ -1,0 +1,414 @@
+"""A relay's sockets, handed over to the process that takes its place: an upgrade refuses no client.
+
+The process that runs listens on a UNIX socket of its own user, `handover`. The new one connects there before it
+listens, is given all listening sockets with the endpoints that they are for, and listens on those that it wants,
+without accepting yet. When it is ready it says so. Only then the old one accepts no more, leaves the sockets' paths to
+the new one and stops, as at SIGTERM. Whatever fails before that, the old one goes on as if nothing was; whatever
+fails behind it, the new one does.
+
+    new     {"do": "take"}                              old     {"places": {"0": ["public", "tcp:61613"], ...}}, sockets
+    new     {"do": "leave", "kept": ["0", ...]}         old     {"left": true}
+                                                        old     {"refused": "..."}, at any time
+"""
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from signal import SIGTERM, raise_signal
+from typing import Any, Final
+
+from twisted.application.service import IServiceCollection, MultiService, Service
+from twisted.internet.error import ReactorNotRunning
+from twisted.internet.protocol import Factory
+from twisted.protocols.basic import LineOnlyReceiver
+from twisted.python.failure import Failure
+
+from stomprelay.config.endpoint import quoted, server
+from stomprelay.service.log import logger
+from stomprelay.service.network.endpoints import (
+    BadEndpoint,
+    CannotStart,
+    ListeningService,
+    listening_service,
+)
+from stomprelay.service.network.passing import (
+    BrokenMessage,
+    Passage,
+    Passed,
+    ReactorPassage,
+    parse,
+    spell,
+)
+from stomprelay.service.network.sharing import give_up, share
+
+ANSWER: Final = 10.0
+"""Seconds that the old process has for each answer."""
+WITHIN: Final = 60.0
+"""Seconds that the new process has, from the beginning of its connection until it is ready."""
+_KEPT_BY_SYSTEMD: Final = "systemd"
+_INTERNET: Final = frozenset({"tcp", "tcp6", "ssl", "tls"})
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Linux's `struct ucred`: process, user, group."""
+
+_log: Final = logger()
+
+
+def stranger(own: socket.socket) -> int | None:
+    """Return the user at the other end of a UNIX socket, where it is neither root nor ours; None where it is, and where
+    the system does not tell: there only the mode of the path keeps others away.
+    """
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    _, user, _ = _CREDENTIALS.unpack(own.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    return None if user in (0, os.geteuid()) else int(user)
+
+
+def listening(services: IServiceCollection) -> Iterator[ListeningService]:
+    """Yield what listens on an endpoint of this process, but for sockets of systemd's, which it keeps itself."""
+    for each in services:
+        if isinstance(each, ListeningService):
+            if server(each.description).kind != _KEPT_BY_SYSTEMD:
+                yield each
+        elif isinstance(each, MultiService):
+            yield from listening(each)
+
+
+def _place(endpoint: str) -> tuple[str, ...]:
+    """Return where an endpoint string listens: what is around the socket, TLS or the PROXY protocol, is left out."""
+    parts = server(endpoint)
+    if parts.kind == "unix":
+        return "unix", parts.arguments["address"]
+    if parts.kind not in _INTERNET:
+        return "other", endpoint
+    interface = parts.arguments.get("interface") or ("::" if parts.kind == "tcp6" else "0.0.0.0")
+    return "internet", interface, parts.arguments.get("port", endpoint)
+
+
+class _Offer(LineOnlyReceiver):
+    """One connection of a process that wants the sockets."""
+
+    delimiter = b"\n"
+    transport: Any
+
+    def __init__(self, handover: "Handover", reactor: Any) -> None:
+        self._handover = handover
+        self._reactor = reactor
+        self._late: Any = None
+        self._given: dict[str, ListeningService] = {}
+
+    def connectionMade(self) -> None:
+        """Refuse who must not have them, and others while one is about to."""
+        user = stranger(self.transport.socket)
+        reason = f"user {user} must not" if user is not None else self._handover.begin(self)
+        if reason:
+            self.refuse(reason)
+        else:
+            self._late = self._reactor.callLater(WITHIN, self.refuse, f"it was not ready in {WITHIN:g} s")
+
+    def lineReceived(self, line: bytes) -> None:
+        """Give the sockets, or leave them."""
+        if self._late is None:
+            return
+        try:
+            said, _ = parse(line)
+        except BrokenMessage as error:
+            self.refuse(str(error))
+            return
+        match said:
+            case {"do": "take"} if not self._given:
+                self._give()
+            case {"do": "leave", "kept": [*kept]} if self._known(kept):
+                self._handover.left(self)
+                self.leave(kept)
+            case _:
+                self.refuse("what came is no message")
+
+    def _known(self, kept: list[Any]) -> bool:
+        """Return whether each of these is a socket that was given."""
+        return bool(self._given) and all(isinstance(each, str) and each in self._given for each in kept)
+
+    def _give(self) -> None:
+        """Send all sockets."""
+        self._given = {str(number): each for number, each in enumerate(self._handover.listening())}
+        for each in self._given.values():
+            assert each.port is not None
+            self.transport.sendFileDescriptor(share(each.port))
+        places = {key: [each.name, each.description] for key, each in self._given.items()}
+        self.transport.write(spell({"places": places}, places))
+        _log.info("handover: another process was given {count} sockets", count=len(places))
+
+    def leave(self, kept: Iterable[str]) -> None:
+        """Leave these sockets to the other process, and say so."""
+        for key in kept:
+            if (port := self._given[key].port) is not None:
+                give_up(port)
+        self._settle()
+        self.transport.write(spell({"left": True}))
+        self.transport.loseConnection()
+
+    def stop(self) -> None:
+        """Leave what was given, or give nothing: this process stops."""
+        if self._given:
+            self.leave(self._given)
+        else:
+            self.refuse("it stops")
+
+    def refuse(self, reason: str) -> None:
+        """Say why the other process does not get them, and go on."""
+        _log.warn("handover: a process that asked is refused: {reason}", reason=reason)
+        self._settle()
+        self.transport.write(spell({"refused": reason}))
+        self.transport.loseConnection()
+
+    def _settle(self) -> None:
+        if self._late is not None and self._late.active():
+            self._late.cancel()
+        self._late = None
+        self._handover.end(self)
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        """The other process is gone, or has what it wants."""
+        if self._late is not None:
+            _log.warn("handover: the process that asked is gone; this one goes on")
+            self._settle()
+
+
+class _Offers(Factory):
+    """Makes an offer of each connection."""
+
+    noisy = False
+
+    def __init__(self, handover: "Handover", reactor: Any) -> None:
+        self._handover = handover
+        self._reactor = reactor
+
+    def logPrefix(self) -> str:
+        """Return the name that Twisted's log lines have for it."""
+        return "handover"
+
+    def buildProtocol(self, addr: Any) -> _Offer:
+        """Return the protocol of a connection."""
+        return _Offer(self._handover, self._reactor)
+
+
+class Handover(MultiService):
+    """Hands the sockets of `relay` over, at a UNIX socket of this path, and then stops this process."""
+
+    def __init__(self, path: str, relay: MultiService, reactor: Any) -> None:
+        super().__init__()
+        self._path = path
+        self._relay = relay
+        self._reactor = reactor
+        self._offer: _Offer | None = None
+        self._busy = ""
+        endpoint = f"unix:{quoted(path)}:mode=600:lockfile=0"
+        self._door = listening_service(reactor, "handover", endpoint, _Offers(self, reactor))
+        self._door.setServiceParent(self)
+
+    def privilegedStartService(self) -> None:
+        """Listen, where no other relay does. Raises `CannotStart`."""
+        if not self._door.adopted:
+            self._clear()
+        super().privilegedStartService()
+
+    def _clear(self) -> None:
+        """Remove a socket that nobody listens on any more. Raises `CannotStart` for anything else that is there."""
+        try:
+            is_socket = stat.S_ISSOCK(os.lstat(self._path).st_mode)
+        except OSError:
+            return  # nothing is there, or what listens next knows why not
+        text = f"handover: {self._path}: is no socket"
+        if is_socket:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                probe.settimeout(ANSWER)
+                try:
+                    probe.connect(self._path)
+                    text = f"handover: {self._path}: another relay hands over there: take over, or name another path"
+                except ConnectionRefusedError:
+                    os.unlink(self._path)
+                    return
+                except OSError as error:
+                    text = f"handover: {self._path}: {error.strerror}"
+        _log.critical("{text}", text=text)
+        raise CannotStart(text)
+
+    def startService(self) -> None:
+        """Begin to hand over."""
+        super().startService()
+        # Added before the service's own stop, it is called before that.
+        self._reactor.addSystemEventTrigger("before", "shutdown", self._stopping)
+
+    def listening(self) -> list[ListeningService]:
+        """Return what may be handed over."""
+        return [each for each in listening(self._relay) if each.port is not None]
+
+    def busy(self, reason: str) -> None:
+        """Hand nothing over for this reason, until it is empty."""
+        self._busy = reason
+
+    def begin(self, offer: _Offer) -> str:
+        """Take note of a process that asks, and return why it is refused; "" where it is not."""
+        if self._busy or self._offer is not None:
+            return self._busy or "another process takes over"
+        self._offer = offer
+        return ""
+
+    def end(self, offer: _Offer) -> None:
+        """Take note that it asks for nothing more."""
+        if self._offer is offer:
+            self._offer = None
+
+    def left(self, offer: _Offer) -> None:
+        """Stop this process: another one has taken over."""
+        _log.info("handover: another process has taken over; this one stops")
+        self.busy("it stops")
+        try:
+            self._reactor.stop()
+        except ReactorNotRunning:
+            pass
+
+    def _stopping(self) -> None:
+        """Leave what was given to who has it, before anything is closed: this process will not need it."""
+        self.busy("it stops")
+        if self._offer is not None:
+            self._offer.stop()
+
+
+class Taken(Service):
+    """What a relay was given by the one before: `passage` leads to that, `kept` are the services by the keys of the
+    sockets that they were given. When it starts, all is ready, and the one before is told to leave.
+    """
+
+    def __init__(
+        self,
+        passage: Passage,
+        kept: Mapping[str, ListeningService],
+        handover: Handover,
+        reactor: Any,
+    ) -> None:
+        self._passage = passage
+        self._kept = kept
+        self._handover = handover
+        self._reactor = reactor
+        self._late: Any = None
+        self._settled = False
+
+    def startService(self) -> None:
+        """Tell the one before, when the reactor runs."""
+        super().startService()
+        self._reactor.callWhenRunning(self._leave)
+
+    def _leave(self) -> None:
+        conversation = ReactorPassage(self._reactor, self._passage.socket, self._answered, self._ended)
+        conversation.send({"do": "leave", "kept": list(self._kept)})
+        self._late = self._reactor.callLater(ANSWER, self._ended, f"no answer within {ANSWER:g} s")
+
+    def _answered(self, passed: Passed) -> None:
+        passed.close()
+        reason = passed.said.get("refused")
+        if reason is None:
+            self._settle("the relay before has left")
+        elif not self._settled:
+            self._settled = True
+            self._late.cancel()
+            _log.critical("handover: the relay that runs goes on, this one ends: {reason}", reason=reason)
+            raise_signal(SIGTERM)
+
+    def _ended(self, why: str) -> None:
+        self._settle(f"the relay before is gone {why}".rstrip())
+
+    def _settle(self, how: str) -> None:
+        """Accept from now on."""
+        if self._settled:
+            return
+        self._settled = True
+        if self._late.active():
+            self._late.cancel()
+        for each in self._kept.values():
+            each.keep()
+        self._handover.busy("")
+        _log.info("handover: {how}; {count} sockets are ours", how=how, count=len(self._kept))
+
+
+def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) -> Taken | None:
+    """Have a relay that is not started yet listen on the sockets of the one that runs. Returns the service that is to
+    start when it is ready; None where none runs. Raises `BadEndpoint` where one does, but hands nothing over.
+    """
+
+    def refused(reason: str) -> BadEndpoint:
+        return BadEndpoint(f"handover: {path}: the relay that runs does not hand over: {reason}")
+
+    own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    own.settimeout(ANSWER)
+    passage = Passage(own)
+    try:
+        own.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        passage.close()
+        _log.info("handover: nobody is at {path}: this relay opens its sockets itself", path=path)
+        return None
+    except OSError as error:
+        passage.close()
+        raise BadEndpoint(f"handover: {path}: {error.strerror or error}") from None
+    try:
+        # Root may have what anybody hands over, such as a relay that has left root's privileges.
+        if (user := stranger(own)) is not None and os.geteuid():
+            raise refused(f"it is of user {user}")
+        passed = _ask(passage)
+        if "refused" in passed.said:
+            raise refused(str(passed.said["refused"]))
+        kept = _adopt(passed, listening(relay))
+    except (BrokenMessage, OSError) as error:
+        passage.close()
+        raise refused("no answer" if isinstance(error, TimeoutError) else str(error)) from None
+    except EOFError:
+        passage.close()
+        raise refused("it is gone") from None
+    except BadEndpoint:
+        passage.close()
+        raise
+    _log.info(
+        "handover: {kept} of the {count} sockets of the relay that runs are taken",
+        kept=len(kept),
+        count=len(passed.sockets),
+    )
+    handover.busy("it takes over itself")
+    return Taken(passage, kept, handover, reactor)
+
+
+def _ask(passage: Passage) -> Passed:
+    """Return what the relay that runs hands over. Raises what a passage raises."""
+    passage.put({"do": "take"})
+    with suppress(BrokenPipeError):  # it has said why before
+        passage.flush()
+    while True:
+        found = passage.receive()
+        if found:
+            return found[0]
+
+
+def _adopt(passed: Passed, services: Iterable[ListeningService]) -> dict[str, ListeningService]:
+    """Have each service listen on the socket for its place, if there is one, best that of its name; close the others.
+    Return those services by the keys of their sockets. Raises `BrokenMessage`.
+    """
+    try:
+        known = {key: (str(name), _place(place)) for key, (name, place) in passed.said["places"].items()}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        passed.close()
+        raise BrokenMessage("what came is no message") from None
+    kept: dict[str, ListeningService] = {}
+    for each in services:
+        place = _place(each.description)
+        found = [key for key, (_, there) in known.items() if there == place and key in passed.sockets]
+        found.sort(key=lambda key: known[key][0] != each.name)
+        if found:
+            key = found[0]
+            del known[key]
+            each.adopt(os.dup(passed.sockets[key].fileno()))
+            kept[key] = each
+    passed.close()
+    return kept

@@ -1,0 +1,456 @@
+"""Sockets handed over from one relay to the next: both are services of this process, on real sockets."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.application.service import MultiService
+from twisted.internet.threads import deferToThread
+from twisted.logger import capturedLogs, formatEvent
+
+from stomprelay.config.endpoint import quoted
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.service import handover as module
+from stomprelay.service.handover import Handover, Taken, take_over
+from stomprelay.service.network.endpoints import BadEndpoint, CannotStart, ListeningService, listening_service
+from stomprelay.service.network.passing import Passage, Passed, spell
+from tests.service.certificates import self_signed
+from tests.service.sockets import ANY_PORT, Accepting, connect, port_of, reactor, stopped, turns, until
+
+
+class Stoppable:
+    """The reactor, but for its end."""
+
+    def __init__(self) -> None:
+        self.stops = 0
+        self.triggers: list[Callable[[], None]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(reactor, name)
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def addSystemEventTrigger(self, phase: str, event: str, do: Callable[[], None]) -> None:  # noqa: N802
+        self.triggers.append(do)
+
+
+class Relay:
+    """A relay as far as this goes: what listens, and its hand-over. `accepting` is what its listeners lead to."""
+
+    def __init__(self, path: Path, **endpoints: str) -> None:
+        self.reactor = Stoppable()
+        self.service, self.when_ready = MultiService(), MultiService()
+        self.path = path
+        self.accepting: dict[str, Accepting] = {}
+        self.listening: dict[str, ListeningService] = {}
+        for name, endpoint in endpoints.items():
+            self.add(name, endpoint)
+        self.handover = Handover(str(path), self.service, self.reactor)
+        self.handover.setServiceParent(self.service)
+
+    def add(self, name: str, endpoint: str, tls: ServerTLS | None = None) -> None:
+        """Let it listen there, too."""
+        self.accepting[name] = Accepting()
+        self.listening[name] = listening_service(self.reactor, name, endpoint, self.accepting[name], tls)
+        self.listening[name].setServiceParent(self.service)
+
+    def start(self) -> None:
+        self.when_ready.setServiceParent(self.service)
+        self.service.privilegedStartService()
+        self.service.startService()
+
+    async def take(self) -> Taken | None:
+        """Ask the relay that runs, which answers meanwhile."""
+        taken = await deferToThread(take_over, str(self.path), self.service, self.handover, self.reactor)
+        if taken is not None:
+            taken.setServiceParent(self.when_ready)
+        return taken
+
+    async def succeed(self, before: "Relay") -> None:
+        """Take over, all of it; the one before has stopped then."""
+        await self.take()
+        self.start()
+        await until(lambda: before.reactor.stops)
+        await stopped(before.service)
+        await until(lambda: not self.handover._busy)
+
+    async def reached(self, name: str, place: str) -> bool:
+        """Whether who connects there comes to this listener."""
+        client = await connect(place)
+        await until(lambda: self.accepting[name].accepted.pending)
+        server = await self.accepting[name].accepted.get()
+        client.transport.loseConnection()
+        await server.ended()
+        server.transport.loseConnection()
+        await server.gone()
+        return True
+
+
+def words(logs: Sequence[dict[str, Any]]) -> list[str]:
+    """What the log says of it."""
+    return [text for text in map(formatEvent, logs) if text.startswith("handover: ")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where sockets are handed over."""
+    return tmp_path / "handover"
+
+
+@pytest_twisted.ensureDeferred
+async def test_from_one_to_the_next_and_on(path: Path, tmp_path: Path) -> None:
+    """TCP, a UNIX socket, the PROXY protocol: whoever connects comes to the last one; paths go with the last one."""
+    door = tmp_path / "door"
+    places = {
+        "tcp": ANY_PORT,
+        "local": f"unix:{quoted(str(door))}:mode=600",
+        "proxied": f"haproxy:{ANY_PORT}",
+    }
+    first = Relay(path, **places)
+    first.start()
+    where = {"tcp": f"tcp:127.0.0.1:{port_of(first.listening['tcp'])}", "local": f"unix:{quoted(str(door))}"}
+    proxied = port_of(first.listening["proxied"])
+    before = first
+    for _ in range(2):
+        after = Relay(path, **places)
+        with capturedLogs() as logs:
+            await after.succeed(before)
+        assert words(logs)[-1] == "handover: the relay before has left; 4 sockets are ours"
+        for name, place in where.items():
+            assert await after.reached(name, place)
+        assert port_of(after.listening["proxied"]) == proxied
+        assert os.readlink(f"{door}.lock") == str(os.getpid())
+        assert door.stat().st_mode & 0o777 == path.stat().st_mode & 0o777 == 0o600
+        before = after
+    await stopped(before.service)
+    assert list(tmp_path.iterdir()) == []
+    with (
+        pytest.raises(ConnectionRefusedError),
+        socket.create_connection(("127.0.0.1", proxied)),
+    ):
+        pass
+
+
+@pytest_twisted.ensureDeferred
+async def test_until_the_new_one_is_ready_the_old_one_accepts(path: Path) -> None:
+    """Also while both have the sockets; TLS may be put around one by the new one."""
+    files = self_signed(path.parent, "localhost")
+    first = Relay(path, public=ANY_PORT)
+    first.start()
+    place = f"tcp:127.0.0.1:{port_of(first.listening['public'])}"
+    second = Relay(path)
+    second.add("renamed", ANY_PORT, ServerTLS(str(files.certificate), str(files.key)))
+    await second.take()
+    second.service.privilegedStartService()
+    second.service.startService()
+    assert await first.reached("public", place)
+    second.when_ready.setServiceParent(second.service)
+    await until(lambda: first.reactor.stops)
+    assert await second.reached("renamed", place)
+    await stopped(first.service)
+    await stopped(second.service)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_configuration_with_other_listeners(path: Path, tmp_path: Path) -> None:
+    """What the new one does not want is closed, with its path; what the old one did not have, it opens."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    first = Relay(path, public=ANY_PORT, local=f"unix:{quoted(str(old))}")
+    first.start()
+    second = Relay(path, public=ANY_PORT, local=f"unix:{quoted(str(new))}")
+    with capturedLogs() as logs:
+        await second.succeed(first)
+    assert "handover: 2 of the 3 sockets of the relay that runs are taken" in words(logs)
+    assert not old.exists()
+    assert await second.reached("local", f"unix:{quoted(str(new))}")
+    await stopped(second.service)
+
+
+@pytest_twisted.ensureDeferred
+async def test_of_two_alike_each_gets_its_own(path: Path) -> None:
+    """Ports that the system chose are told apart by the names of the listeners."""
+    first = Relay(path, a=ANY_PORT, b=ANY_PORT)
+    first.start()
+    ports = {name: port_of(each) for name, each in first.listening.items()}
+    second = Relay(path, b=ANY_PORT, a=ANY_PORT)
+    await second.succeed(first)
+    assert {name: port_of(each) for name, each in second.listening.items()} == ports
+    await stopped(second.service)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_relay_that_is_to_stop_in_the_middle(path: Path, tmp_path: Path) -> None:
+    """It leaves what it gave: the other process is about to serve, and goes on."""
+    door = tmp_path / "door"
+    first = Relay(path, local=f"unix:{quoted(str(door))}")
+    first.start()
+    second = Relay(path, local=f"unix:{quoted(str(door))}")
+    await second.take()
+    for trigger in first.reactor.triggers:
+        trigger()
+    await stopped(first.service)
+    assert door.is_socket()
+    second.start()
+    await until(lambda: not second.handover._busy)
+    assert await second.reached("local", f"unix:{quoted(str(door))}")
+    await stopped(second.service)
+    assert not door.exists()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_relay_that_is_to_stop_before_it_gave_anything(path: Path) -> None:
+    """It refuses: the other process would find nothing to go on with."""
+    first = Relay(path, public=ANY_PORT)
+    first.start()
+    client = await connect(f"unix:{quoted(str(path))}")
+    await until(lambda: first.handover._offer is not None)
+    for trigger in first.reactor.triggers:
+        trigger()
+    assert b'{"refused": "it stops"}' in await client.ended()
+    with pytest.raises(BadEndpoint, match=r"does not hand over: it stops$"):
+        await Relay(path).take()
+    await stopped(first.service)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_relay_that_is_gone_in_the_middle(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or says nothing more: the new one has all that it needs."""
+    for silent in (False, True):
+        monkeypatch.setattr(module, "ANSWER", 0.05)
+        ours, theirs = socket.socketpair()
+        relay = Relay(path)
+        Taken(Passage(ours), {}, relay.handover, relay.reactor).setServiceParent(relay.when_ready)
+        with theirs, capturedLogs() as logs:
+            if not silent:
+                theirs.close()
+            relay.start()
+            await until(lambda logs=logs: len(words(logs)) == 1)  # type: ignore[misc]
+        assert words(logs)[0].startswith("handover: the relay before is gone")
+        assert silent == ("no answer within 0.05 s" in words(logs)[0])
+        await stopped(relay.service)
+        await turns()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_new_relay_that_takes_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old one has given up on it, and goes on; the new one ends."""
+    monkeypatch.setattr(module, "WITHIN", 0.05)
+    ended: list[int] = []
+    monkeypatch.setattr(module, "raise_signal", ended.append)
+    first, second = Relay(path, public=ANY_PORT), Relay(path, public=ANY_PORT)
+    first.start()
+    place = f"tcp:127.0.0.1:{port_of(first.listening['public'])}"
+    with capturedLogs() as logs:
+        await second.take()
+        await until(lambda: any("it was not ready" in text for text in words(logs)))
+        second.start()
+        await until(lambda: ended)
+    assert words(logs)[-1] == (
+        "handover: the relay that runs goes on, this one ends: it was not ready in 0.05 s"
+    )
+    await stopped(second.service)
+    assert await first.reached("public", place)
+    assert first.reactor.stops == 0
+    await stopped(first.service)
+    assert not path.exists()
+
+
+TOO_LONG = b"x" * 20_000
+
+
+def asking(path: Path, *messages: dict[str, Any] | bytes) -> list[Passed]:
+    """What a process is answered that says this, until the relay closes."""
+    with socket.socket(socket.AF_UNIX) as own:
+        own.connect(str(path))
+        passage = Passage(own)
+        with contextlib.suppress(BrokenPipeError):  # it was answered before
+            for each in messages:
+                own.sendall(each if isinstance(each, bytes) else spell(each))
+        found: list[Passed] = []
+        try:
+            while True:
+                found += passage.receive()
+        except (EOFError, ConnectionResetError):
+            return found
+        finally:
+            for passed in found:
+                passed.close()
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [b"what\n"],
+        [TOO_LONG],
+        [{"do": "leave", "kept": []}],
+        [{"do": "take"}, {"do": "take"}],
+        [{"do": "take"}, {"do": "leave", "kept": ["7"]}],
+        [{"do": "take"}, {"do": "leave", "kept": [[]]}],
+        [{"do": "take"}, {"do": "leave"}],
+    ],
+)
+@pytest_twisted.ensureDeferred
+async def test_what_is_no_request(path: Path, messages: list[dict[str, Any] | bytes]) -> None:
+    """It is refused, and the relay goes on, and hands over to the next who asks."""
+    first = Relay(path, public=ANY_PORT)
+    first.start()
+    place = f"tcp:127.0.0.1:{port_of(first.listening['public'])}"
+    found = await deferToThread(asking, path, *messages)
+    refusal = {"refused": "what came is no message"}
+    said = [each.said for each in found if "places" not in each.said]
+    assert said == ([] if messages == [TOO_LONG] else [refusal])
+    assert await first.reached("public", place)
+    second = Relay(path, public=ANY_PORT)
+    await second.succeed(first)
+    await stopped(second.service)
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user; a second one at a time; and nobody is trusted who hands over as another user."""
+    first, second, third = (Relay(path, public=ANY_PORT) for _ in range(3))
+    first.start()
+    users = [os.geteuid() + 1]
+    monkeypatch.setattr(module, "stranger", lambda own: users[0] if users else None)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(BadEndpoint, match=rf"does not hand over: it is of user {users[0]}$"):
+        await second.take()
+    found = await deferToThread(asking, path, {"do": "take"})
+    assert [each.said for each in found] == [{"refused": f"user {users[0]} must not"}]
+    users.clear()
+    taken = await second.take()
+    assert taken is not None
+    with pytest.raises(BadEndpoint, match=r"does not hand over: another process takes over$"):
+        await third.take()
+    second.start()
+    await until(lambda: first.reactor.stops)
+    await stopped(first.service)
+    await stopped(second.service)
+
+
+def test_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root and our own user are none; where the system does not tell, the mode of the path has to do."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert module.stranger(ours) is None
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert module.stranger(ours) == (os.getuid() or None)
+        monkeypatch.setattr(module, "_CREDENTIALS", Credentials(4711))
+        assert module.stranger(ours) == 4711
+        monkeypatch.delattr(socket, "SO_PEERCRED")
+        assert module.stranger(ours) is None
+
+
+class Credentials:
+    """As the system tells them of a process of this user."""
+
+    size = 12
+
+    def __init__(self, user: int) -> None:
+        self._user = user
+
+    def unpack(self, data: bytes) -> tuple[int, int, int]:
+        return 1, self._user, 0
+
+
+@pytest.fixture
+def answering(path: Path) -> Iterator[Callable[[bytes], None]]:
+    """Something else that listens at the path: it answers with these bytes, and closes unless there are none."""
+    threads: list[threading.Thread] = []
+    over = threading.Event()
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+
+    def serve(answer: bytes) -> None:
+        own, _ = server.accept()
+        with own:
+            own.recv(1000)
+            if answer:
+                own.sendall(answer)
+            else:
+                over.wait(20)
+
+    def begin(answer: bytes) -> None:
+        threads.append(threading.Thread(target=serve, args=(answer,)))
+        threads[0].start()
+
+    yield begin
+    over.set()
+    for each in threads:
+        each.join()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "no answer"),
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "what came is no message"),
+        (b"unfinished", "it is gone"),
+        (json.dumps({"sockets": [], "said": {"places": 5}}).encode() + b"\n", "what came is no message"),
+        (json.dumps({"sockets": [], "said": {"refused": "no"}}).encode() + b"\n", "no"),
+        (
+            json.dumps({"sockets": ["0"], "said": {"places": {}}}).encode() + b"\n",
+            "1 sockets are named, 0 came",
+        ),
+    ],
+)
+def test_what_is_no_relay(
+    path: Path,
+    answering: Callable[[bytes], None],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: bytes,
+    reason: str,
+) -> None:
+    """The new one does not start, and says what it met there."""
+    monkeypatch.setattr(module, "ANSWER", 0.2)
+    answering(answer)
+    relay = Relay(path, public=ANY_PORT)
+    with pytest.raises(BadEndpoint) as caught:
+        take_over(str(path), relay.service, relay.handover, relay.reactor)
+    assert str(caught.value) == f"handover: {path}: the relay that runs does not hand over: {reason}"
+
+
+@pytest_twisted.ensureDeferred
+async def test_nobody_at_the_path(path: Path) -> None:
+    """Nothing is there, or a socket that was left behind: it starts as usual."""
+    for left_behind in (False, True):
+        if left_behind:
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(path))
+        relay = Relay(path, public=ANY_PORT)
+        with capturedLogs() as logs:
+            assert await relay.take() is None
+        assert words(logs) == [f"handover: nobody is at {path}: this relay opens its sockets itself"]
+        relay.start()
+        assert await relay.reached("public", f"tcp:127.0.0.1:{port_of(relay.listening['public'])}")
+        await stopped(relay.service)
+        assert not path.exists()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_path_that_is_taken(path: Path) -> None:
+    """By a file, which is left alone; by another relay."""
+    path.write_text("precious")
+    relay = Relay(path)
+    with pytest.raises(CannotStart, match=r"is no socket$"):
+        relay.handover.privilegedStartService()
+    assert path.read_text() == "precious"
+    path.unlink()
+    first = Relay(path)
+    first.start()
+    with pytest.raises(
+        CannotStart, match=r"another relay hands over there: take over, or name another path$"
+    ):
+        relay.handover.privilegedStartService()
+    await turns()
+    await stopped(first.service)
