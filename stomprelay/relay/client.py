@@ -143,9 +143,9 @@ class ClientConnection:
         else:
             self._to_client(leg, now)
 
-    def connected(self, leg: Leg, now: float) -> None:
+    def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
         """The connection that an `Open` asked for is established: send CONNECT to the broker."""
-        self._search.connected(leg, now)
+        self._search.connected(leg, now, address)
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
         """The connection that an `Open` asked for failed: try the next broker."""

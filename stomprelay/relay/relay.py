@@ -193,11 +193,13 @@ class Relay:
             return []
         return self._act(lambda: connection.gave_way(leg, now))
 
-    def connected(self, leg: Leg, now: float) -> list[Effect]:
-        """The connection that an `Open` asked for is there."""
+    def connected(self, leg: Leg, now: float, address: str | None = None) -> list[Effect]:
+        """The connection that an `Open` asked for is there. `address` is the client's IP address, for brokers that are
+        to be told; None where it has none.
+        """
         connection = self._connection
         if connection is not None:
-            return self._act(lambda: connection.connected(leg, now))
+            return self._act(lambda: connection.connected(leg, now, address))
         self._outbox.put(Close(leg, How.ABORT))
         return self._outbox.drain()
 

@@ -145,7 +145,7 @@ class RelayService(MultiService):
         if self.embedded is not None and broker.endpoint == MEMORY:
             return self.embedded.memory
         try:
-            return client_endpoint(self._reactor, broker, upstream.tls)
+            return client_endpoint(self._reactor, broker, upstream.tls, introduces=upstream.proxy_protocol)
         except BadEndpoint as error:
             raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
 

@@ -32,6 +32,7 @@ from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.log import logger
 from stomprelay.service.network import sharing, sockets, tls
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
+from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint
 
 BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
@@ -232,9 +233,11 @@ class AddressEndpoint:
         return endpoint.connect(factory)
 
 
-def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
-    """Return the endpoint that connects to a broker on the network. Raises `BadEndpoint` where the string or a TLS
-    file cannot be used.
+def client_endpoint(
+    reactor: Any, broker: Broker, secured: ClientTLS, *, introduces: bool = False
+) -> IStreamClientEndpoint:
+    """Return the endpoint that connects to a broker on the network: where it `introduces` clients by the PROXY
+    protocol, a `ProxyHeaderEndpoint`. Raises `BadEndpoint` where the string or a TLS file cannot be used.
     """
     try:
         endpoint = _client(reactor, broker.endpoint)
@@ -244,7 +247,7 @@ def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStream
         raise BadEndpoint(f"tls.{error}") from error
     except Exception as error:
         raise BadEndpoint(f"{broker}: {_why(error)}") from error
-    return endpoint
+    return ProxyHeaderEndpoint(endpoint) if introduces else endpoint
 
 
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
