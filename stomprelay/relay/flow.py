@@ -11,6 +11,8 @@ from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
 
+DISCONNECTING: Final = b"DISCONNECT\n\n\0"
+"""The frame, in every version, by which brokers are left in the name of a client that will send no more."""
 _TAKEN: Final = 65536
 """How many bytes of small chunks are taken together."""
 
@@ -128,6 +130,11 @@ class Flow(Protocol):
 
     def send_disconnect(self, now: float) -> None:
         """Send on the DISCONNECT that is WAITING, whatever it waits for."""
+
+    def finish(self, now: float) -> None:
+        """The client, which is connected, will send no more: go on as after a DISCONNECT without a receipt. Raises as
+        `to_broker`.
+        """
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot take more for now."""

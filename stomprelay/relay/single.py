@@ -8,7 +8,7 @@ from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.flow import DISCONNECTING, DisconnectState
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.states import Connected
@@ -265,6 +265,14 @@ class Single:
         self._client.enter(State.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._frame = frame.wire
+
+    def finish(self, now: float) -> None:
+        """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
+        self._client.enter(State.LEAVING)
+        self.disconnect = DisconnectState.WAITING
+        self._frame = DISCONNECTING
+        if self.safe:
+            self.send_disconnect(now)
 
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to the broker."""

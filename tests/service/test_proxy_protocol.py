@@ -124,7 +124,7 @@ async def test_before_tls(tmp_path: Path, address: str) -> None:
 # In the relay
 
 
-def _client(harness: RelayHarness, connect: bytes = CONNECT, address: object = CLIENT) -> FakeTransport:
+def _client(harness: RelayHarness, connect: bytes = CONNECT, address: Any = CLIENT) -> FakeTransport:
     """A client at this address, that connected to `LISTENER`, asks for a session."""
     transport = FakeTransport(harness.reactor.tcpServers[0][1].buildProtocol(address), address)
     transport.hostAddr = LISTENER

@@ -11,7 +11,7 @@ from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.merge import Merge
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Router
-from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.flow import DISCONNECTING, DisconnectState
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
@@ -266,6 +266,11 @@ class Fanout:
     def uncertain(self, link: Link) -> int:
         """Return how many SENDs a group has not confirmed, or was not sent yet."""
         return self._router.member(link).uncertain
+
+    def finish(self, now: float) -> None:
+        """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
+        self._disconnect.begin(DISCONNECTING, None, self._client)
+        self._go_on(now)
 
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to all connected brokers."""

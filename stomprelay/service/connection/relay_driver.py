@@ -227,6 +227,10 @@ class RelayDriver(Driver):
         """Report to the relay that the connection to a broker could not be tried."""
         self.perform(self.relay.prevented(protocol.leg, reason, self.runtime.seconds()))
 
+    def half_closed(self, protocol: LegProtocol) -> None:
+        """Report to the relay that the client sends nothing more."""
+        self.perform(self.relay.half_closed(self.runtime.seconds()))
+
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that the connection of the client or of a broker ended."""
         self.perform(self.relay.lost(protocol.leg, reason, self.runtime.seconds()))
