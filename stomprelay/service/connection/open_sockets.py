@@ -1,4 +1,7 @@
-"""The sockets of a service that are open, and the wait for their end."""
+"""The sockets of a service that are open, and the wait for their end.
+
+A connection that was closed still has its descriptor until its peer has read what was left for it, or closed, too.
+"""
 
 from typing import Final
 
