@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
@@ -141,6 +142,29 @@ class Flow(Protocol):
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """A broker's connection can take more again. Raises as `to_broker`."""
+
+
+def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
+    """Return the error that a client is sent whose session ends with its broker."""
+    advice = "connect again; what has no receipt may be lost"
+    return StompError(
+        "connection to the broker was lost", f"upstream {upstream.name}; {advice}", receipt=receipt
+    )
+
+
+def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
+    """Return the error that a client is sent for want of a link's broker. It is told which upstream that is, not why:
+    reasons hold addresses and certificates, which are the log's.
+    """
+    name = link.upstream.name
+    if link.unwelcome:
+        return StompError(link.reason, f"upstream {name}", receipt=receipt)
+    advice = "try again later; the relay's log says why"
+    if link.fresh or not link.upstream.movable:
+        return StompError(
+            "broker not available", f"upstream {name} did not connect; {advice}", receipt=receipt
+        )
+    return StompError("no broker available", f"upstream {name}: {link.reason}; {advice}", receipt=receipt)
 
 
 class InputBuffer:

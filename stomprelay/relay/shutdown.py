@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
+from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, broker_lost
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
@@ -315,9 +315,7 @@ class Shutdown:
         # One that was being left was reported then, and is not the session's any more.
         owing = [(None if link.leaving else link.broker, link.group, link.upstream) for link in flow.links]
         self._outbox.put(*unconfirmed(owing, upstream, what, missing))
-        name, receipt = upstream.name, flow.disconnect_receipt
-        error = StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
-        self.fail(self._client, error, End.BROKER)
+        self.fail(self._client, broker_lost(upstream, flow.disconnect_receipt), End.BROKER)
 
     def _unsent(self) -> int:
         """Return how many SENDs the client sent that were not read, for want of a broker; they are not kept."""

@@ -517,6 +517,8 @@ async def test_the_end_is_seen_where_only_the_core_does_not_want_to_read() -> No
     reading.hold(ASKED)
     peer.transport.loseConnection()
     await until(lambda: real.told("half closed"))
+    real.protocols[0].close(How.ABORT)
+    await until(lambda: real.runtime.sockets == 0)
     await port.stopListening()
 
 
