@@ -90,14 +90,14 @@ def _message(call: ast.Call) -> str | None:
 
 def test_every_error_of_the_relay_is_listed() -> None:
     """docs/errors.md has each message that the core, the service or the embedded broker can send, and no other."""
-    made = {CLOSED, STRANGE}
+    made: set[str | None] = {CLOSED, STRANGE}
     for room in ("wire", "session", "relay", "service", "broker"):
         for path in (ROOT / "stomprelay" / room).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _RAISED:
-                    made.add(_message(call) or CLOSED)
+                    made.add(_message(call))
     listed = [row[0].strip("`") for row in rows(ERRORS) if row[0] != "`message`"]
-    assert sorted(listed) == sorted(made)
+    assert sorted(listed) == sorted(filter(None, made))
 
 
 def test_rules_are_numbered_from_one() -> None:
