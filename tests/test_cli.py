@@ -68,6 +68,7 @@ COMMANDS = [
     "brokers",
     "sessions",
     "kill",
+    "tail",
     "journal",
 ]
 JOURNALS = ["ls", "cat", "verify"]
@@ -116,6 +117,7 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
         ["sessions", "--filter", "logon=x"],
         ["kill"],
         ["kill", "a", "b"],
+        ["tail", "a"],
         ["journal"],
         ["journal", "rm", "a"],
         *(["journal", each] for each in JOURNALS),

@@ -1,6 +1,7 @@
 """The commands that ask a relay that runs."""
 
 import argparse
+import sys
 
 from stomprelay import remote
 from stomprelay.config import ConfigError, admin
@@ -38,6 +39,18 @@ _KILL = """
 Ends a session of a running relay, by its name. Its client gets an ERROR that says so and is closed, and its brokers are
 left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1 if there is no such session, or if the
 relay cannot be asked.
+"""
+_TAIL = """
+Shows frames and events of a running relay as they pass, until Ctrl-C, one in a line, as `stomprelay journal cat` does:
+its time, session and client; then `->` and a frame of the client, `<-` with the broker's address and a frame of the
+broker, or `--` and an event. Secrets are out, by the same rules. Sessions go on as before; where more passes than can
+be shown, frames are left out, and it says so (with --json on standard error). Exit status: 0 with --count, 130 at
+Ctrl-C; 1 if the relay cannot be asked.
+"""
+_TAIL_EXAMPLE = """
+examples:
+  stomprelay tail --destination '/queue/orders*' --bodies 200
+  stomprelay tail --listener public --count 10 --json
 """
 
 
@@ -107,6 +120,26 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
     kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
     kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
+    tail = commands.add_parser(
+        "tail",
+        parents=[relay, table],
+        help="show frames as they pass",
+        description=_TAIL,
+        epilog=_TAIL_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    tail.add_argument(
+        "--destination", action="append", default=[], metavar="GLOB",
+        help="frames with such a destination only, as in '/queue/*': SEND, SUBSCRIBE, MESSAGE",
+    )  # fmt: skip
+    tail.add_argument("--session", action="append", default=[], metavar="NAME", help="of this session only")
+    tail.add_argument(
+        "--listener", action="append", default=[], metavar="NAME", help="of clients of this listener only"
+    )
+    tail.add_argument(
+        "--bodies", type=_bodies, default=0, metavar="N", help="N bytes of each body, too; default: none"
+    )
+    tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
 
 
 def _filter(text: str) -> tuple[str, str]:
@@ -119,6 +152,14 @@ def _filter(text: str) -> tuple[str, str]:
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
+    return int(text)
+
+
+def _bodies(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= remote.LONGEST_BODY):
+        raise argparse.ArgumentTypeError(
+            f"must be a number of bytes, from 0 to {remote.LONGEST_BODY}, not {text!r}"
+        )
     return int(text)
 
 
@@ -142,6 +183,10 @@ def _ask(options: argparse.Namespace) -> int:
             )
         case "kill":
             return remote.kill(relay, options.session, _print_line)
+        case "tail":
+            request = remote.watch(options.session, options.listener, options.destination, options.bodies)
+            remark = _remark if options.json else _print_line
+            return remote.tail(relay, request, options.count, _print_line, remark, as_json=options.json)
     return remote.brokers(relay, _print_line, as_json=options.json)
 
 
@@ -168,6 +213,10 @@ def _admin(options: argparse.Namespace) -> remote.AdminClient:
     return remote.AdminClient(remote.DEFAULT if place is None else place, known)
 
 
+def _remark(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _print_line(line: str) -> None:
-    # At once, for it takes a while until a broker is empty.
+    # At once, for it takes a while until a broker is empty, or the next frame passes.
     print(line, flush=True)

@@ -34,6 +34,7 @@ INTERPRETED: Final = {
     "journal/segment.py": "the same",
     "journal/records.py": "the same",
     "journal/command.py": "the same",
+    "journal/tail.py": "only while somebody watches, and then as fast as one can read",
     "journal/writer.py": "the thread that writes needs it, a few times a second",
     "journal/folder.py": "the same",
     "journal/disk.py": "the same",

@@ -19,6 +19,7 @@ KEYS: Final = ("admin", "admin_hosts", "admin_token_file", "admin_tls", "metrics
 SHORTEST: Final = 16
 """Characters of a token, at least: fewer could be guessed."""
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/=-]+")
+_OCTAL: Final = re.compile("[0-7]+")
 _OTHERS: Final = 0o006
 """The bits of a file's mode that let everybody read or write it."""
 
@@ -90,16 +91,27 @@ def check(source: str, key: str, access: AdminAccess) -> None:
     """Raise `ConfigError` for an admin endpoint that others may reach who need nothing for it. `key` is what named the
     endpoint, in `source`.
     """
-    place, token, tls = access
+    place, _, tls = access
     if place is None:
         return
     if tls is not None and server(place).kind == "unix":
         raise ConfigError(f"{source}: {key}: a UNIX socket has no use for admin_tls")
     if tls is not None and server(place).own_tls:
         raise ConfigError(f"{source}: {key}: {place} brings TLS of its own, and admin_tls does too")
-    certified = tls is not None and tls.require_client_certificate
-    if exposed(place) and token is None and not certified:
+    if exposed(place) and not guarded(access):
         raise ConfigError(f"{source}: {key}: {_UNGUARDED}")
+
+
+def guarded(access: AdminAccess) -> bool:
+    """Whether an admin endpoint is not for every user who can connect: it asks for a token or for a certificate, or is
+    a UNIX socket that not every user may write to.
+    """
+    place, token, tls = access
+    certified = tls is not None and tls.require_client_certificate
+    if place is None or token is not None or certified:
+        return place is not None
+    mode = server(place).arguments.get("mode", "") if place.lower().startswith("unix:") else ""
+    return _OCTAL.fullmatch(mode) is not None and not int(mode, 8) & _OTHERS
 
 
 def unencrypted(endpoint: str, tls: ServerTLS | None) -> bool:

@@ -149,7 +149,7 @@ class Capture:
         """Return how many bytes of the frame's body are kept at most; `dialect` is that of its leg."""
         if not self._matches:
             return self.bodies
-        destination = _destination(frame, dialect)
+        destination = destination_of(frame, dialect)
         most = self._most.get(destination)
         if most is None:
             if len(self._most) >= _KNOWN:
@@ -162,8 +162,8 @@ class Capture:
         return next((bodies for matches, bodies in self._matches if matches(text)), self.bodies)
 
 
-def _destination(frame: Frame, dialect: Dialect) -> bytes:
-    """The frame's destination, decoded; as it was sent where it cannot be decoded; empty where there is none."""
+def destination_of(frame: Frame, dialect: Dialect) -> bytes:
+    """Return the frame's destination, decoded; as it was sent where it cannot be decoded; empty where there is none."""
     try:
         return frame.header(DESTINATION, dialect) or b""
     except StompError:

@@ -53,8 +53,9 @@ Headers = list[tuple[str, str]]
 
 
 class Record(NamedTuple):
-    """One frame, or one event. `segment`: the name of its file without the ending; `number`: how many frames of the leg
-    were before it. A frame has `frame`, `command` and unescaped `headers`; an event has `event`.
+    """One frame, or one event. `segment`: the name of its file without the ending, empty where it is in none, and then
+    `offset` and `number` mean nothing; `number`: how many frames of the leg were before it. A frame has `frame`,
+    `command` and unescaped `headers`; an event has `event`.
     """
 
     relay: str
@@ -90,7 +91,9 @@ class Record(NamedTuple):
             columns |= {"size": len(self.frame.head) + self.frame.size + 1, "body_size": self.frame.size}
             if bodies and self.frame.kept:
                 columns |= _body(self.frame.kept)
-        return columns | {"segment": self.segment, "offset": self.offset, "number": self.number}
+        if self.segment:
+            columns |= {"segment": self.segment, "offset": self.offset, "number": self.number}
+        return columns
 
 
 def _body(kept: bytes) -> dict[str, str]:
@@ -102,10 +105,14 @@ def _body(kept: bytes) -> dict[str, str]:
 
 def records(path: Path | str) -> Iterator[Record | Damage]:
     """Yield all records of a segment in order, and what is damaged. Never raises `OSError`."""
+    return records_of(segment.read(path), Path(path).name.partition(".journal")[0])
+
+
+def records_of(items: Iterable[Header | Block | Damage], name: str = "") -> Iterator[Record | Damage]:
+    """Yield all records among what was read of the segment of this name, and what is damaged."""
     contexts = Contexts()
     relay = ""
-    name = Path(path).name.partition(".journal")[0]
-    for found in segment.read(path):
+    for found in items:
         if isinstance(found, Header):
             contexts = Contexts(found)
             relay = found.relay

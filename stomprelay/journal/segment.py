@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stomprelay.journal.block import NO_BLOCK, SIZES, Block, BlockKind, Damage, walk
+from stomprelay.journal.block import NO_BLOCK, SIZES, Block, BlockKind, Damage, decode, walk
 from stomprelay.journal.schema import VERSION, EventRecord, Header, JournalEvent, NewerVersion
 
 CLOSED: Final = ".journal"
@@ -106,6 +106,13 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
             return
         found = _blocks(source.read, status.st_size)
         yield from _counted(_under_headers(found, Path(path).name, status.st_size))
+
+
+def parse(data: bytes) -> Iterator[Header | Block | Damage]:
+    """Yield what is in these bytes of one segment, or of several, as `read` does; that frames are missing is not looked
+    for.
+    """
+    return _under_headers(decode(data), "", len(data))
 
 
 def _opened(path: Path) -> int:

@@ -7,7 +7,7 @@ from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.schema import JournalSide, context_end, context_start, encode_event
 from stomprelay.session.effects import Note
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
@@ -42,7 +42,9 @@ class Client(Protocol):
 
 
 class Records(Protocol):
-    """The journal, as a session sees it: `record` and `record_leg` take blocks, see `JournalQueue`."""
+    """Who takes what is recorded, the journal or who watches: `record` and `record_leg` take blocks, see
+    `JournalQueue`.
+    """
 
     @property
     def full(self) -> bool:
@@ -87,6 +89,10 @@ def _name(connect: Frame) -> str:
     else:
         headers = _headers(connect)
         name = headers.get(_CLIENT_ID) or headers.get(LOGIN) or b""
+    return _spelled(name)
+
+
+def _spelled(name: bytes) -> str:
     return name.strip().decode("utf-8", "replace")[:_LONGEST]
 
 
@@ -94,21 +100,22 @@ class SessionRecorder:
     """Records the session of this name on a listener; `leg` is its client's.
 
     `recorders` has one for each leg that is not closed: call `record` when the core has acted upon what came on them.
-    `traced`: the relay may give frames a trace.
+    `traced`: the relay may give frames a trace. `records` takes them; another may from now on whose `capture` keeps
+    secrets and bodies in the same way.
     """
 
     __slots__ = (
         "_leg",
         "_name",
         "_of_events",
-        "_records",
         "_start",
         "_traced",
         "recorders",
+        "records",
     )
 
     def __init__(self, records: Records, leg: Leg, listener: str, session: str, *, traced: bool) -> None:
-        self._records = records
+        self.records = records
         self._leg = leg
         self._name = (listener, session)
         self._traced = traced
@@ -117,12 +124,27 @@ class SessionRecorder:
         self.recorders: tuple[LegRecorder, ...] = ()
         self._add(leg, (_CLIENT, "", ""))
 
+    def join(self, client: Client, login: bytes | None) -> None:
+        """Begin amid a session, whose client had this login: the first frame of each leg that is past `OPENING` has
+        come. Call `opening` for its brokers' legs before.
+        """
+        self._begun(client, _spelled(login or b"") or client.host)
+        for recorder in self.recorders:
+            if recorder.leg.state is not State.OPENING:
+                recorder.number = 1
+                self._identify(recorder, client)
+
+    def end(self) -> None:
+        """Record no more of what comes on these legs."""
+        for recorder in self.recorders:
+            recorder.leg.decoder.record(None)
+
     def opening(self, leg: Leg, upstream: str, broker: str) -> None:
         """Record what comes on this leg from now on; it leads to a broker of an upstream."""
         self._add(leg, (_BROKER, upstream, broker))
 
     def _add(self, leg: Leg, place: tuple[str, str, str]) -> None:
-        recorder = LegRecorder(leg, self._records.capture, place, traced=self._traced)
+        recorder = LegRecorder(leg, self.records.capture, place, traced=self._traced)
         self.recorders = (*self.recorders, recorder)
 
     def recorder(self, leg: Leg) -> LegRecorder:
@@ -141,7 +163,7 @@ class SessionRecorder:
                 # `value` is written in Python.
                 self.event(client, effect.event._value_, effect.text, effect.facts)
         self._take(client)
-        if self._records.full:
+        if self.records.full:
             client.hold()
 
     def event(self, client: Client, event: str, text: str, facts: Mapping[str, Any]) -> None:
@@ -149,7 +171,7 @@ class SessionRecorder:
         self._take(client)
         if not self._of_events:
             self._of_events = self._begun(client) + _OF_EVENTS
-        self._records.record(self._of_events, 0, b"", encode_event(event, text, facts), _EVENT)
+        self.records.record(self._of_events, 0, b"", encode_event(event, text, facts), _EVENT)
 
     def _take(self, client: Client) -> None:
         closed = False
@@ -157,20 +179,21 @@ class SessionRecorder:
             if recorder.frames:
                 if not recorder.context:
                     self._identify(recorder, client)
-                self._records.record_leg(recorder)
+                self.records.record_leg(recorder)
             if recorder.leg.closed:
                 closed = True
         if closed:
             self.recorders = tuple([recorder for recorder in self.recorders if not recorder.leg.closed])
 
     def _identify(self, recorder: LegRecorder, client: Client) -> None:
-        """Set the context of a leg's frames, with the client's name and the version of STOMP: it has its first."""
+        """Set the context of a leg's frames, with the client's name and the version of STOMP: its first has come."""
         leg = recorder.leg
         if leg is self._leg:
-            connect = recorder.frames[0]
-            assert isinstance(connect, Frame)
-            self._start = self._of_events = b""
-            self._begun(client, _name(connect) or client.host)
+            if not recorder.number:
+                connect = recorder.frames[0]
+                assert isinstance(connect, Frame)
+                self._start = self._of_events = b""
+                self._begun(client, _name(connect) or client.host)
             version = client.version
         else:
             version = leg.dialect.version.decode("ascii")

@@ -29,11 +29,10 @@ class ClientConnection:
 
     Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and the
     client connection decides what the loss of either side means for the other. `login` is that of the client's CONNECT;
-    None where it has none.
+    None where it has none. `allowed`: what may pass straight on now.
     """
 
     __slots__ = (
-        "_allowed",
         "_buffer",
         "_client",
         "_deferred",
@@ -41,6 +40,7 @@ class ClientConnection:
         "_listener",
         "_offer",
         "_outbox",
+        "allowed",
         "login",
         "session",
         "shutdown",
@@ -57,7 +57,7 @@ class ClientConnection:
         self._outbox = outbox
         self._flow = flow
         self._deferred = _NONE
-        self._allowed: tuple[Pass, ...] = ()
+        self.allowed: tuple[Pass, ...] = ()
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
@@ -232,12 +232,12 @@ class ClientConnection:
 
     def let_pass(self) -> None:
         """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
-        if not self._allowed and self._client.state is not State.CONNECTED:
+        if not self.allowed and self._client.state is not State.CONNECTED:
             return
         passes = tuple([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
-        if passes != self._allowed:
-            self._outbox.put(*changed(self._allowed, passes))
-            self._allowed = passes
+        if passes != self.allowed:
+            self._outbox.put(*changed(self.allowed, passes))
+            self.allowed = passes
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
         """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""

@@ -19,7 +19,7 @@ from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client import ClientConnection
-from stomprelay.relay.effects import Effect, Outbox, Report
+from stomprelay.relay.effects import Effect, Outbox, Pass, Report
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.link.link import Link
@@ -135,6 +135,11 @@ class Relay:
     def links(self) -> list[Link]:
         """The session's links to groups of brokers."""
         return [] if self._connection is None else self._connection.links
+
+    @property
+    def allowed(self) -> tuple[Pass, ...]:
+        """What may pass without the relay now, as the last `Pass` of each leg said."""
+        return () if self._connection is None else self._connection.allowed
 
     @property
     def active_at(self) -> float | None:

@@ -1,16 +1,18 @@
-"""Requests to the admin endpoint of a running relay: its brokers, to pause one and to resume it; who is connected, and
-to end a session.
+"""Requests to the admin endpoint of a running relay: its brokers, to pause one and to resume it; who is connected, what
+passes, and to end a session.
 
-`commands` what is done for a person who asks; `client` what can be asked for; `connecting` how, and with which token
-or certificate; `tables` what is shown.
+`commands` what is done for a person who asks; `tail` the same for frames as they pass; `client` what can be asked
+for; `connecting` how, and with which token or certificate; `tables` what is shown.
 """
 
+from stomprelay.journal.tail import LONGEST_BODY
 from stomprelay.remote.client import AdminClient, BrokerStatus
 from stomprelay.remote.commands import ALL, brokers, kill, pause, resume, sessions
 from stomprelay.remote.connecting import DEFAULT, AdminError, Credentials
 from stomprelay.remote.tables import FILTERS, ORDERS
+from stomprelay.remote.tail import tail, watch
 
 __all__ = [
-    "ALL", "DEFAULT", "FILTERS", "ORDERS", "AdminClient", "AdminError", "BrokerStatus", "Credentials", "brokers",
-    "kill", "pause", "resume", "sessions",
+    "ALL", "DEFAULT", "FILTERS", "LONGEST_BODY", "ORDERS", "AdminClient", "AdminError", "BrokerStatus", "Credentials",
+    "brokers", "kill", "pause", "resume", "sessions", "tail", "watch",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from http.client import HTTPException
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.remote.connecting import LONGEST, AdminError, Credentials, connector, why
 from stomprelay.remote.tables import session_cells
 
@@ -73,6 +74,10 @@ class AdminClient:
     def kill(self, name: str) -> None:
         """End a session, by its name."""
         self._request("POST", f"/sessions/{quote(name, safe='')}/kill", lambda answer: answer["killed"], {})
+
+    def tail(self, request: TailRequest) -> TailAnswer:
+        """Return what passed since the same was asked for last, which should be seconds ago at most."""
+        return self._request("POST", "/tail", TailAnswer.parse, request.spell())
 
     def _request(
         self, method: str, path: str, read: Callable[[Any], Answer], values: object = None

@@ -27,10 +27,10 @@ from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.recording import RecordingDriver
-from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger, set_level, share_heads
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.network.sharing import Inherited
@@ -68,6 +68,10 @@ class ListenerFactory(Factory):
         return self._accept(self._sessions, addr)
 
 
+def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
+    return (session for session in sessions if isinstance(session, RecordingDriver))
+
+
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
@@ -103,7 +107,8 @@ class RelayService(MultiService):
         self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
-        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
+        tails = Tails(config.journal, journal, lambda: _recordable(sessions), reactor, run, clock)
+        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal, tails)
         self._outages = Outages(brokers, runtime.timers, seconds)
         runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
@@ -133,11 +138,9 @@ class RelayService(MultiService):
     ) -> Journal | None:
         if settings.directory is None:
             return None
-
-        def recorded() -> Iterator[RecordingDriver]:
-            return (session for session in sessions if isinstance(session, RecordingDriver))
-
-        journal = Journal(settings.directory, settings, self._reactor, run, recorded, clock)
+        journal = Journal(
+            settings.directory, settings, self._reactor, run, lambda: _recordable(sessions), clock
+        )
         journal.setServiceParent(self)
         return journal
 
@@ -183,7 +186,6 @@ class RelayService(MultiService):
         """Begin a session for a new client and return the protocol of its leg; None while the relay stops. One that is
         too many is sent an ERROR.
         """
-        runtime, journal = self.state.runtime, self.state.journal
         if self.state.sessions.stopping:
             return None
         reason = self._admission.too_many(sessions, address)
@@ -192,11 +194,8 @@ class RelayService(MultiService):
         relay = Relay(
             sessions.listener, self._next_name(), sessions.counters, random.random, passes=self._passes
         )
-        driver = (
-            RelayDriver(runtime, relay, self._endpoints, sessions.ended)
-            if journal is None
-            else RecordingDriver(runtime, relay, self._endpoints, sessions.ended, journal, self._upstreams)
-        )
+        driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
+        self.state.tails.accepted(driver)
         sessions.add(driver, address)
         return LegProtocol(driver, relay.client)
 
@@ -263,6 +262,7 @@ class RelayService(MultiService):
         closed = self._listening.disownServiceParent()
         await drain.run()
         self._checks.stop()
+        self.state.tails.stop()
         if closed is not None:
             await closed
         self._outages.stop()

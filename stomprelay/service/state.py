@@ -16,6 +16,7 @@ from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger
 
 _log: Final = logger()
@@ -170,3 +171,4 @@ class RelayState(NamedTuple):
     brokers: Brokers
     pauses: Pauses
     journal: Journal | None
+    tails: Tails

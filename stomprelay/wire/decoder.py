@@ -137,9 +137,9 @@ class Decoder:
         if self._at == len(self._data):
             self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
 
-    def record(self, frames: list[Frame | Run], keep: Keep | None = None) -> None:
+    def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
         """From the next frame on, put each into this list before it is yielded; the caller empties the list. Runs come,
-        and are put there, only where it is said what they `keep`.
+        and are put there, only where it is said what they `keep`. None: into no list any more.
         """
         self._recording = frames
         self._keeping = keep

@@ -26,6 +26,7 @@ from tests.e2e.raw import Closed, Connection, ScriptedBroker
 from tests.e2e.relay import ROOT, RUN, TWISTD, Relay, check, launch, start, twistd
 from tests.e2e.rig import CONNECT
 from tests.e2e.talker import Talker
+from tests.e2e.test_tail import begun, shown, watching
 
 pytestmark = pytest.mark.e2e
 
@@ -550,3 +551,21 @@ def test_a_local_socket(tmp_path: Path, broker: int) -> None:
     assert status in (0, -signal.SIGTERM)
     assert not place.exists()
     check(child)
+
+
+def test_what_passes_any_worker_is_shown(running: Crew, queue: str, tmp_path: Path) -> None:
+    """By one command, as of one relay."""
+    clients = running.clients()
+    sessions = {row["session"] for row in json.loads(running.get("/sessions"))["sessions"]}
+    with watching(tmp_path, running.admin, "--json") as child:
+        for client in clients:
+            begun(child, client)
+        exchange(clients, queue)
+        clients[-1].ask("SEND", destination=queue, last="1")
+        found = shown(child, '"last"')
+    messages = [row for row in found if row["command"] == "MESSAGE"]
+    assert {row["session"] for row in messages} == sessions
+    places = sorted(row["headers"]["destination"] for row in messages)
+    assert places == sorted(f"{queue}.{number}" for number in range(len(clients)))
+    for client in clients:
+        client.close()

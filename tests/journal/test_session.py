@@ -10,7 +10,7 @@ from stomprelay.journal.session import SessionRecorder
 from stomprelay.session.effects import Event, Note, Wake
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
-from stomprelay.wire.dialect import V1_0
+from stomprelay.wire.dialect import V1_0, V1_2
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import LOGIN, OPENING
@@ -123,3 +123,49 @@ def test_a_journal_that_is_full() -> None:
     told.full = True
     session.record(told)
     assert told.held
+
+
+def test_amid_a_session() -> None:
+    """What came before is not recorded, and known: who the client is, and which legs had their first frame."""
+    told = Told()
+    leg, broker, late = (
+        Leg(Side.DOWNSTREAM, Limits()),
+        Leg(Side.UPSTREAM, Limits()),
+        Leg(Side.UPSTREAM, Limits()),
+    )
+    receive(leg, b"CONNECT\nlogin:me\n\n\0")
+    leg.enter(State.CONNECTING, V1_2)
+    leg.enter(State.CONNECTED)
+    broker.enter(State.CONNECTED, V1_2)
+    told.version = "1.2"
+    session = SessionRecorder(told, leg, "public", "n-1", traced=False)
+    session.opening(broker, "main", "tcp://192.0.2.1:61613")
+    session.opening(late, "more", "tcp://192.0.2.2:61613")
+    session.join(told, b" me ")
+    assert [each.number for each in session.recorders] == [1, 1, 0]
+    assert [bool(each.context) for each in session.recorders] == [True, True, False]
+    receive(leg, b"SEND\ndestination:/queue/a\n\n\0")
+    receive(late, b"CONNECTED\nversion:1.1\n\n\0")
+    session.record(told, [Note(Event.RECOVERED, "")])
+    start = '["public","n-1","192.0.2.7:4711","me"'
+    assert [context.decode() for context, _ in told.blocks] == [
+        f'{start},"client","","","1.2"]',
+        f'{start},"broker","more","tcp://192.0.2.2:61613","1.0"]',
+        f'{start},"","","",""]',
+    ]
+    session.end()
+    receive(leg, b"SEND\ndestination:/queue/a\n\n\0")
+    session.record(told)
+    assert len(told.blocks) == 3
+
+
+@pytest.mark.parametrize(
+    ("login", "name"), [(None, "192.0.2.7"), (b"", "192.0.2.7"), (b"\xff" * 2000, "\ufffd" * 1000)]
+)
+def test_who_a_client_is_amid_a_session(login: bytes | None, name: str) -> None:
+    """Its login, cut where it is endless; else its host."""
+    told = Told()
+    session, _ = begun(told)
+    session.join(told, login)
+    session.event(told, "one", "", {})
+    assert told.blocks[0][0].decode() == f'["public","n-1","192.0.2.7:4711","{name}","","","",""]'

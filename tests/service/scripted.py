@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.connection.driver import Driver
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
@@ -94,6 +94,7 @@ class ScriptedRelay:
         self.client = Leg(Side.DOWNSTREAM, Limits())
         self.session = self.login = self.active_at = None
         self.links: tuple[Link, ...] = ()
+        self.allowed: tuple[Pass, ...] = ()
         self.coupled = True
         self.over = True
         self.told: list[tuple[Any, ...]] = []

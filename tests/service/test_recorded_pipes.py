@@ -10,19 +10,22 @@ import pytest
 
 from stomprelay.journal.block import Block, decode
 from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings, WhenFull
-from stomprelay.relay.effects import Effect
+from stomprelay.journal.tail import TailRequest, Watch
+from stomprelay.relay.effects import Effect, Pass
 from stomprelay.service.connection import pipes
-from stomprelay.service.connection.backpressure import JOURNAL
+from stomprelay.service.connection.backpressure import JOURNAL, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.journal.tails import Tapped
 from stomprelay.session.effects import Close, Event, How, Note
 from stomprelay.session.leg import Leg
+from stomprelay.wire.run import Passing
 from tests.service.harness import CONNECT, SEND, Recorded, told
 from tests.service.scripted import ScriptedRelay
-from tests.service.test_pipes import ODD, Scene, running
+from tests.service.test_pipes import ODD, RULES, Scene, running
 
 pytestmark = pytest.mark.skipif(pipes.PIPE is None, reason="pipes are not compiled here")
 
@@ -40,6 +43,8 @@ class ReadingRelay(ScriptedRelay):
 class RecordedScene(Scene):
     """A session with a journal that nobody writes; its client has sent CONNECT."""
 
+    driver: RecordingDriver
+
     def __init__(self, reactor: Any, directory: Path, *, trace: bool = False, **settings: Any) -> None:
         self._settings = JournalSettings(str(directory), **settings)
         relay = ReadingRelay()
@@ -52,9 +57,11 @@ class RecordedScene(Scene):
         settings = self._settings
         self.journal = Journal(str(settings.directory), settings, self.reactor, "0" * 8, self._sessions)
         self.journal.running = 1
-        return RecordingDriver(
-            self.runtime, core, endpoints, self.ended.append, self.journal, dict.fromkeys(endpoints, "main")
+        driver = RecordingDriver(
+            self.runtime, core, endpoints, self.ended.append, dict.fromkeys(endpoints, "main")
         )
+        driver.record_to(self.journal)
+        return driver
 
     def _sessions(self) -> list[Any]:
         return [self.driver]
@@ -195,3 +202,40 @@ def test_secrets_do_not_pass(scene: RecordedScene) -> None:
     assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(secret)]
     (block,) = scene.blocks()
     assert block.frames == (SEND[:-1], secret[:-1].replace(b"geheim", b"***"))
+
+
+def test_it_passes_whoever_takes_the_records(scene: RecordedScene) -> None:
+    """Others beside the journal, nobody, or others alone: from the next chunk on, and nothing stops for it."""
+    capture = scene.journal.capture
+    watch = Watch(TailRequest("one"), b"", capture, lambda: 0)
+    scene.lets_pass()
+    scene.relay.allowed = (Pass(scene.relay.client, scene.upstream, Passing(RULES, scene.takes)),)
+    scene.sends(SEND)
+    scene.driver.record_to(Tapped(capture, scene.journal, (watch,)))
+    scene.sends(SEND + SEND)
+    assert scene.recorded() == [("SEND",), ("SEND", "SEND")]
+    assert [each.sizes[0::3] for each in watched(watch)] == [(len(SEND) - 6,) * 2]
+    scene.driver.record_to(None)
+    scene.sends(SEND)
+    assert (scene.recorded(), watched(watch)) == ([], [])
+    scene.driver.record_to(Tapped(capture, None, (watch,)))
+    scene.sends(SEND)
+    assert (scene.recorded(), len(watched(watch))) == ([], 1)
+    assert scene.received() == SEND * 5
+    assert {what for what, *_ in scene.reported()} == {"passed"}
+
+
+def watched(watch: Watch) -> list[Block]:
+    """The blocks that were kept since the last look."""
+    return [block for block in decode(watch.take().segment) if isinstance(block, Block)]
+
+
+def test_a_stop_ends_with_the_records(scene: RecordedScene) -> None:
+    """A leg that is not read from when nobody records any more, and goes on then."""
+    scene.protocol(scene.relay.client).hold(PRESSURE)
+    assert scene.recorded() == ["back-pressure on"]
+    scene.driver.record_to(None)
+    assert scene.recorded() == ["back-pressure off"]
+    scene.protocol(scene.relay.client).release(PRESSURE)
+    scene.sends(SEND)
+    assert scene.recorded() == []

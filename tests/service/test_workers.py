@@ -16,10 +16,14 @@ from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
+from stomprelay.journal.records import Record, records_of
+from stomprelay.journal.segment import parse as parse_segment
+from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.readiness import AWAY, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions, parse
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
+from stomprelay.service.journal.tails import MOST, TooMany
 from stomprelay.service.log import fields
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import MARGIN
@@ -401,6 +405,14 @@ class Asked:
             fail(TimeoutError("no answer")) if self.state is None else succeed(self.state.sessions.kill(name))
         )
 
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer | str]:
+        if self.state is None:
+            return fail(TimeoutError("no answer"))
+        try:
+            return succeed(self.state.tails.ask(request))
+        except TooMany as error:
+            return succeed(str(error))
+
     def snapshot(self, *, whole: bool) -> Deferred[Any]:
         return fail(TimeoutError("no answer")) if self.answer is None else succeed(self.answer)
 
@@ -597,3 +609,23 @@ def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
     late.plan, late.admin = plan_of([one]), Asked()  # type: ignore[assignment]
     crew.changed(late)
     assert asked(crew, 2).orders == []
+
+
+def test_what_passes_at_each_worker(crew: Crew) -> None:
+    """Is shown as of one relay; who does not answer is named, and where too many watch, that is said."""
+    assert list(crew.listeners) == ["public"]
+    found: list[Any] = []
+    request = TailRequest("one")
+    _ = crew.tail(request).addCallback(found.append)
+    for number in (1, 2):
+        asked(crew, number).state.sessions.stop()
+    _ = crew.tail(request).addCallback(found.append)
+    assert found[0] == TailAnswer(began=True)
+    ended = [each for each in records_of(parse_segment(found[1].segment)) if isinstance(each, Record)]
+    assert [each.event and each.event.event for each in ended] == ["error", "disconnected"] * 3
+    asked(crew, 2).state = None
+    _ = crew.tail(request).addCallback(found.append)
+    assert found[2] == TailAnswer(missing=("worker 2",))
+    for number in range(MOST):
+        _ = crew.tail(TailRequest(str(number))).addErrback(lambda failure: found.append(failure.value))
+    assert str(found[3]) == "4 watch already, and no more may at a time"

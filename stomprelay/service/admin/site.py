@@ -16,6 +16,7 @@ only where its `Host` is ours (see `access`), else with 421.
     POST /brokers/resume    take them into service again: {"broker": "*"}
     GET /sessions           who is connected, in JSON: see `sessions`
     POST /sessions/NAME/kill    end a session: its client gets an ERROR that says so
+    POST /tail              what passed since the same was asked for last, see `stomprelay.journal.tail`
 
 The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
 or a `sec-fetch-site`, which browsers add for web pages, is refused. The response of those about brokers is that of
@@ -23,14 +24,16 @@ or a `sec-fetch-site`, which browsers add for web pages, is refused. The respons
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredLock, fail
+from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
 from twisted.web.server import Site
 
 from stomprelay.config import Config
+from stomprelay.config.access import AdminAccess, guarded
 from stomprelay.config.address import Authority
+from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.pages import JSON, Action, AdminPages, Page, Response, refusal
@@ -43,6 +46,7 @@ from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
 from stomprelay.service.admin.status import status
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.journal.tails import TooMany
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.state import RelayState
@@ -54,6 +58,11 @@ STATE: Final = "/state"
 """The page of a worker that has its snapshot; `STATE_WHOLE` the whole one."""
 STATE_WHOLE: Final = "/state/whole"
 
+_NO_BODIES: Final = (
+    "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
+    "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
+)
+
 _log: Final = logger()
 
 
@@ -64,6 +73,10 @@ class Shown(Protocol):
 
     brokers: Brokers
     repeats: Repeats
+
+    @property
+    def listeners(self) -> Collection[str]:
+        """The names of its listeners."""
 
     def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]:
         """Return what it is now; for `whole` see `snapshot.snapshot`."""
@@ -83,6 +96,11 @@ class Shown(Protocol):
     def kill(self, name: str) -> Deferred[bool] | bool:
         """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
 
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
+        """Return what passed since the same was asked for last. The Deferred fails with `Unavailable` where too many
+        watch.
+        """
+
 
 class OwnRelay:
     """The relay of this process."""
@@ -95,6 +113,11 @@ class OwnRelay:
         self.resume = state.pauses.resume
         self.kill = state.sessions.kill
         self._listing = DeferredLock()
+
+    @property
+    def listeners(self) -> Collection[str]:
+        """The names of its listeners."""
+        return self._state.sessions.listeners
 
     def snapshot(self, *, whole: bool) -> Snapshot:
         """Return what it is now."""
@@ -111,6 +134,13 @@ class OwnRelay:
         if len(self._listing.waiting) >= CONNECTIONS:
             return fail(Unavailable("too many ask for sessions at a time"))
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
+
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
+        """Return what passed since the same was asked for last."""
+        try:
+            return succeed(self._state.tails.ask(request))
+        except TooMany as error:
+            return fail(Unavailable(str(error)))
 
 
 def _health(taken: Snapshot) -> Response:
@@ -176,9 +206,11 @@ def site(
     token: bytes | None = None,
     *,
     worker: bool = False,
+    guarded: bool = False,
 ) -> Site:
     """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are names by which it may
     be asked beside its own; `token` has to be said, where there is one. That of a `worker` has its snapshots, too.
+    `guarded`: not every user can ask, so bodies of messages may be shown.
     """
     relay = _relay(shown)
 
@@ -211,6 +243,18 @@ def site(
         killed = Response(json.dumps({"killed": name}) + "\n", JSON)
         return _later(relay.kill(name), lambda found: killed if found else missing)
 
+    def tail(body: bytes) -> Response | Deferred[Response]:
+        try:
+            request = TailRequest.parse(body)
+        except ValueError as error:
+            return refusal(400, str(error))
+        for name in request.listeners:
+            if name not in relay.listeners:
+                return refusal(404, f"there is no listener {json.dumps(name)}")
+        if request.bodies and not guarded:
+            return refusal(403, _NO_BODIES)
+        return relay.tail(request).addCallback(lambda found: Response(found.spell(), JSON))
+
     def sessions(arguments: Mapping[bytes, list[bytes]]) -> Response | Deferred[Response]:
         try:
             query = SessionQuery.read(arguments)
@@ -235,6 +279,7 @@ def site(
     actions: dict[bytes, Action] = {
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
+        b"/tail": tail,
     }
     secret = None if token is None else Token(token)
     return AdminSite("admin", AdminPages(pages, actions, kill, Hosts(hosts), secret, relay.repeats), reactor)
@@ -248,7 +293,15 @@ def admin_services(
     """
     made = []
     if config.admin is not None:
-        pages = site(shown, reactor, config.admin_hosts, config.admin_token, worker=worker)
+        access = AdminAccess(config.admin, config.admin_token, config.admin_tls)
+        pages = site(
+            shown,
+            reactor,
+            config.admin_hosts,
+            config.admin_token,
+            worker=worker,
+            guarded=worker or guarded(access),
+        )
         try:
             made.append(listening_service(reactor, "admin", config.admin, pages, config.admin_tls))
         except BadEndpoint as error:

@@ -1,10 +1,12 @@
-"""Driving a relay whose journal is kept: the frames of its legs, and what happens to them, are recorded."""
+"""Driving a relay that can be recorded: the frames of its legs, and what happens to them."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from stomprelay.journal.capture import LegRecorder
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.journal.session import SessionRecorder
+from stomprelay.journal.session import Records, SessionRecorder
 from stomprelay.relay.effects import Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
@@ -13,7 +15,6 @@ from stomprelay.service.connection.pipes import Recording, make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
 from stomprelay.service.connection.timers import Timed, Timers
-from stomprelay.service.journal.journal import Journal
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.run import Passing
 
@@ -96,13 +97,13 @@ class ReadingStop(Timed):
 
 
 class RecordingDriver(RelayDriver):
-    """A `RelayDriver` that records: the frames decoded from one chunk of a leg are one block, each `Note` an event.
+    """A `RelayDriver` that records where there is somebody to `record_to`: the frames decoded from one chunk of a leg
+    are one block, each `Note` an event.
 
     `upstreams` has the name of each broker's upstream.
     """
 
     __slots__ = (
-        "_journal",
         "_recorder",
         "_spelled",
         "_stops",
@@ -115,21 +116,53 @@ class RecordingDriver(RelayDriver):
         relay: Relay,
         endpoints: Endpoints,
         ended: Callable[[RelayDriver], None],
-        journal: Journal,
         upstreams: Mapping[Broker, str],
     ) -> None:
         RelayDriver.__init__(self, runtime, relay, endpoints, ended)
-        self._journal = journal
         self._upstreams = upstreams
         self._spelled = ""
-        listener = relay.listener
-        self._recorder = SessionRecorder(
-            journal, relay.client, listener.name, relay.name.decode("ascii"), traced=listener.trace
-        )
-        self._record = self._recorder.record
-        self._stops: dict[Leg, ReadingStop] = {}
+        self._recorder: SessionRecorder | None = None
+        self._stops: dict[Leg, ReadingStop] | None = None
 
-    # What is known of the client, for the records
+    def record_to(self, records: Records | None) -> None:
+        """Give what is recorded to these from now on, and whatever passes, too; None: record nothing. All that take
+        turns have to keep secrets and bodies in the same way.
+        """
+        recorder = self._recorder
+        if records is (None if recorder is None else recorder.records) or self.over:
+            return
+        if recorder is None:
+            assert records is not None
+            self._recorder = recorder = self._begin(records)
+            self._record = recorder.record
+        elif records is None:
+            for stop in tuple((self._stops or {}).values()):
+                stop.end()
+            recorder.end()
+            self._recorder = self._record = None
+        else:
+            recorder.records = records
+        for allowed in self.relay.allowed:
+            self._pass(allowed)
+
+    def _begin(self, records: Records) -> SessionRecorder:
+        """Return what records the session from now on."""
+        relay, listener = self.relay, self._relay.listener
+        recorder = SessionRecorder(records, relay.client, listener.name, self.name, traced=listener.trace)
+        for link in relay.links:
+            broker = link.broker or link.asked
+            if link.leg is not None and broker is not None and not link.leg.closed:
+                recorder.opening(link.leg, link.upstream.name, broker.uri)
+        if relay.session is not None:
+            recorder.join(self, relay.login)
+        return recorder
+
+    # What is known of the session, for the records
+
+    @property
+    def listener(self) -> str:
+        """Return the name of its listener."""
+        return self._relay.listener.name
 
     @property
     def peer(self) -> str:
@@ -156,19 +189,22 @@ class RecordingDriver(RelayDriver):
         self, source: LegProtocol, target: LegProtocol, passing: Passing, trails: bool
     ) -> "Pipe | None":
         """Return a pipe that gives its leg's recorder what passes; None where each frame needs a look."""
+        if self._recorder is None:
+            return RelayDriver.make_pipe(self, source, target, passing, trails)
         recorder = self._recorder.recorder(source.leg)
         if recorder.keep is None:
             return None
 
         # The leg has CONNECT or CONNECTED behind it: its context is known; and it is held while the journal is full.
-        recording = Recording(recorder, self._journal.record_leg)
+        recording = Recording(recorder, self._recorder.records.record_leg)
         return make_pipe(source, target, passing, trails, self.failed, recording)
 
     # Legs come and go
 
     def _open(self, effect: Open) -> None:
         broker = effect.broker
-        self._recorder.opening(effect.leg, self._upstreams[broker], broker.uri)
+        if self._recorder is not None:
+            self._recorder.opening(effect.leg, self._upstreams[broker], broker.uri)
         RelayDriver._open(self, effect)
 
     def closed(self, protocol: LegProtocol) -> None:
@@ -183,6 +219,9 @@ class RecordingDriver(RelayDriver):
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
         """The leg is read from again, or not any more."""
         RelayDriver.reading_changed(self, protocol, on)
+        recorder = self._recorder
+        if recorder is None:
+            return
         leg = protocol.leg
         stop = self._stops.get(leg) if self._stops else None
         if stop is not None:
@@ -190,19 +229,24 @@ class RecordingDriver(RelayDriver):
         elif not on and leg.state not in _NOT_CONNECTED and protocol.reading is not None:
             reason = _REASONS.get(protocol.reading.reasons)
             if reason is not None:
-                self._begin_stop(leg, reason)
+                self._begin_stop(recorder, leg, reason)
 
-    def _begin_stop(self, leg: Leg, reason: str) -> None:
+    def _begin_stop(self, recorder: SessionRecorder, leg: Leg, reason: str) -> None:
         def record(event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
-            self._recorder.event(self, event.value, text, facts)
+            recorder.event(self, event.value, text, facts)
 
-        def ended() -> None:
-            del self._stops[leg]
-
-        runtime = self.runtime
-        stop = ReadingStop(runtime.timers, runtime.seconds, leg.side.value, record, ended)
-        self._stops[leg] = stop
+        runtime, stops = self.runtime, self._stops
+        if stops is None:
+            stops = self._stops = {}
+        stop = ReadingStop(
+            runtime.timers, runtime.seconds, leg.side.value, record, partial(stops.__delitem__, leg)
+        )
+        stops[leg] = stop
         stop.began(reason)
+
+    @property
+    def _recorders(self) -> tuple[LegRecorder, ...]:
+        return () if self._recorder is None else self._recorder.recorders
 
     def hold(self) -> None:
         """Read from no leg whose peer may send much: the journal has no room. A client that sent DISCONNECT is
@@ -211,14 +255,14 @@ class RecordingDriver(RelayDriver):
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:
             return
-        for recorder in self._recorder.recorders:
+        for recorder in self._recorders:
             protocol = protocols.get(recorder.leg)
             if protocol is not None and recorder.leg.state in _HOLDABLE:
                 protocol.hold(JOURNAL)
 
     def release(self) -> None:
         """Read from all legs again, unless there is another reason not to: the journal has room."""
-        for recorder in self._recorder.recorders:
+        for recorder in self._recorders:
             protocol = self.runtime.protocols.get(recorder.leg)
             if protocol is not None:
                 protocol.release(JOURNAL)

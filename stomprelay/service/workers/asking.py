@@ -1,5 +1,5 @@
-"""What the parent asks a worker for, over HTTP: its snapshot and sessions, whether it is ready, and that brokers are
-paused and resumed and sessions ended.
+"""What the parent asks a worker for, over HTTP: its snapshot and sessions, what passes, whether it is ready, and that
+brokers are paused and resumed and sessions ended.
 """
 
 import json
@@ -15,6 +15,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
+from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin import sessions
 from stomprelay.service.admin.readiness import parse as parse_readiness
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
@@ -80,6 +81,16 @@ class WorkerAdmin:
         """Have it end a session; return whether it has one of this name."""
         asked = self._asked("POST", f"/sessions/{quote(name, safe='')}/kill", {}, (OK, NOT_FOUND))
         return asked.addCallback(lambda said: said[0] == OK)
+
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer | str]:
+        """Return what passed at the worker since the same was asked for last, or why it does not say."""
+        asked = self._asked("POST", "/tail", request.spell(), (OK, SERVICE_UNAVAILABLE))
+
+        def read(said: tuple[int, bytes]) -> TailAnswer | str:
+            status, values = said[0], json.loads(said[1])
+            return TailAnswer.parse(values) if status == OK else str(values["error"])
+
+        return asked.addCallback(read)
 
     def pause(self, broker: str, within: float | None = None) -> Deferred[object]:
         """Have it take a broker out of service."""

@@ -1,11 +1,12 @@
 """All workers as one relay: what they are in sum, and orders that reach all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
+from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.readiness import AWAY, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, merged
@@ -112,6 +113,27 @@ class Crew(Shown):
             return any(answers)
 
         return asked.addCallback(found)
+
+    @property
+    def listeners(self) -> Collection[str]:
+        """The names of its listeners."""
+        return self._own.sessions.listeners
+
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
+        """Return what passed at all workers since the same was asked for last. Who does not answer is `missing`. The
+        Deferred fails with `Unavailable` where too many watch.
+        """
+        answers, asked = self._ask_all(lambda worker: worker.admin.tail(request))
+
+        def added(silent: list[str]) -> TailAnswer:
+            total = TailAnswer(missing=tuple(silent))
+            for answer in answers:
+                if isinstance(answer, str):
+                    raise Unavailable(answer)
+                total = total.plus(answer)
+            return total
+
+        return asked.addCallback(added)
 
     def _ask_all(self, ask: Callable[[Any], Deferred[Any]]) -> tuple[list[Any], Deferred[Any]]:
         """Ask all workers that serve. Return a list for their answers, and a Deferred that fires when it is complete,

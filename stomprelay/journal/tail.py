@@ -1,0 +1,207 @@
+"""Watching: what passes a relay, for who asks for it again and again, as a journal would have it.
+
+A `Watch` takes what is recorded of sessions, as a journal does, and has it as a piece of a segment: so it is shown like
+one, and has no secrets, as a journal has none. What does not fit is left out and counted; nobody waits for it.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from stomprelay.journal.block import OVERHEAD, BlockKind, pack_sizes, sealed
+from stomprelay.journal.capture import Capture, LegRecorder, destination_of
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.run import Run
+
+ROOM: Final = 1 << 20
+"""Bytes that wait for who watches; one record may go beyond them."""
+LONGEST_BODY: Final = 1 << 16
+"""Bytes of each body that may be asked for, at most."""
+_NAME: Final = 64
+_SIZES: Final = Struct("<3I")
+"""Those of a frame in what a run has kept."""
+_FRAMES: Final = int(BlockKind.FRAMES)
+_EVENT: Final = int(BlockKind.EVENT)
+
+
+class TailRequest(NamedTuple):
+    """What somebody watches. `watch`: a name that he made up, under which he asks again. Empty `sessions`, `listeners`
+    or `destinations`: all; destinations may hold `*`, `?` and `[...]`, and leave out what has none, events and ACKs for
+    instance. `bodies`: bytes of each body. `over`: he asks no more.
+    """
+
+    watch: str
+    sessions: tuple[str, ...] = ()
+    listeners: tuple[str, ...] = ()
+    destinations: tuple[str, ...] = ()
+    bodies: int = 0
+    over: bool = False
+
+    @classmethod
+    def parse(cls, body: bytes) -> "TailRequest":
+        """Return the request in a JSON body. Raises `ValueError`, whose text is the reason, for anything else."""
+        try:
+            values = json.loads(body)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise ValueError('the body must be a JSON object such as {"watch": "one", "bodies": 0}')
+        for key in values:
+            if key not in cls._fields:
+                raise ValueError(f"there is no {json.dumps(key)} here; there is {', '.join(cls._fields)}")
+        watch, bodies, over = values.get("watch"), values.get("bodies", 0), values.get("over", False)
+        if not isinstance(watch, str) or not 0 < len(watch) <= _NAME:
+            raise ValueError(f'"watch" must be a name of 1 to {_NAME} characters')
+        if type(bodies) is not int or not 0 <= bodies <= LONGEST_BODY:
+            raise ValueError(f'"bodies" must be a number of bytes, from 0 to {LONGEST_BODY}')
+        if type(over) is not bool:
+            raise ValueError('"over" must be true or false')
+        sessions, listeners = _texts(values, "sessions"), _texts(values, "listeners")
+        return cls(watch, sessions, listeners, _texts(values, "destinations"), bodies, over)
+
+    def spell(self) -> dict[str, Any]:
+        """Return it as values for JSON, of which `parse` makes the same."""
+        return self._asdict()
+
+    def watches(self, listener: str, session: str) -> bool:
+        """Return whether something of this session may be asked for."""
+        return (not self.listeners or listener in self.listeners) and (
+            not self.sessions or session in self.sessions
+        )
+
+
+def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = values.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError(f'"{key}" must be a list of texts')
+    return tuple(found)
+
+
+class TailAnswer(NamedTuple):
+    """What passed since the last answer. `segment`: the bytes of a segment, or of several; nothing where it is empty.
+    `left_out`: how many frames and events came too many behind these. `began`: the relay watches from now on only, so
+    whatever passed before is missing. `missing` names the workers that did not answer.
+    """
+
+    segment: bytes = b""
+    left_out: int = 0
+    began: bool = False
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, values: Any) -> "TailAnswer":
+        """Return the answer that `spell` made this JSON of, as it was read. Raises `ValueError`, `LookupError` or
+        `TypeError` for anything else.
+        """
+        segment, left_out, began, missing = (values[name] for name in cls._fields)
+        if type(left_out) is not int or type(began) is not bool or not isinstance(segment, str):
+            raise TypeError
+        if not all(isinstance(each, str) for each in missing):
+            raise TypeError
+        return cls(b64decode(segment, validate=True), left_out, began, tuple(missing))
+
+    def spell(self) -> str:
+        """Return it as JSON text."""
+        values = self._asdict() | {"segment": b64encode(self.segment).decode("ascii")}
+        return json.dumps(values) + "\n"
+
+    def plus(self, other: "TailAnswer") -> "TailAnswer":
+        """Return what this one and another say, of two workers."""
+        return TailAnswer(
+            self.segment + other.segment,
+            self.left_out + other.left_out,
+            self.began or other.began,
+            self.missing + other.missing,
+        )
+
+
+class Watch:
+    """Keeps what was asked for of all that is recorded, up to `ROOM`, until it is taken. `header` is a block that
+    stands in front of it; `capture` says what is secret; `clock` is the time in nanoseconds since 1970.
+    """
+
+    __slots__ = ("_blocks", "_capture", "_clock", "_header", "_left_out", "_room", "request")
+
+    def __init__(
+        self, request: TailRequest, header: bytes, capture: Capture, clock: Callable[[], int]
+    ) -> None:
+        self.request = request
+        self._header = header
+        self._capture = capture
+        self._clock = clock
+        self._blocks: list[bytes] = []
+        self._room = ROOM
+        self._left_out = 0
+
+    def event(self, context: bytes, payload: bytes) -> None:
+        """An event of a session was recorded, as it stands in a block."""
+        if self.request.destinations:
+            return
+        if self._room <= 0:
+            self._left_out += 1
+        else:
+            self._put(_EVENT, 0, context, b"", payload)
+
+    def leg(self, recorder: LegRecorder) -> None:
+        """Frames came on a leg, which its recorder still has; its `context` is known."""
+        sizes = bytearray()
+        pieces: list[bytes] = []
+        room = self._room
+        for frames in recorder.frames:
+            if room <= 0 and not self.request.destinations:
+                self._left_out += frames.count if type(frames) is Run else 1
+                continue
+            for frame in single(frames):
+                if not self._wants(frame, recorder):
+                    continue
+                if room <= 0:
+                    self._left_out += 1
+                    continue
+                # Which frame was its leg's first is not certain here: a passcode is looked for in each.
+                head = self._capture.head(frame, opening=True)
+                body = frame.data[frame.body : min(frame.end, frame.body + self.request.bodies)]
+                sizes += pack_sizes(len(head), len(body), frame.end - frame.body)
+                pieces += head, body
+                room -= OVERHEAD + len(head) + len(body)
+        if pieces:
+            self._put(_FRAMES, recorder.number, recorder.context, bytes(sizes), b"".join(pieces))
+
+    def _wants(self, frame: Frame, recorder: LegRecorder) -> bool:
+        globs = self.request.destinations
+        if not globs:
+            return True
+        destination = destination_of(frame, recorder.leg.dialect)
+        text = destination.decode("utf-8", "backslashreplace")
+        return bool(text) and any(fnmatchcase(text, glob) for glob in globs)
+
+    def _put(self, kind: int, number: int, context: bytes, sizes: bytes, payload: bytes) -> None:
+        block = sealed(kind, self._clock(), number, context, sizes, payload)
+        self._blocks.append(block)
+        self._room -= len(block)
+
+    def take(self) -> TailAnswer:
+        """Return what came since the last call, and forget it."""
+        segment = b"".join([self._header, *self._blocks]) if self._blocks else b""
+        answer = TailAnswer(segment, self._left_out)
+        self._blocks.clear()
+        self._room, self._left_out = ROOM, 0
+        return answer
+
+
+def single(frames: Frame | Run) -> Iterator[Frame]:
+    """Yield the frames of a run that has `kept`, one by one; a frame is its own."""
+    if type(frames) is not Run:
+        assert isinstance(frames, Frame)
+        yield frames
+        return
+    kept, data, at = frames.kept, frames.data, frames.start
+    assert kept is not None
+    for head, _, size in _SIZES.iter_unpack(kept):
+        body = at + head
+        end = body + size
+        after = end + 1 + (data[end + 1 : end + 2] == b"\n")
+        yield Frame(frames.command, data, at, data.index(b"\n", at) + 1, body, end, after, frames.plain)
+        at = after

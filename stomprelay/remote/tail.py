@@ -1,0 +1,92 @@
+"""`stomprelay tail`: what passes a running relay, as it passes."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from stomprelay.journal.command import record_lines
+from stomprelay.journal.records import Record, records_of
+from stomprelay.journal.segment import parse
+from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.remote.client import AdminClient
+from stomprelay.remote.connecting import AdminError
+
+POLL: Final = 0.25
+"""Seconds from one answer to the next question: what a relay keeps meanwhile bounds what watching costs it."""
+
+PrintLine = Callable[[str], None]
+
+
+def watch(
+    sessions: Iterable[str], listeners: Iterable[str], destinations: Iterable[str], bodies: int
+) -> TailRequest:
+    """Return what asks for these, under a name that no other has; of an empty one for all."""
+    name = os.urandom(8).hex()
+    return TailRequest(name, tuple(sessions), tuple(listeners), tuple(destinations), bodies)
+
+
+def tail(
+    admin: AdminClient,
+    request: TailRequest,
+    count: int | None,
+    print_line: PrintLine,
+    remark: PrintLine,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Print what passes, until `count` frames and events were printed, and return the exit status; None: for ever. What
+    is missing between them is told to `remark`. However it ends, the relay is told.
+    """
+    left = count
+    answers = 0
+    try:
+        while True:
+            answer = admin.tail(request)
+            answers += 1
+            for record in sorted(_records(answer), key=lambda each: each.time):
+                for line in _lines(record, bodies=request.bodies > 0, as_json=as_json):
+                    print_line(line)
+                if left is not None:
+                    left -= 1
+                    if not left:
+                        return 0
+            for line in _missing(answer, again=answers > 1):
+                remark(line)
+            sleep(POLL)
+    finally:
+        if answers:
+            _end(admin, request)
+
+
+def _end(admin: AdminClient, request: TailRequest) -> None:
+    try:
+        admin.tail(request._replace(over=True))
+    except AdminError:
+        pass  # it ends by itself, soon
+
+
+def _records(answer: TailAnswer) -> list[Record]:
+    found = list(records_of(parse(answer.segment)))
+    records = [each for each in found if isinstance(each, Record)]
+    if len(records) < len(found):
+        raise AdminError("the relay's records cannot be read here: is it of another version?")
+    return records
+
+
+def _lines(record: Record, *, bodies: bool, as_json: bool) -> list[str]:
+    if as_json:
+        return [json.dumps(record.columns(bodies=bodies), ensure_ascii=False)]
+    return list(record_lines(record, bodies=bodies))
+
+
+def _missing(answer: TailAnswer, *, again: bool) -> list[str]:
+    """Return a line for each reason for which something is missing here."""
+    lines = [f"... {name} did not answer" for name in answer.missing]
+    if answer.left_out:
+        lines.append(f"... {answer.left_out} left out: more passed than is kept until it is asked for")
+    if answer.began and again:
+        lines.append("... some left out: the relay, or a worker of it, was not asked for long, or is new")
+    return lines

@@ -1,0 +1,170 @@
+"""Who watches what passes, and the sessions that are recorded for them.
+
+There is one way to record, whoever wants the records: a session gives them to the journal, to a `Tapped` journal where
+somebody watches, or, without a journal, to who watches alone. Nobody watches: nothing is recorded for it.
+"""
+
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from stomprelay.journal.block import BlockKind, sealed
+from stomprelay.journal.capture import Capture, LegRecorder
+from stomprelay.journal.schema import VERSION, Header
+from stomprelay.journal.session import Records
+from stomprelay.journal.settings import JournalSettings
+from stomprelay.journal.tail import TailAnswer, TailRequest, Watch
+from stomprelay.service.journal.journal import SOFTWARE, Journal
+
+MOST: Final = 4
+"""Watches at a time."""
+PATIENCE: Final = 10.0
+"""Seconds after which a watch ends that nobody asked for."""
+TURN: Final = 100
+"""Sessions that are told in one turn of the reactor who takes their records."""
+
+
+class Watchable(Protocol):
+    """A session that can be recorded."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def listener(self) -> str:
+        """The name of its listener."""
+
+    def record_to(self, records: Records | None) -> None:
+        """Give what is recorded to these from now on; None: record nothing."""
+
+
+class TooMany(Exception):
+    """There are as many watches as may be; the text says so."""
+
+
+class Tapped:
+    """Takes the records of a session for those who watch it, and for the journal if there is one; see `Records`."""
+
+    def __init__(self, capture: Capture, journal: Journal | None, watches: tuple[Watch, ...]) -> None:
+        self.capture = capture
+        self._journal = journal
+        self._watches = watches
+
+    @property
+    def full(self) -> bool:
+        """Whether the journal has no room; who watches has to do with what fits."""
+        return self._journal is not None and self._journal.full
+
+    def record(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int) -> None:
+        """Take an event."""
+        for watch in self._watches:
+            watch.event(context, payload)
+        if self._journal is not None:
+            self._journal.record(context, number, sizes, payload, kind)
+
+    def record_leg(self, recorder: LegRecorder) -> None:
+        """Take what the recorder of a leg has."""
+        for watch in self._watches:
+            watch.leg(recorder)
+        if self._journal is not None:
+            self._journal.record_leg(recorder)
+        else:
+            recorder.take()
+
+
+class Tails:
+    """All watches of a relay. `settings` says what is secret, `sessions` returns those that are not over, `run` is the
+    start's of the relay, `clock` the time in nanoseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        journal: Journal | None,
+        sessions: Callable[[], Iterable[Watchable]],
+        reactor: Any,
+        run: str,
+        clock: Callable[[], int],
+    ) -> None:
+        self._capture = Capture(redact=settings.redact) if journal is None else journal.capture
+        self._journal = journal
+        self._sessions = sessions
+        self._reactor = reactor
+        self._clock = clock
+        relay = settings.relay or socket.gethostname()
+        header = Header(VERSION, relay, run, 1, clock(), PATIENCE, SOFTWARE).encode()
+        self._header = sealed(int(BlockKind.HEADER), clock(), 0, b"", b"", header)
+        self._watches: dict[TailRequest, Watch] = {}
+        self._ends: dict[TailRequest, Any] = {}
+        self._tapped: dict[tuple[TailRequest, ...], Tapped] = {}
+        self._untold: Iterator[Watchable] = iter(())
+        self._telling: Any = None
+
+    def ask(self, request: TailRequest) -> TailAnswer:
+        """Return what passed since somebody asked the same the last time; it is watched from the first time on. Raises
+        `TooMany`.
+        """
+        key = request._replace(over=False)
+        watch = self._watches.get(key)
+        if request.over:
+            if watch is None:
+                return TailAnswer()
+            self._end(key)
+            return watch.take()
+        if watch is not None:
+            self._ends[key].reset(PATIENCE)
+            return watch.take()
+        if len(self._watches) >= MOST:
+            raise TooMany(f"{MOST} watch already, and no more may at a time")
+        self._watches[key] = Watch(key, self._header, self._capture, self._clock)
+        self._ends[key] = self._reactor.callLater(PATIENCE, self._end, key)
+        self._tell()
+        return TailAnswer(began=True)
+
+    def accepted(self, session: Watchable) -> None:
+        """Have a new session recorded, before anything came, if the journal or somebody who watches wants that."""
+        records = self._records(session)
+        if records is not None:
+            session.record_to(records)
+
+    def stop(self) -> None:
+        """End all watches: the relay stops."""
+        for request in tuple(self._watches):
+            self._end(request)
+
+    def _end(self, request: TailRequest) -> None:
+        del self._watches[request]
+        end = self._ends.pop(request)
+        if end.active():
+            end.cancel()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Begin to tell all sessions who takes their records: that changed."""
+        self._tapped.clear()
+        self._untold = iter(tuple(self._sessions()))
+        if self._telling is None:
+            self._tell_some()
+
+    def _tell_some(self) -> None:
+        self._telling = None
+        some = tuple(islice(self._untold, TURN))
+        for session in some:
+            session.record_to(self._records(session))
+        if len(some) == TURN:
+            self._telling = self._reactor.callLater(0, self._tell_some)
+
+    def _records(self, session: Watchable) -> Records | None:
+        """Return who takes the records of a session; the same object for all sessions with the same watches."""
+        if not self._watches:
+            return self._journal
+        wanted = tuple(key for key in self._watches if key.watches(session.listener, session.name))
+        if not wanted:
+            return self._journal
+        found = self._tapped.get(wanted)
+        if found is None:
+            watches = tuple(self._watches[key] for key in wanted)
+            found = self._tapped[wanted] = Tapped(self._capture, self._journal, watches)
+        return found

@@ -1,0 +1,204 @@
+"""`stomprelay tail` beside a relay at work: what is shown is what passed, and the relay goes on all the same."""
+
+import contextlib
+import json
+import re
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.child import PATIENCE, Child
+from tests.e2e.ports import free_port
+from tests.e2e.relay import Relay, launch, relay
+from tests.e2e.talker import Talker
+
+pytestmark = pytest.mark.e2e
+
+TOKEN = "0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A relay before the embedded broker, with two listeners."""
+
+    relay: Relay
+    directory: Path
+    port: int
+    other: int
+    admin: str
+
+    @contextlib.contextmanager
+    def tail(self, *options: str) -> Iterator[Child]:
+        """Run the command, until it is stopped."""
+        token = str(self.directory / "token")
+        with watching(self.directory, self.admin, "--token-file", token, *options) as child:
+            yield child
+
+    def asks(self, watch: str, **more: bool) -> int:
+        """Watch by another name, and return the status of the response."""
+        asked = self._request("/tail", {"watch": watch, **more})
+        try:
+            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def newest(self) -> str:
+        """The name of the newest session."""
+        with urllib.request.urlopen(self._request("/sessions"), timeout=PATIENCE) as answer:
+            rows = json.loads(answer.read())["sessions"]
+        name: str = min(rows, key=lambda row: row["age"])["session"]
+        return name
+
+    def _request(self, path: str, said: object = None) -> urllib.request.Request:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"}
+        body = None if said is None else json.dumps(said).encode()
+        return urllib.request.Request(self.admin + path, body, headers)
+
+
+@contextlib.contextmanager
+def watching(directory: Path, admin: str, *options: str) -> Iterator[Child]:
+    """Run the command in JSON, or as `options` say, until it is stopped."""
+    command = [sys.executable, "-m", "stomprelay", "tail", "--admin", admin, *options]
+    child = launch(directory, command)
+    try:
+        yield child
+    finally:
+        child.stop(signal.SIGINT)
+
+
+def begun(child: Child, client: Talker, destination: str = "/topic/begun") -> None:
+    """Wait until what passes is shown."""
+    for _ in range(int(PATIENCE / 0.1)):
+        client.ask("SEND", destination=destination, begun="1")
+        with contextlib.suppress(AssertionError):
+            child.wait_for_output("begun", within=0.1)
+            return
+    raise AssertionError(f"nothing is shown:\n{child.output}")
+
+
+def shown(child: Child, last: str) -> list[dict[str, Any]]:
+    """What was shown as JSON, up to a last frame; without what was sent to see whether it has begun."""
+    child.wait_for_output(re.escape(last))
+    rows = [json.loads(line) for line in child.output.splitlines()]
+    return [row for row in rows if "begun" not in row.get("headers", {}) and row["kind"] == "frame"]
+
+
+@pytest.fixture(scope="module", params=["alone", "with a journal"])
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """With and without a journal."""
+    directory = tmp_path_factory.mktemp("relay")
+    port, other, admin = (free_port() for _ in range(3))
+    token = directory / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    config = f"""
+admin = "tcp:{admin}:interface=127.0.0.1"
+admin_token_file = "token"
+[listener.public]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[listener.other]
+endpoint = "tcp:{other}:interface=127.0.0.1"
+[upstream.main]
+uri = "memory:"
+[journal]
+redact = ["x-mine"]
+"""
+    if request.param != "alone":
+        config += f'directory = "{directory / "journal"}"\n'
+    with relay(directory, config, [port, other, admin]) as running:
+        yield Scene(running, directory, port, other, f"http://127.0.0.1:{admin}")
+
+
+def test_what_is_shown_is_what_passed(scene: Scene) -> None:
+    """All of it in its order, amid a session and of a new one; no passcode, and no header that is redacted."""
+    client = Talker.at(scene.port)
+    with scene.tail("--json", "--bodies", "3") as child:
+        begun(child, client)
+        client.subscribe("/queue/shown", "s")
+        client.send("/queue/shown", b"first", x_mine="hush")
+        client.send("/queue/shown", *(b"%d" % number for number in range(50)))
+        client.bodies(51)
+        Talker.at(scene.port).leave()
+        found = shown(child, '"command": "DISCONNECT"')
+        child.wait_for_output('"command": "RECEIPT".*\n(.*\n)*.*"command": "DISCONNECT"')
+    name = next(row["session"] for row in found if row["command"] == "SUBSCRIBE")
+    sends = [row for row in found if row["command"] == "SEND" and row["session"] == name]
+    messages = [row for row in found if row["command"] == "MESSAGE" and row["session"] == name]
+    bodies = ["fir", *map(str, range(50))]
+    assert [row["body"] for row in sends] == [row["body"] for row in messages] == bodies
+    assert {row["direction"] for row in sends} == {"to_broker"}
+    assert {row["direction"] for row in messages} == {"to_client"}
+    assert sends[0]["headers"]["x-mine"] == messages[0]["headers"]["x-mine"] == "***"
+    assert sends[0]["body_size"] == 5
+    (connect,) = [row for row in found if row["command"] == "CONNECT"]
+    assert connect["headers"]["passcode"] == "***"
+    assert connect["client"] == "guest"
+    assert "hush" not in child.output
+    client.leave()
+
+
+def test_what_was_not_asked_for_is_not_shown(scene: Scene) -> None:
+    """Other listeners, and other destinations; in words, in which a client's bytes control no terminal."""
+    client, other = Talker.at(scene.port), Talker.at(scene.other)
+    options = "--listener", "other", "--destination", "/topic/some*"
+    with scene.tail(*options) as child:
+        begun(child, other, "/topic/something")
+        client.ask("SEND", destination="/topic/some")
+        other.ask("SEND", destination="/topic/else")
+        other.ask("SEND", b"\033[2J", destination="/topic/some.last", escape="\033[31m")
+        child.wait_for_output("some.last")
+    assert "/topic/some " not in child.output
+    assert "else" not in child.output
+    assert "\033" not in child.output
+    assert r" destination:/topic/some.last escape:\x1b[31m (4 octets)" in child.output
+    client.leave()
+    other.leave()
+
+
+def test_a_flood_is_shown_as_far_as_it_fits(scene: Scene) -> None:
+    """Each frame is shown or counted as left out, and all of them pass."""
+    count = 60_000
+    client = Talker.at(scene.port)
+    with scene.tail("--destination", "/topic/flood") as child:
+        begun(child, client, "/topic/flood")
+        already = child.output.count("\n")
+        client.write(b"SEND\ndestination:/topic/flood\nmany:1\n\nhello\0" * count)
+        client.ask("SEND", destination="/topic/elsewhere")
+
+        def all_told() -> bool:
+            left_out = sum(map(int, re.findall(r"^\.\.\. (\d+) left out", child.output, re.MULTILINE)))
+            return left_out + child.output.count(" many:1") == count
+
+        scene.relay.wait_until(all_told)
+    assert already
+    assert "left out: more passed than is kept" in child.output
+    client.leave()
+
+
+@pytest.mark.parametrize(
+    ("sig", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], ids=["ctrl-c", "killed"]
+)
+def test_the_command_ends_and_nobody_watches(scene: Scene, sig: signal.Signals, status: int) -> None:
+    """By Ctrl-C quietly, and at once for the relay; one that is killed is waited for in vain, and not for long."""
+    client = Talker.at(scene.port)
+    others = ["1", "2", "3"]
+    with scene.tail("--session", "nobody", "--session", scene.newest()) as child:
+        begun(child, client)
+        assert [scene.asks(each) for each in others] == [200] * 3
+        assert scene.asks("4") == 503
+        assert child.stop(sig) == status
+        assert all(re.match(r"\d{4}-", line) for line in child.output.splitlines())
+    if sig is signal.SIGINT:
+        assert scene.asks("4") == 200
+    scene.relay.wait_until(lambda: {scene.asks(each) for each in (*others, "4")} == {200})
+    for each in (*others, "4"):
+        scene.asks(each, over=True)
+    client.leave()

@@ -1,0 +1,248 @@
+"""Watching: what is kept of what was recorded, for who asks for it; how it is asked for, and how it is said."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from stomprelay.journal.block import Damage, pack_sizes, sealed
+from stomprelay.journal.capture import Capture, LegRecorder
+from stomprelay.journal.records import Record, records_of
+from stomprelay.journal.schema import VERSION, Context, Header, JournalSide, encode_event
+from stomprelay.journal.segment import parse
+from stomprelay.journal.settings import SECRETS
+from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest, Watch, single
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.wire.decoder import SCANNER
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.head import Limits
+from stomprelay.wire.run import Passing, Rule, Run
+
+HEADER = sealed(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
+CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")
+SEND = b"SEND\ndestination:/queue/a\n\nhello\0"
+ACK = b"ACK\nid:1\n\n\0"
+EVENTS = (b"[]", encode_event("failover", "as the relay says", {}))
+
+
+class Watched:
+    """A client's leg that is watched; 1000 nanoseconds pass with each block."""
+
+    def __init__(self, bodies: int = 0, *destinations: str) -> None:
+        self.leg = Leg(Side.DOWNSTREAM, Limits())
+        self.leg.enter(State.CONNECTING, V1_2)
+        self.leg.enter(State.CONNECTED)
+        capture = Capture(redact=SECRETS)
+        self.recorder = LegRecorder(self.leg, capture)
+        self.recorder.context = CONTEXT.encode()
+        self.recorder.number = 1
+        self.now = 0
+        request = TailRequest("one", destinations=destinations, bodies=bodies)
+        self.watch = Watch(request, HEADER, capture, self._clock)
+
+    def _clock(self) -> int:
+        self.now += 1000
+        return self.now
+
+    def comes(self, data: bytes, *rules: Rule) -> None:
+        """It is read, in runs where a rule lets them pass."""
+        self.leg.decoder.feed(data)
+        for _ in self.leg.decoder.runs(Passing(rules, lambda run: True)):
+            pass
+        self.watch.leg(self.recorder)
+        self.recorder.take()
+
+    def shown(self) -> list[Any]:
+        """The frames that can be taken, each with what is kept of its body, and the events."""
+        return [told(each) for each in read(self.watch.take())]
+
+
+def told(record: Record) -> Any:
+    """A frame in short, or which event."""
+    if record.event is not None:
+        return record.event.event
+    assert record.frame is not None
+    return record.command, record.headers, record.frame[1:]
+
+
+def read(answer: TailAnswer) -> list[Record]:
+    """The records of an answer, of which none may be damaged."""
+    found = list(records_of(parse(answer.segment)))
+    assert not [each for each in found if isinstance(each, Damage)]
+    return [each for each in found if isinstance(each, Record)]
+
+
+def test_frames_are_kept_until_they_are_taken() -> None:
+    """As a segment: who said what, and when; then nothing."""
+    watched = Watched()
+    watched.comes(SEND + ACK)
+    first, second = read(watched.watch.take())
+    assert (first.relay, first.context, first.time) == ("here", CONTEXT, 1000)
+    assert (first.command, first.headers) == ("SEND", [("destination", "/queue/a")])
+    assert first.frame == (b"SEND\ndestination:/queue/a\n\n", b"", 5)
+    assert second.command == "ACK"
+    assert "number" not in first.columns()
+    assert watched.watch.take() == TailAnswer()
+
+
+def test_as_much_of_a_body_as_is_wanted() -> None:
+    """And how much there was."""
+    watched = Watched(3)
+    watched.comes(SEND + SEND.replace(b"hello", b"h"))
+    assert [what for *_, what in watched.shown()] == [(b"hel", 5), (b"h", 1)]
+
+
+SECRET = b"SEND\ndestination:/queue/a\nToken: hush\npasscode:hush\n\nhello\0"
+
+
+def test_no_secret_is_shown() -> None:
+    """By the journal's rules; a passcode in no frame, whichever was the first of its leg."""
+    watched = Watched()
+    watched.comes(SEND + SECRET, Rule(b"SEND"))
+    assert "hush" not in repr(watched.shown())
+    watched.comes(SECRET)
+    assert b"hush" not in watched.watch.take().segment
+
+
+@pytest.mark.skipif(SCANNER is None, reason="runs are found by what is compiled")
+@pytest.mark.parametrize("data", [SEND * 3, SEND + b"\n" + SEND + SEND, SEND + ACK + SEND + SECRET + SEND])
+def test_what_passes_in_runs_is_shown_frame_by_frame(data: bytes) -> None:
+    """As if it had come so."""
+    watched, alone = Watched(4, "/queue/*"), Watched(4, "/queue/*")
+    watched.comes(data, Rule(b"SEND"), Rule(b"ACK"))
+    alone.comes(data)
+    assert watched.watch.take() == alone.watch.take()
+
+
+def test_a_run_has_its_frames() -> None:
+    """One behind the other, with the LFs between them, each where it stands."""
+    rule, data = Rule(b"SEND"), b"\n" + SEND + b"\n" + SEND
+    kept = pack_sizes(len(SEND) - 6, 0, 5) * 2
+    run = Run(rule, data, 1, len(data), 2, 0, 0, b"", True, None, kept)
+    first, second = single(run)
+    assert (first.wire, second.wire) == (SEND + b"\n", SEND)
+    assert (first.raw(b"destination"), second.payload) == (b"/queue/a", b"hello")
+
+
+def test_frames_of_some_destinations() -> None:
+    """Of those, in whatever spelling, and nothing that has none."""
+    watched = Watched(0, "/queue/a*", "/topic/?")
+    for destination in (b"/queue/a", b"/queue/a\\cb", b"/queue/b", b"/topic/x", b"/topic/xy", b""):
+        watched.comes(SEND.replace(b"/queue/a", destination))
+    watched.comes(ACK)
+    watched.watch.event(*EVENTS)
+    assert [headers for _, headers, _ in watched.shown()] == [
+        [("destination", each)] for each in ("/queue/a", "/queue/a:b", "/topic/x")
+    ]
+
+
+def test_events_stand_among_the_frames() -> None:
+    """Where nothing but frames was asked for they are left out, see above."""
+    watched = Watched()
+    watched.comes(SEND)
+    watched.watch.event(*EVENTS)
+    watched.comes(ACK)
+    assert [each if isinstance(each, str) else each[0] for each in watched.shown()] == [
+        "SEND",
+        "failover",
+        "ACK",
+    ]
+
+
+@pytest.mark.parametrize("destinations", [(), ("/queue/*",)])
+def test_a_flood_is_bounded(destinations: tuple[str, ...]) -> None:
+    """What does not fit is counted, in runs or alone; when all is taken, there is room again."""
+    watched = Watched(LONGEST_BODY, *destinations)
+    large = SEND.replace(b"hello", b"x" * 60_000)
+    for _ in range(10):
+        watched.comes(large * 4, Rule(b"SEND"))
+    watched.comes(SEND * 3, Rule(b"SEND"))
+    for _ in range(2):
+        watched.watch.event(*EVENTS)
+    answer = watched.watch.take()
+    shown = len(read(answer))
+    assert ROOM < len(answer.segment) < ROOM + len(large)
+    assert answer.left_out == 40 - shown + 3 + (0 if destinations else 2)
+    watched.comes(SEND)
+    assert watched.watch.take().left_out == 0
+
+
+def test_a_flood_elsewhere_takes_no_room() -> None:
+    """Only what was asked for counts, and only that is missing."""
+    watched = Watched(LONGEST_BODY, "/queue/b")
+    watched.comes(SEND.replace(b"hello", b"x" * 60_000) * 20, Rule(b"SEND"))
+    watched.comes(SEND.replace(b"/queue/a", b"/queue/b"))
+    answer = watched.watch.take()
+    assert (len(read(answer)), answer.left_out) == (1, 0)
+
+
+# How it is asked for
+
+
+def test_a_request_is_what_was_meant() -> None:
+    """As it was spelled, and with what goes without saying."""
+    request = TailRequest("one", ("relay-0-1",), ("public",), ("/queue/*",), 7, True)
+    assert TailRequest.parse(json.dumps(request.spell()).encode()) == request
+    assert TailRequest.parse(b'{"watch": "one"}') == TailRequest("one")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "must be a JSON object"),
+        (b"[" * 4000, "must be a JSON object"),
+        (b"[]", "must be a JSON object"),
+        (b"{}", '"watch" must be a name of 1 to 64 characters'),
+        (b'{"watch": 1}', '"watch" must be'),
+        (b'{"watch": ""}', '"watch" must be'),
+        (b'{"watch": "%b"}' % (65 * b"x"), '"watch" must be'),
+        (b'{"watch": "x", "body": 1}', 'there is no "body" here; there is watch, sessions'),
+        (b'{"watch": "x", "bodies": -1}', '"bodies" must be a number of bytes, from 0 to 65536'),
+        (b'{"watch": "x", "bodies": true}', '"bodies" must be'),
+        (b'{"watch": "x", "bodies": 65537}', '"bodies" must be'),
+        (b'{"watch": "x", "sessions": "a"}', '"sessions" must be a list of texts'),
+        (b'{"watch": "x", "listeners": [1]}', '"listeners" must be a list of texts'),
+        (b'{"watch": "x", "destinations": null}', '"destinations" must be a list of texts'),
+        (b'{"watch": "x", "over": 1}', '"over" must be true or false'),
+    ],
+)
+def test_a_request_that_is_none(body: bytes, reason: str) -> None:
+    """The reason says which key, and what it may be."""
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        TailRequest.parse(body)
+
+
+def test_which_sessions_are_watched() -> None:
+    """All, those of a listener, those of a name, or those that are both."""
+    assert TailRequest("one").watches("public", "s")
+    assert TailRequest("one", ("s", "t"), ("public",)).watches("public", "s")
+    assert not TailRequest("one", ("s",), ("public",)).watches("other", "s")
+    assert not TailRequest("one", ("s",), ("public",)).watches("public", "t")
+
+
+def test_an_answer_is_what_was_said() -> None:
+    """Also of several workers together."""
+    one, two = TailAnswer(b"\0\xff", 2, True, ("worker 1",)), TailAnswer(b"x", 3)
+    assert TailAnswer.parse(json.loads(one.spell())) == one
+    assert one.plus(two) == TailAnswer(b"\0\xffx", 5, True, ("worker 1",))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"segment": "?"},
+        {"segment": None},
+        {"left_out": "1"},
+        {"began": 1},
+        {"missing": [1]},
+        {"missing": None},
+    ],
+)
+def test_an_answer_that_is_none(wrong: dict[str, Any]) -> None:
+    """It raises what says so."""
+    values = json.loads(TailAnswer().spell()) | wrong
+    with pytest.raises((ValueError, LookupError, TypeError)):
+        TailAnswer.parse(values)
+    with pytest.raises((ValueError, LookupError, TypeError)):
+        TailAnswer.parse({})

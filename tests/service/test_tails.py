@@ -1,0 +1,340 @@
+"""Watching what passes: which sessions are recorded for it, from when to when, and what the others notice of it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.web.http import NOT_FOUND, SERVICE_UNAVAILABLE
+
+from stomprelay.config import Config
+from stomprelay.journal.records import Record, records_of
+from stomprelay.journal.segment import parse
+from stomprelay.journal.settings import JournalSettings
+from stomprelay.journal.tail import TailAnswer
+from stomprelay.service.admin.site import site
+from stomprelay.service.journal.tails import MOST, PATIENCE, TURN
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    SUBSCRIBE,
+    FakeTransport,
+    JournalHarness,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+)
+from tests.service.test_admin import JSON, Answer
+
+LOGIN = CONNECT.replace(b"\n\n", b"\nlogin:me\npasscode:hush\n\n")
+
+
+def answer(harness: RelayHarness, **request: Any) -> Answer:
+    """What is answered to a request."""
+    said = json.dumps({"watch": "one", **request}).encode()
+    factory = site(harness.service.state, harness.reactor, guarded=True)
+    return Answer(harness, "/tail", "POST", said, factory=factory, content_type=JSON)
+
+
+def tail(harness: RelayHarness, **request: Any) -> TailAnswer:
+    """The same, read."""
+    found = answer(harness, **request)
+    assert (found.status, found.headers["content-type"]) == (200, JSON), found.text
+    return TailAnswer.parse(json.loads(found.text))
+
+
+def shown(found: TailAnswer) -> list[str]:
+    """What passed, in short: `>` a client said, `<` a broker, and events."""
+    marks = {"client": ">", "broker": "<", "": ""}
+    return [
+        marks[each.context.side] + (each.command if each.event is None else each.event.event)
+        for each in read(found)
+    ]
+
+
+def read(found: TailAnswer) -> list[Record]:
+    """The records of an answer."""
+    return [each for each in records_of(parse(found.segment)) if isinstance(each, Record)]
+
+
+def recorded(transport: FakeTransport) -> bool:
+    """Whether what comes on this connection is recorded."""
+    return transport.protocol.leg.decoder._recording is not None
+
+
+@pytest.fixture(params=["alone", "with a journal"])
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> RelayHarness:
+    """A relay with two listeners, with and without a journal."""
+    listeners = listener(), listener(name="other", endpoint="tcp:61614")
+    return RelayHarness(*listeners) if request.param == "alone" else JournalHarness(tmp_path, *listeners)
+
+
+def test_what_passes_a_session_is_shown(harness: RelayHarness) -> None:
+    """From when it was asked for: in its order, each side with the address and the name of who said it."""
+    client, broker = harness.session()
+    client.sends(SEND)
+    assert tail(harness) == TailAnswer(began=True)
+    client.sends(SEND)
+    broker.sends(MESSAGE + MESSAGE)
+    found = tail(harness)
+    assert shown(found) == [">SEND", "<MESSAGE", "<MESSAGE"]
+    assert (found.began, found.left_out, found.missing) == (False, 0, ())
+    send, message, _ = read(found)
+    name = harness.service._prefix + "-1"
+    assert send.context == ("public", name, "192.0.2.7:4711", "192.0.2.7", "client", "", "", "1.2")
+    assert message.context[5:] == ("main", "tcp://192.0.2.1:61613", "1.2")
+    assert tail(harness) == TailAnswer()
+    assert client.written() == MESSAGE * 2
+
+
+def test_a_new_session_is_shown_from_its_first_frame(harness: RelayHarness) -> None:
+    """Who it is, but no passcode; and how it ended."""
+    tail(harness)
+    client = harness.client()
+    client.sends(LOGIN)
+    harness.broker().sends(CONNECTED)
+    client.sends(SEND.replace(b"\n\n", b"\ntoken:hush\n\n"))
+    client.disconnects()
+    found = tail(harness, bodies=0)
+    assert shown(found)[:4] == [">CONNECT", "<CONNECTED", "connected", ">SEND"]
+    assert shown(found)[-1] == "vanished"
+    assert {each.context.client for each in read(found)} == {"me"}
+    assert b"hush" not in found.segment
+
+
+def test_a_login_is_a_name_amid_a_session() -> None:
+    """Where no journal had its CONNECT."""
+    harness = RelayHarness()
+    client = harness.client()
+    client.sends(LOGIN)
+    harness.broker().sends(CONNECTED)
+    tail(harness)
+    client.sends(SEND)
+    assert [each.context.client for each in read(tail(harness))] == ["me"]
+
+
+def test_amid_connect(harness: RelayHarness) -> None:
+    """A session whose client waits for its broker: what comes from now on is shown."""
+    client = harness.client()
+    client.sends(LOGIN)
+    broker = harness.broker()
+    tail(harness)
+    broker.sends(CONNECTED)
+    client.sends(SEND)
+    assert shown(tail(harness)) == ["<CONNECTED", "connected", ">SEND"]
+
+
+def test_before_connect(harness: RelayHarness) -> None:
+    """A client that has said nothing, or half of it: its CONNECT is shown, and no passcode."""
+    client = harness.client()
+    client.sends(LOGIN[:30])
+    tail(harness)
+    client.sends(LOGIN[30:])
+    found = tail(harness)
+    assert shown(found) == [">CONNECT"]
+    assert read(found)[0].context.client == "me"
+    assert b"hush" not in found.segment
+
+
+def test_by_a_failover() -> None:
+    """The session is shown on, with its new broker."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    client, broker = harness.session()
+    client.sends(SUBSCRIBE)
+    tail(harness)
+    broker.disconnects()
+    harness.reactor.advance(1)
+    harness.broker().sends(CONNECTED + MESSAGE)
+    told = [each for each in read(tail(harness)) if each.context.side == "broker"]
+    assert [(each.command, each.context.broker) for each in told] == [
+        ("CONNECTED", "tcp://192.0.2.2:61613"),
+        ("MESSAGE", "tcp://192.0.2.2:61613"),
+    ]
+
+
+def test_by_several_brokers_at_once() -> None:
+    """What each of them says is shown, also of one that was asked for and has not answered yet."""
+    harness = RelayHarness(listener(upstream=movable(failover(1), failover(2)), trace=True))
+    client = harness.client()
+    client.sends(LOGIN)
+    second, first = harness.broker(), harness.broker()
+    second.sends(CONNECTED)
+    tail(harness)
+    first.sends(CONNECTED)
+    client.sends(SUBSCRIBE)
+    second.sends(MESSAGE)
+    told = [each for each in read(tail(harness)) if each.event is None]
+    assert [(each.command, each.context.broker) for each in told] == [
+        ("CONNECTED", "tcp://192.0.2.1:61613"),
+        ("SUBSCRIBE", ""),
+        ("MESSAGE", "tcp://192.0.2.2:61613"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [lambda name: {"sessions": [name]}, lambda name: {"listeners": ["other"]}],
+    ids=["name", "listener"],
+)
+def test_sessions_that_are_not_asked_for(chosen: Callable[[str], dict[str, Any]]) -> None:
+    """They are what they were; the one that is asked for is recorded, and no more when nobody watches."""
+    harness = RelayHarness(listener(), listener(name="other", endpoint="tcp:61614"))
+    one, _ = harness.session()
+    other = harness.client(1)
+    request = chosen(f"{harness.service._prefix}-2")
+    tail(harness, **request)
+    assert (recorded(one), recorded(other)) == (False, True)
+    other.sends(LOGIN)
+    one.sends(SEND)
+    assert shown(tail(harness, **request)) == [">CONNECT"]
+    another = harness.client()
+    assert not recorded(another)
+    tail(harness, **request, over=True)
+    assert not recorded(other)
+
+
+def test_some_destinations(harness: RelayHarness) -> None:
+    """Frames that have one of them; their bodies as far as they were wanted."""
+    client, broker = harness.session()
+    asked = {"destinations": ["/queue/b*"], "bodies": 3}
+    tail(harness, **asked)
+    client.sends(SEND + SEND.replace(b"/queue/a", b"/queue/bc"))
+    broker.sends(MESSAGE)
+    (found,) = read(tail(harness, **asked))
+    assert found.header("destination") == "/queue/bc"
+    assert found.frame is not None
+    assert found.frame[1:] == (b"hel", 5)
+
+
+def test_the_journal_has_all_the_same(tmp_path: Path) -> None:
+    """Whoever watches, as much as it would have; and what watches gets bodies that the journal does not keep."""
+    harness = JournalHarness(tmp_path)
+    client, _ = harness.session()
+    tail(harness, bodies=5)
+    client.sends(SEND)
+    (found,) = read(tail(harness, bodies=5))
+    assert found.frame is not None
+    assert found.frame.kept == b"hello"
+    tail(harness, bodies=5, over=True)
+    client.sends(SEND)
+    *_, one, two = harness.read()
+    assert one.frames == two.frames == (SEND[:-6],)
+    assert (one.number, two.number) == (1, 2)
+
+
+def test_a_journal_that_is_full_holds_its_sessions(tmp_path: Path) -> None:
+    """Watched or not."""
+    harness = JournalHarness(tmp_path)
+    client, _ = harness.session()
+    tail(harness)
+    harness.journal.full = True
+    client.sends(SEND)
+    assert not client.reading
+
+
+def test_what_the_configuration_redacts() -> None:
+    """It does so without a journal, too."""
+    harness = RelayHarness(journal=JournalSettings(redact=("x-mine",)))
+    client, _ = harness.session()
+    tail(harness)
+    client.sends(SEND.replace(b"\n\n", b"\nX-Mine:hush\n\n"))
+    assert read(tail(harness))[0].header("X-Mine") == "***"
+
+
+def test_a_watch_that_nobody_asks_for_ends(harness: RelayHarness) -> None:
+    """In time, but not before; who asks later begins anew."""
+    client, _ = harness.session()
+    before = recorded(client)
+    tail(harness)
+    harness.reactor.advance(PATIENCE - 1)
+    assert not tail(harness).began
+    harness.reactor.advance(PATIENCE - 1)
+    assert recorded(client)
+    harness.reactor.advance(1)
+    assert recorded(client) == before
+    client.sends(SEND)
+    assert tail(harness) == TailAnswer(began=True)
+
+
+def test_who_says_that_it_is_over(harness: RelayHarness) -> None:
+    """It is told what is left, and that was all; what is not watched can be over, too."""
+    client, _ = harness.session()
+    before = recorded(client)
+    tail(harness)
+    client.sends(SEND)
+    assert shown(tail(harness, over=True)) == [">SEND"]
+    assert recorded(client) == before
+    assert tail(harness, over=True) == TailAnswer()
+
+
+def test_several_watch(harness: RelayHarness) -> None:
+    """Each what it asked for, as often as it asks; one ends, the other goes on."""
+    client, _ = harness.session()
+    tail(harness)
+    tail(harness, watch="two", bodies=2)
+    client.sends(SEND)
+    assert shown(tail(harness)) == shown(tail(harness, watch="two", bodies=2)) == [">SEND"]
+    tail(harness, over=True)
+    client.sends(SEND)
+    assert shown(tail(harness, watch="two", bodies=2)) == [">SEND"]
+
+
+def test_no_more_watch_than_may(harness: RelayHarness) -> None:
+    """The next one is refused until one of them is over."""
+    for number in range(MOST):
+        tail(harness, watch=str(number))
+    refused = answer(harness, watch="more")
+    assert refused.status == SERVICE_UNAVAILABLE
+    assert refused.error == "4 watch already, and no more may at a time"
+    tail(harness, watch="0", over=True)
+    assert tail(harness, watch="more").began
+
+
+def test_what_cannot_be_watched(harness: RelayHarness) -> None:
+    """A request that is none, and a listener that is not there; GET is none either."""
+    assert (answer(harness, watch="").status, answer(harness, listeners=["publik"]).status) == (
+        400,
+        NOT_FOUND,
+    )
+    assert answer(harness, listeners=["publik"]).error == 'there is no listener "publik"'
+    assert '"watch" must be a name' in answer(harness, watch="").error
+    assert Answer(harness, "/tail").status == 405
+
+
+def test_bodies_are_not_for_everybody() -> None:
+    """Where the endpoint asks for nothing they are refused, and what to set is named; heads are shown."""
+    harness = RelayHarness()
+    for bodies, status in ((1, 403), (0, 200)):
+        said = json.dumps({"watch": "one", "bodies": bodies}).encode()
+        found = Answer(harness, "/tail", "POST", said, content_type=JSON)
+        assert found.status == status
+        assert ("set admin_token_file" in found.text) is bool(bodies)
+
+
+def test_a_few_sessions_in_a_turn() -> None:
+    """However many there are, the relay does other things meanwhile; those that went are passed over."""
+    harness = RelayHarness()
+    clients = [harness.client() for _ in range(2 * TURN)]
+    tail(harness)
+    clients[-1].disconnects()
+    assert [recorded(each) for each in clients].count(True) == TURN
+    harness.reactor.advance(0)
+    harness.reactor.advance(0)
+    assert all(map(recorded, clients[:-1]))
+    tail(harness, over=True)
+    tail(harness)
+    harness.reactor.advance(0)
+    assert all(map(recorded, clients[:-1]))
+
+
+def test_nothing_is_left_of_a_watch_when_the_relay_stops(harness: RelayHarness) -> None:
+    """Its time ends with it."""
+    tail(harness)
+    _ = harness.service.stopService()
+    harness.reactor.advance(0)
+    harness.reactor.advance(Config((listener(),)).stop_timeout)
+    assert not [each for each in harness.reactor.getDelayedCalls() if "Tails" in repr(each)]
