@@ -158,7 +158,7 @@ class ClientConnection:
     def lost(self, leg: Leg, reason: str, now: float) -> None:
         """A leg's connection ended without our `Close`."""
         link = self._search.link(leg)
-        if leg is self._client and not leg.closed:
+        if leg is self._client and not (leg.closed or leg.gone):
             self.shutdown.vanished(reason, now)
             self._hurry()
         elif leg.closed or link is None:
@@ -172,7 +172,12 @@ class ClientConnection:
             if not leg.closed:
                 self._broker_lost(link, f"closed the connection: {reason}", now)
 
-    def finish(self, now: float) -> None:
+    def half_closed(self, now: float) -> None:
+        """The client sends nothing more; see `Relay.half_closed`."""
+        self.shutdown.half_closed(now)
+        self._finish(now)
+
+    def _finish(self, now: float) -> None:
         """See to a client that half-closed its connection: see `Shutdown.finish`."""
         self._carry(self._client, lambda: self.shutdown.finish(now), now)
         self._hurry()
@@ -180,7 +185,7 @@ class ClientConnection:
     def woke(self, now: float) -> None:
         """The time of the last `Wake` has come."""
         if now >= self.shutdown.finish_at:
-            self.finish(now)
+            self._finish(now)
         if now >= self.shutdown.until:
             for link in self.shutdown.unanswered():
                 link.unconfirmed()
@@ -303,7 +308,7 @@ class ClientConnection:
         if first and not client.closed and not client.gone and not self._buffer.paused:
             outbox.put(Resume(client))  # last: the deadline that its answer asks for is the newest
         if self.shutdown.may_finish(now):
-            self.finish(now)
+            self._finish(now)
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
         """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
@@ -405,7 +410,7 @@ class ClientConnection:
                 self._wake()
             self._pace()
         if shutdown.may_finish(now):
-            self.finish(now)
+            self._finish(now)
 
     def _dismiss(self, now: float) -> None:
         """Refuse to the client what brokers close connections for."""

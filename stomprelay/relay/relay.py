@@ -236,14 +236,13 @@ class Relay:
         return self._outbox.drain()
 
     def half_closed(self, now: float) -> list[Effect]:
-        """The client has sent all that it will send. It may still read what it is owed; who has not sent CONNECT is
-        owed nothing. Call `lost` when its connection has ended.
+        """The client has sent all that it will send. It may still read what it is owed; who has not sent CONNECT, or
+        has the RECEIPT of its DISCONNECT, is owed nothing. Call `lost` when its connection has ended.
         """
         connection = self._connection
-        if connection is None:
+        if connection is None or not connection.shutdown.listening:
             return self.lost(self.client, CLOSED, now)
-        connection.shutdown.half_closed(now)
-        return self._act(lambda: connection.finish(now))
+        return self._act(lambda: connection.half_closed(now))
 
     def paused(self, leg: Leg) -> None:
         """The leg is not read from any more, by back-pressure or by a `Pause`."""

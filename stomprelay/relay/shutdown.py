@@ -147,11 +147,8 @@ class Shutdown:
         """The client has sent all that it will send, and perhaps waits for answers; call `finish`. It is sent an EOL,
         which may stand between frames: if nobody reads it, the client's system resets the connection.
         """
-        client = self._client
-        if client.gone or client.closed:
-            return
-        client.heartbeat.paused()
-        self._outbox.send(client, BEAT, now)
+        self._client.heartbeat.paused()
+        self._outbox.send(self._client, BEAT, now)
         if self._flow.disconnect is DisconnectState.NONE:
             self._finish_by = now + self._listener.upstream.disconnect_timeout
             self.finish_at = min(now + ECHO, self._finish_by)

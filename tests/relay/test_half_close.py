@@ -6,7 +6,17 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.shutdown import ECHO
 from stomprelay.session.effects import Event, How
-from tests.playbook import SAY_HELLO, URI, VERSIONS, Playbook, in_all_pairs, joined, listener, upstream
+from tests.playbook import (
+    SAY_HELLO,
+    SAY_WELCOME,
+    URI,
+    VERSIONS,
+    Playbook,
+    in_all_pairs,
+    joined,
+    listener,
+    upstream,
+)
 from tests.relay.several import SOON, begun, both_get, comes, copied, fanned, group, receipt, send
 
 EOL = b"\n"
@@ -231,6 +241,41 @@ def test_a_client_that_said_goodbye_itself() -> None:
         play.broker_goes()
         play.client_is_closed()
         assert play.counters["clients_vanished"] == 0
+
+
+def test_a_client_that_has_the_receipt_of_its_disconnect() -> None:
+    """It is owed nothing: its end is the session's, and it is asked nothing more."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(receipt("bye"))
+        play.client_gets(receipt("bye"))
+        play.client_half_closes()
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed()
+        assert play.counters["clients_vanished"] == 0
+
+
+def test_a_client_that_is_given_up_and_then_goes() -> None:
+    """What it sent is still delivered, in the time that began when it was given up; it vanished once."""
+    with begun(lasting_pair(), brokers="a") as play:
+        play.client_says(send(b"x", receipt="1"))
+        play.broker_reads(at="a")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_goes(at="a")
+        play.time_passes(5.0)
+        assert [each.get("delivering") for each in play.facts(Event.VANISHED)] == [1]
+        play.client_goes("connection closed")
+        assert play.counters["clients_vanished"] == 1
+        assert len(play.facts(Event.VANISHED)) == 1
+        play.broker_accepts(at="b")
+        play.broker_reads(at="b")
+        play.broker_says(SAY_WELCOME[b"1.2"], at="b")
+        assert play.broker_reads(at="b").endswith(b"\n\nx\0")
+        play.broker_says(receipt("1"), at="b")
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed(at="b")
 
 
 def test_a_broker_that_does_not_close_after_disconnect() -> None:
