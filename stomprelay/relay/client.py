@@ -27,9 +27,8 @@ _NONE: Final = frozenset[Leg]()
 class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
 
-    Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and the
-    client connection decides what the loss of either side means for the other. `login` is that of the client's CONNECT;
-    None where it has none. `allowed`: what may pass straight on now.
+    Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and it decides
+    what the loss of either side means. `login`: the client's, or None. `allowed`: what may pass straight on now.
     """
 
     __slots__ = (
@@ -288,9 +287,8 @@ class ClientConnection:
         except StompError as error:
             failure = error
         version, product = accepted.accord.dialect.version.decode(), accepted.product.name
-        said = accepted.text, broker, before, link.upstream
-        resent = counters["frames_resent"] - resent
-        outbox.insert(at, found(*said, version=version, product=product, resent=resent))
+        resent, whom = counters["frames_resent"] - resent, (broker, before, link.upstream)
+        outbox.insert(at, found(accepted.text, *whom, version=version, product=product, resent=resent))
         if failure is not None:
             self.shutdown.fail(client, failure)
             return
