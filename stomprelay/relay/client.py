@@ -27,7 +27,7 @@ _NONE: Final = frozenset[Leg]()
 class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
 
-    Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and it decides
+    Its `Flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
     what the loss of either side means. `login`: the client's, or None. `allowed`: what may pass straight on now.
     """
 
