@@ -103,7 +103,8 @@ class Shutdown:
         """The client's DISCONNECT came a step further; each step has its time."""
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         self._client.heartbeat.paused()  # it has sent all that it will send
-        self.finish_at = self._finish_by = inf
+        if self.finish_at < inf:
+            self._finish_within(now, steps=2)
         self.until = min(now + self._listener.linger, self._last) if confirmed else self._answered_by(now)
         for link in self._flow.links:
             link.stay()
@@ -149,9 +150,12 @@ class Shutdown:
         """
         self._client.heartbeat.paused()
         self._outbox.send(self._client, BEAT, now)
-        if self._flow.disconnect is DisconnectState.NONE:
-            self._finish_by = now + self._listener.upstream.disconnect_timeout
-            self.finish_at = min(now + ECHO, self._finish_by)
+        self._finish_within(now, steps=1 if self._flow.disconnect is DisconnectState.NONE else 2)
+        self.finish_at = min(now + ECHO, self._finish_by)
+
+    def _finish_within(self, now: float, *, steps: int) -> None:
+        """Take a client that half-closed for gone after so many times `disconnect_timeout`, whatever brokers do."""
+        self.finish_at = self._finish_by = now + steps * self._listener.upstream.disconnect_timeout
 
     def may_finish(self, now: float) -> bool:
         """Whether the client half-closed its connection and has not reset it since, and all that it sent was carried.
@@ -170,7 +174,6 @@ class Shutdown:
         `Flow.to_broker`.
         """
         if self.may_finish(now):
-            self.finish_at = inf
             self._spoken_for = True
             self._flow.finish(now)
         elif now >= self._finish_by:

@@ -330,6 +330,23 @@ def test_a_broker_that_dies_meanwhile() -> None:
         play.client_is_closed()
 
 
+@pytest.mark.parametrize("goodbye", [b"", b"DISCONNECT\nreceipt:bye\n\n\0"])
+def test_brokers_that_never_come_back(goodbye: bytes) -> None:
+    """A client that reads on is not waited for without end: it is given up, and what it sent has its own time."""
+    with begun(lasting_pair(), brokers="a") as play:
+        play.client_says(send(b"x", receipt="1") + goodbye)
+        play.broker_reads(at="a")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_goes(at="a")
+        for _ in range(40):
+            play.time_passes(0.5)
+            if play.brokers[-1].closed is None and not play.brokers[-1].accepted:
+                play.broker_refuses(at=play.brokers[-1].uri)
+        play.client_is_closed(How.FLUSH)
+        assert play.counters["possibly_lost"] == 1
+
+
 def lasting_pair() -> Listener:
     """A listener whose sessions survive the broker a, at b."""
     return listener(Upstream("main", (group("main", "a", "b"),), confirm=False))
