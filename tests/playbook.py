@@ -158,6 +158,10 @@ class Playbook(AbstractContextManager["Playbook"]):
         """The connection to the broker cannot be had."""
         self._perform(self.relay.refused(self.at(at).leg, reason, self.now))
 
+    def client_half_closes(self) -> None:
+        """The client closed its direction: it sends nothing more."""
+        self._perform(self.relay.half_closed(self.now))
+
     def client_goes(self, reason: str = "Connection reset by peer") -> None:
         """The client's connection ended."""
         self._perform(self.relay.lost(self.client.leg, reason, self.now))

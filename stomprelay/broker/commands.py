@@ -99,6 +99,11 @@ class ClientCommands:
         }
         self._commands = {name: command for name, command in commands.items() if name in dialect.commands}
 
+    @property
+    def subscribed(self) -> bool:
+        """Whether messages may come for the client."""
+        return bool(self._consumers)
+
     # Inputs
 
     def execute(self, frame: Frame) -> None:

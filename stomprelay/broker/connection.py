@@ -7,6 +7,7 @@ the effects that the service must perform, in order, some of them on other conne
     gave_way    others had their turn: more of the frames that came are executed
     paused      the transport is full: no message is written until `resumed`
     woke        the time of the last `Wake` has come: beats, time-outs, and more of what waits
+    half_closed the client sends no more: its connection ends when it has been sent what it is owed
     lost        the client is gone; what it did not acknowledge goes to others
 """
 
@@ -34,6 +35,8 @@ _SERVER = b"stomprelay/" + __version__.encode()
 _VERSIONS = frozenset(DIALECTS)
 _TURN: Final = 512
 """How many frames of one client are executed in one go. Then others have their turn."""
+HALF_CLOSED: Final = 5.0
+"""Seconds for which a client that half-closed its connection is still sent messages."""
 
 
 class Connection:
@@ -51,6 +54,7 @@ class Connection:
         "_deferred",
         "_destinations",
         "_ended",
+        "_finish_by",
         "_heart_beat",
         "_output",
         "_reading",
@@ -75,6 +79,7 @@ class Connection:
         self._destinations = destinations
         self._output = output
         self._connect_by = connect_by
+        self._finish_by = inf
         self._ended = ended
         self._buffer = SendBuffer(self.leg, output, self._too_slow)
         self._commands: ClientCommands | None = None
@@ -111,6 +116,7 @@ class Connection:
             self._execute(_TURN)
         except StompError as error:
             self.fail(error)
+        self._finish(now)
         return self._drain(now)
 
     def _execute(self, most: int | None) -> None:
@@ -127,6 +133,28 @@ class Connection:
         if decoder.behind:
             self._deferred = True
             self._output.outbox.put(GiveWay(self.leg))
+
+    def half_closed(self, now: float) -> list[Effect]:
+        """The client sends nothing more, but perhaps still reads: the connection is closed when all that it sent was
+        executed and, where it is subscribed to something, after `HALF_CLOSED` seconds. It is sent an EOL, by which one
+        is found out that does not read. Before CONNECT there is nothing to wait for.
+        """
+        if self._commands is None:
+            return self.lost(now)
+        self._finish_by = now + HALF_CLOSED
+        self.leg.heartbeat.paused()
+        self._start_turn()
+        self._buffer.reply(BEAT)
+        self._finish(now)
+        return self._drain(now, wake=True)
+
+    def _finish(self, now: float) -> None:
+        """Close the connection of a client that half-closed it and waits for nothing, or long enough."""
+        if self._finish_by == inf or self._commands is None or self._deferred:
+            return
+        if now >= self._finish_by or not self._commands.subscribed:
+            self._output.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
+            self._close()
 
     def lost(self, now: float) -> list[Effect]:
         """The connection ended without our `Close`: what the client did not acknowledge goes to other consumers."""
@@ -157,6 +185,7 @@ class Connection:
             self.fail(StompError("heart-beat missed", "nothing came for longer than was agreed"))
         elif self._commands is not None and heartbeat.due(now):
             self._buffer.reply(BEAT)
+        self._finish(now)
         return self._drain(now, wake=True)
 
     def paused(self) -> list[Effect]:
@@ -172,7 +201,8 @@ class Connection:
         self._start_turn(again=True)
         if not self._reading:
             self._reading = True
-            self.leg.heartbeat.resumed(now)
+            if self._finish_by == inf:
+                self.leg.heartbeat.resumed(now)
             self._output.outbox.put(Resume(self.leg))
         return self._drain(now, wake=True)
 
@@ -277,7 +307,7 @@ class Connection:
             if buffer.at_limit:
                 outbox.put(Wake(now))
             elif wake:
-                outbox.put(Wake(min(self._connect_by, self.leg.heartbeat.deadline)))
+                outbox.put(Wake(min(self._connect_by, self._finish_by, self.leg.heartbeat.deadline)))
         return outbox.drain()
 
     @property

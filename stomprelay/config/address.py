@@ -4,15 +4,15 @@ import re
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
-from stomprelay.config.endpoint import client, port, quoted
+from stomprelay.config.endpoint import DEFAULT_PORT, client, port, quoted
 from stomprelay.relay.model.group import Broker
 
 MEMORY: Final = "memory:"
 """The address of the embedded broker."""
 
 _SCHEMES: Final = {
-    "tcp": (61613, False),
-    "stomp": (61613, False),
+    "tcp": (DEFAULT_PORT, False),
+    "stomp": (DEFAULT_PORT, False),
     "ssl": (61614, True),
     "stomp+ssl": (61614, True),
 }

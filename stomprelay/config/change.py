@@ -47,6 +47,7 @@ AT_ONCE: Final = (
     "listener.NAME.endpoint",
     "upstream.NAME.uri",
     "upstream.NAME.policy",
+    "upstream.NAME.proxy_protocol",
     "upstream.NAME.rebalance_rate",
     "upstream.NAME.drain_timeout",
     "upstream.NAME.health.probe",

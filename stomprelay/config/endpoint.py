@@ -4,6 +4,7 @@ read.
 Whether an endpoint can be used, Twisted decides when the service makes it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -12,6 +13,13 @@ from typing import Final
 from stomprelay.config.table import nearest
 
 PORTS: Final = 65535
+DEFAULT_PORT: Final = 61613
+"""STOMP's, where none is said."""
+
+_URI: Final = re.compile(r"([A-Za-z][\w+.-]*)://(\[[0-9A-Fa-f:.]*\]|[^\s:/?#\[\]]*)(?::([0-9]{1,5}))?")
+_ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})
+_COLON: Final = r"a colon within an argument is written \:"
+_EQUALS: Final = r"an equals sign within an argument is written \="
 
 _SERVERS: Final[Mapping[str, tuple[str, ...]]] = {
     "tcp": ("port", "interface", "backlog"),
@@ -77,11 +85,15 @@ def port(value: str, lowest: int = 1) -> int:
 
 
 def server(text: str) -> Endpoint:
-    """Return the parts of a server endpoint string. Raises `ValueError` for one that is not valid."""
+    """Return the parts of a server endpoint string. Raises `ValueError` for one that is not valid.
+
+    A plugin's endpoint whose first argument begins with two slashes has a backslash before them: it is no URI then.
+    """
     if text.isdigit():
         raise ValueError(f'must be an endpoint such as "tcp:{text}", not a port alone')
-    if "://" in text:
-        raise ValueError('must be an endpoint such as "tcp:61613:interface=127.0.0.1", not a URI')
+    uri = _URI.match(text)
+    if uri is not None and uri[1].lower() != "unix":
+        raise ValueError(f'must be an endpoint such as "{_instead_of(uri)}", not a URI')
     if text.lower().startswith("haproxy:"):
         text = text.partition(":")[2]
         if text.lower().startswith("haproxy:"):
@@ -98,6 +110,14 @@ def server(text: str) -> Endpoint:
     if endpoint.kind == "systemd" and ("index" in arguments) == ("name" in arguments):
         raise ValueError("a systemd endpoint needs either index or name")
     return endpoint
+
+
+def _instead_of(uri: re.Match[str]) -> str:
+    """Return the endpoint string that a URI is likely to mean."""
+    host = uri[2].strip("[]")
+    kind = "tcp6" if ":" in host else "tcp"
+    interface = "" if host in _ANYWHERE else f":interface={quoted(host)}"
+    return f"{kind}:{uri[3] or DEFAULT_PORT}{interface}"
 
 
 def exposed(text: str) -> bool:
@@ -136,10 +156,11 @@ def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
         return Endpoint(kind, named | {str(place): value for place, value in enumerate(positional)})
     free = [name for name in known if name not in named]
     if len(positional) > len(free):
-        raise ValueError(f"has more arguments than a {kind} endpoint takes")
+        raise ValueError(f"has more arguments than a {kind} endpoint takes; {_COLON}")
     for name in named:
         if name not in known:
-            raise ValueError(f'a {kind} endpoint has no argument "{name}"; {nearest(name, known)}')
+            advice = nearest(name, known) if name.isidentifier() else _EQUALS
+            raise ValueError(f'a {kind} endpoint has no argument "{name}"; {advice}')
     arguments = dict(zip(free, positional, strict=False)) | named
     for name in _NEEDED:
         optional = name == "port" and kind == _OPTIONAL_PORT and kinds is _SERVERS

@@ -133,9 +133,18 @@ def _upstream(upstream: Upstream) -> str:
                 f"connect {upstream.connect_timeout:g} s, disconnect {upstream.disconnect_timeout:g} s",
             ),
             ("keep-alive EOLs", f"every {upstream.keep_alive:g} s" if upstream.keep_alive else "never"),
+            ("client's address", _introduction(upstream)),
             ("on ERROR", "the session ends" if upstream.close_on_error else "the broker decides"),
         ],
     )
+
+
+def _introduction(upstream: Upstream) -> str:
+    name = upstream.client_address_header
+    ways = ["by the PROXY protocol"] if upstream.proxy_protocol else []
+    if name is not None:
+        ways.append(f"in the header {_text(name)} of CONNECT")
+    return " and ".join(ways) or "not told"
 
 
 def _alone(upstream: Upstream) -> Iterator[Fact]:

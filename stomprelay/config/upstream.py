@@ -16,6 +16,7 @@ from stomprelay.config.values import (
     count,
     destination,
     flag,
+    header_name,
     limits,
     passcode,
     passcode_content,
@@ -46,6 +47,8 @@ KEYS: Final = (
     "keep_alive_eol",
     "connect_escape",
     "close_on_error",
+    "proxy_protocol",
+    "client_address_header",
     "policy",
     "confirm",
     "resend_buffer",
@@ -68,6 +71,7 @@ _MOVING: Final = {
     "drain_timeout": "drain_timeout",
     "health": "checks",
 }
+_EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 """Key -> field of the settings that have an effect only where sessions survive their broker."""
 
 
@@ -87,6 +91,8 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
     there = replace(upstream, groups=groups, quorum=place.quorum, fan_out_queues=place.fan_out_queues)
     for key in _idle(there):
         raise ValueError(f"upstream.{upstream.name}.{key}: {_needs_a_list(there)}")
+    if _unread_header(there):
+        raise ValueError(f"upstream.{upstream.name}.proxy_protocol: {_EMBEDDED}")
     return there
 
 
@@ -115,6 +121,8 @@ def read(table: Table) -> Upstream:
         keep_alive=table.get("keep_alive_eol", seconds_or_none, Upstream.keep_alive),
         connect_escape=table.get("connect_escape", flag),
         close_on_error=table.get("close_on_error", flag, Upstream.close_on_error),
+        proxy_protocol=table.get("proxy_protocol", flag, Upstream.proxy_protocol),
+        client_address_header=table.get("client_address_header", header_name),
         quorum=place.quorum,
         fan_out_queues=place.fan_out_queues,
         confirm=table.get("confirm", flag, Upstream.confirm),
@@ -126,6 +134,8 @@ def read(table: Table) -> Upstream:
     )
     for key in _idle(upstream):
         raise table.error(key, _needs_a_list(upstream))
+    if _unread_header(upstream):
+        raise table.error("proxy_protocol", _EMBEDDED)
     return replace(upstream, tls=_tls(table, upstream.brokers)) if "tls" in table else upstream
 
 
@@ -134,6 +144,12 @@ def _idle(upstream: Upstream) -> Iterable[str]:
     if upstream.movable:
         return ()
     return [key for key, field in _MOVING.items() if getattr(upstream, field) != getattr(Upstream, field)]
+
+
+def _unread_header(upstream: Upstream) -> bool:
+    """Whether the embedded broker would be sent the header of the PROXY protocol."""
+    embedded = any(broker.endpoint == address.MEMORY for broker in upstream.brokers)
+    return upstream.proxy_protocol and embedded
 
 
 def _needs_a_list(upstream: Upstream) -> str:
@@ -166,7 +182,7 @@ def _credentials(table: Table) -> Credentials | None:
     if login is None:
         if secret is not None:
             raise table.error("login", "is missing; a passcode alone is of no use")
-        if "connect_escape" in table:
+        if "connect_escape" in table and "client_address_header" not in table:
             raise table.error("connect_escape", "needs login; what clients say is passed on as it came")
         return None
     return Credentials(login, secret)

@@ -14,6 +14,7 @@ from stomprelay.config.table import Table, nearest
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.head import Limits
+from stomprelay.wire.names import CONNECT_HEADERS
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -28,6 +29,7 @@ _MOST_HEADERS: Final = 10_000
 _WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
 _FLAGS: Final = {"true": True, "false": False}
+_HEADER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 NEVER: Final = 10**9
 """In place of a number of passes without end."""
@@ -169,6 +171,16 @@ def connect_value(value: object) -> bytes:
     if not isinstance(value, str) or not value:
         raise _unfit("a string that is not empty", value)
     return _connectable(value.encode())
+
+
+def header_name(value: object) -> bytes:
+    """Return the name of a header of CONNECT that has no meaning in STOMP, as bytes."""
+    if not isinstance(value, str) or not _HEADER.fullmatch(value):
+        raise _unfit("a header's name, such as x-forwarded-for", value)
+    name = value.encode()
+    if name.lower() in CONNECT_HEADERS:
+        raise ValueError(f"must not be {value}, which has a meaning in STOMP")
+    return name
 
 
 def passcode(value: object) -> bytes:

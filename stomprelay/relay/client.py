@@ -27,9 +27,8 @@ _NONE: Final = frozenset[Leg]()
 class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
 
-    Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and the
-    client connection decides what the loss of either side means for the other. `login` is that of the client's CONNECT;
-    None where it has none. `allowed`: what may pass straight on now.
+    Its `Flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
+    what the loss of either side means. `login`: the client's, or None. `allowed`: what may pass straight on now.
     """
 
     __slots__ = (
@@ -84,7 +83,7 @@ class ClientConnection:
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
-        deadline = min(self.shutdown.until, self._search.deadline)
+        deadline = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline)
         if self.shutdown.listening and self._client.beating:
             deadline = min(deadline, self._client.heartbeat.deadline)
         return deadline
@@ -143,9 +142,9 @@ class ClientConnection:
         else:
             self._to_client(leg, now)
 
-    def connected(self, leg: Leg, now: float) -> None:
+    def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
         """The connection that an `Open` asked for is established: send CONNECT to the broker."""
-        self._search.connected(leg, now)
+        self._search.connected(leg, now, address)
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
         """The connection that an `Open` asked for failed: try the next broker."""
@@ -158,10 +157,9 @@ class ClientConnection:
     def lost(self, leg: Leg, reason: str, now: float) -> None:
         """A leg's connection ended without our `Close`."""
         link = self._search.link(leg)
-        if leg is self._client and not leg.closed:
+        if leg is self._client and not (leg.closed or leg.gone):
             self.shutdown.vanished(reason, now)
             self._hurry()
-            self._wake()
         elif leg.closed or link is None:
             return
         elif link.asking:
@@ -173,8 +171,20 @@ class ClientConnection:
             if not leg.closed:
                 self._broker_lost(link, f"closed the connection: {reason}", now)
 
+    def half_closed(self, now: float) -> None:
+        """The client sends nothing more; see `Relay.half_closed`."""
+        self.shutdown.half_closed(now)
+        self._finish(now)
+
+    def _finish(self, now: float) -> None:
+        """See to a client that half-closed its connection: see `Shutdown.finish`."""
+        self._carry(self._client, lambda: self.shutdown.finish(now), now)
+        self._hurry()
+
     def woke(self, now: float) -> None:
         """The time of the last `Wake` has come."""
+        if now >= self.shutdown.finish_at:
+            self._finish(now)
         if now >= self.shutdown.until:
             for link in self.shutdown.unanswered():
                 link.unconfirmed()
@@ -213,8 +223,7 @@ class ClientConnection:
         self.shutdown.stop_began()
         if self.shutdown.drained:
             self.shutdown.stopped()
-        else:
-            self._wake()
+        self._wake()
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot be written to for now."""
@@ -222,14 +231,8 @@ class ClientConnection:
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """A broker's connection can be written to again: send what waits."""
-        if leg.closed:
-            return
-        before, failure = self._flow.disconnect, None
-        try:
-            self._flow.unblocked(leg, now)
-        except StompError as error:
-            failure = error
-        self._carried(self._client, before, failure, now)
+        if not leg.closed:
+            self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
 
     def let_pass(self) -> None:
         """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
@@ -283,16 +286,9 @@ class ClientConnection:
             flow.connected(link, now)
         except StompError as error:
             failure = error
-        note = found(
-            accepted.text,
-            broker,
-            before,
-            link.upstream,
-            version=accepted.accord.dialect.version.decode(),
-            product=accepted.product.name,
-            resent=counters["frames_resent"] - resent,
-        )
-        outbox.insert(at, note)
+        version, product = accepted.accord.dialect.version.decode(), accepted.product.name
+        resent, whom = counters["frames_resent"] - resent, (broker, before, link.upstream)
+        outbox.insert(at, found(accepted.text, *whom, version=version, product=product, resent=resent))
         if failure is not None:
             self.shutdown.fail(client, failure)
             return
@@ -309,6 +305,8 @@ class ClientConnection:
             self._release(now)
         if first and not client.closed and not client.gone and not self._buffer.paused:
             outbox.put(Resume(client))  # last: the deadline that its answer asks for is the newest
+        if self.shutdown.may_finish(now):
+            self._finish(now)
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
         """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
@@ -318,8 +316,8 @@ class ClientConnection:
         client.enter(State.CONNECTED)
         client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
         session.counters["sessions_connected"] += 1
-        beats = terms and self._listener.heart_beat
-        self._outbox.send(client, accepted.accord.connected(session.dialect, beats, session.name), now)
+        ours = terms and self._listener.heart_beat
+        self._outbox.send(client, accepted.accord.connected(session.dialect, ours, session.name), now)
 
     # Frames
 
@@ -332,9 +330,7 @@ class ClientConnection:
             self._to_broker(now, data)
 
     def _to_broker(self, now: float, data: bytes = b"") -> None:
-        """Carry the client's frames to its brokers, a turn's worth: those that were read from its leg, with `data`
-        behind them.
-        """
+        """Carry a turn's worth of the client's frames: those that were read from its leg, with `data` behind them."""
         client, flow = self._client, self._flow
         before, failure = flow.disconnect, None
         try:
@@ -367,24 +363,27 @@ class ClientConnection:
         if self._buffer.unread:
             self._release(now)
 
-    def _carry_to_client(self, link: Link, leg: Leg, now: float) -> None:
+    def _carry(self, leg: Leg, act: Callable[[], None], now: float) -> None:
+        """Call `act`, by which frames of the leg pass."""
         before, failure = self._flow.disconnect, None
         try:
-            self._flow.to_client(link, now)
+            act()
         except StompError as error:
             failure = error
         self._carried(leg, before, failure, now)
 
+    def _carry_to_client(self, link: Link, leg: Leg, now: float) -> None:
+        self._carry(leg, lambda: self._flow.to_client(link, now), now)
+
     def _hurry(self) -> None:
-        """Go on with what brokers have to know in the next turn, where it was too much for this one."""
+        """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
         for link in self.links:
             if link.hasty and link.leg is not None:
                 self._give_way(link.leg, more=True)
+        self._wake()
 
     def _give_way(self, leg: Leg, *, more: bool = False) -> None:
-        """Where the leg has more frames than were carried in this turn, or there is `more` to do, that waits for the
-        next.
-        """
+        """Leave to the next turn what the leg has more than was carried in this one, or that there is `more` to do."""
         if (more or leg.decoder.behind) and not leg.closed and leg not in self._deferred:
             self._deferred |= {leg}
             self._outbox.put(GiveWay(leg))
@@ -408,6 +407,8 @@ class ClientConnection:
             if self._search.move(now):
                 self._wake()
             self._pace()
+        if shutdown.may_finish(now):
+            self._finish(now)
 
     def _dismiss(self, now: float) -> None:
         """Refuse to the client what brokers close connections for."""
@@ -416,7 +417,6 @@ class ClientConnection:
             self.shutdown.dismiss(error, now)
         if refused:
             self._hurry()
-            self._wake()
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""

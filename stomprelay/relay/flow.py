@@ -7,10 +7,13 @@ from typing import Final, Protocol
 
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
 
+DISCONNECTING: Final = b"DISCONNECT\n\n\0"
+"""The frame, in every version, by which brokers are left in the name of a client that will send no more."""
 _TAKEN: Final = 65536
 """How many bytes of small chunks are taken together."""
 
@@ -129,11 +132,39 @@ class Flow(Protocol):
     def send_disconnect(self, now: float) -> None:
         """Send on the DISCONNECT that is WAITING, whatever it waits for."""
 
+    def finish(self, now: float) -> None:
+        """The client, which is connected, will send no more: go on as after a DISCONNECT without a receipt. Raises as
+        `to_broker`.
+        """
+
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot take more for now."""
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """A broker's connection can take more again. Raises as `to_broker`."""
+
+
+def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
+    """Return the error that a client is sent whose session ends with its broker."""
+    advice = "connect again; what has no receipt may be lost"
+    return StompError(
+        "connection to the broker was lost", f"upstream {upstream.name}; {advice}", receipt=receipt
+    )
+
+
+def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
+    """Return the error that a client is sent for want of a link's broker. It is told which upstream that is, not why:
+    reasons hold addresses and certificates, which are the log's.
+    """
+    name = link.upstream.name
+    if link.unwelcome:
+        return StompError(link.reason, f"upstream {name}", receipt=receipt)
+    advice = "try again later; the relay's log says why"
+    if link.fresh or not link.upstream.movable:
+        return StompError(
+            "broker not available", f"upstream {name} did not connect; {advice}", receipt=receipt
+        )
+    return StompError("no broker available", f"upstream {name}: {link.reason}; {advice}", receipt=receipt)
 
 
 class InputBuffer:

@@ -7,6 +7,7 @@ ends (`Relay.failed`). The life of a relay:
     opened      the client is there; CONNECT must come in time
     received    CONNECT: a broker is opened, the client is not read from meanwhile
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
+    half_closed the client sends no more: its session ends when it has been sent what it is owed
     lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session
                 can survive, waits while another broker is sought and sent what the lost one knew
 
@@ -33,6 +34,7 @@ from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
 from stomprelay.session.kept import Budget
 from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_0
@@ -198,11 +200,13 @@ class Relay:
             return []
         return self._act(lambda: connection.gave_way(leg, now))
 
-    def connected(self, leg: Leg, now: float) -> list[Effect]:
-        """The connection that an `Open` asked for is there."""
+    def connected(self, leg: Leg, now: float, address: str | None = None) -> list[Effect]:
+        """The connection that an `Open` asked for is there. `address` is the client's IP address, for brokers that are
+        to be told; None where it has none.
+        """
         connection = self._connection
         if connection is not None:
-            return self._act(lambda: connection.connected(leg, now))
+            return self._act(lambda: connection.connected(leg, now, address))
         self._outbox.put(Close(leg, How.ABORT))
         return self._outbox.drain()
 
@@ -230,6 +234,15 @@ class Relay:
             self._outbox.put(vanished(f"client left: {reason}"))
             self._close(How.FLUSH)
         return self._outbox.drain()
+
+    def half_closed(self, now: float) -> list[Effect]:
+        """The client has sent all that it will send. It may still read what it is owed; who has not sent CONNECT, or
+        has the RECEIPT of its DISCONNECT, is owed nothing. Call `lost` when its connection has ended.
+        """
+        connection = self._connection
+        if connection is None or not connection.shutdown.listening:
+            return self.lost(self.client, CLOSED, now)
+        return self._act(lambda: connection.half_closed(now))
 
     def paused(self, leg: Leg) -> None:
         """The leg is not read from any more, by back-pressure or by a `Pause`."""

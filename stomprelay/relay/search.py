@@ -49,7 +49,7 @@ class Search:
             link.seek(now)
         self.ended(links, now)
 
-    def connected(self, leg: Leg, now: float) -> None:
+    def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
         """The connection of a leg is established: its link sends CONNECT; one that no link needs any more is
         closed.
         """
@@ -57,7 +57,7 @@ class Search:
         if leg.closed or link is None:
             self._outbox.put(Close(leg, How.ABORT))
         else:
-            link.connected(leg, now)
+            link.connected(leg, now, address)
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
         """The connection of a leg failed: the link tries the next broker. Raises as `ended`."""

@@ -7,16 +7,23 @@ from math import inf
 from typing import Final, NamedTuple
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
+from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, broker_lost
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
+from stomprelay.session.heartbeat import BEAT
 from stomprelay.session.leg import Leg, State
+from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.names import SEND
+
+ECHO: Final = 0.5
+"""Seconds within which the system of a client that is gone answers what is sent to it. In the name of such a client
+brokers are sent no DISCONNECT: it has not left in good order.
+"""
 
 
 class Reason(NamedTuple):
@@ -41,19 +48,23 @@ class Shutdown:
     It alone decides that the client is gone (`Leg.gone`): its connection has ended, and only what it sent is still to
     be delivered, within one `disconnect_timeout`, whatever brokers do meanwhile. `lost` is how many SENDs may be lost
     by the session's end. `until` is when the step that is under way must be done; then call `unanswered` and `overdue`.
+    `finish_at`: when to call `finish` for a client that half-closed its connection.
     """
 
     __slots__ = (
         "_buffer",
         "_client",
         "_dismissed",
+        "_finish_by",
         "_flow",
         "_last",
         "_listener",
         "_outbox",
         "_session",
+        "_spoken_for",
         "_stopping",
         "_tries",
+        "finish_at",
         "lost",
         "until",
     )
@@ -73,8 +84,9 @@ class Shutdown:
         self._flow = flow
         self._buffer = buffer
         self._outbox = outbox
-        self.until = inf
+        self.until = self.finish_at = self._finish_by = inf
         self.lost = 0
+        self._spoken_for = False
         self._last = inf
         self._stopping = False
         self._dismissed = False
@@ -91,6 +103,8 @@ class Shutdown:
         """The client's DISCONNECT came a step further; each step has its time."""
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         self._client.heartbeat.paused()  # it has sent all that it will send
+        if self.finish_at < inf:
+            self._finish_within(now, steps=2)
         self.until = min(now + self._listener.linger, self._last) if confirmed else self._answered_by(now)
         for link in self._flow.links:
             link.stay()
@@ -130,10 +144,49 @@ class Shutdown:
             and (not flow.survives or (flow.ready and flow.safe))
         )
 
+    def half_closed(self, now: float) -> None:
+        """The client has sent all that it will send, and perhaps waits for answers; call `finish`. It is sent an EOL,
+        which may stand between frames: if nobody reads it, the client's system resets the connection.
+        """
+        self._client.heartbeat.paused()
+        self._outbox.send(self._client, BEAT, now)
+        self._finish_within(now, steps=1 if self._flow.disconnect is DisconnectState.NONE else 2)
+        self.finish_at = min(now + ECHO, self._finish_by)
+
+    def _finish_within(self, now: float, *, steps: int) -> None:
+        """Take a client that half-closed for gone after so many times `disconnect_timeout`, whatever brokers do."""
+        self.finish_at = self._finish_by = now + steps * self._listener.upstream.disconnect_timeout
+
+    def may_finish(self, now: float) -> bool:
+        """Whether the client half-closed its connection and has not reset it since, and all that it sent was carried.
+        One that is subscribed to something gets messages until the time is over: nobody knows which is the last.
+        """
+        early = now < self.finish_at < self._finish_by
+        if self.finish_at == inf or early:
+            return False
+        if self._buffer.unread or self._client.state is not State.CONNECTED or not self._flow.flowing:
+            return False
+        return now >= self._finish_by or not any(len(link.session.subscriptions) for link in self._flow.links)
+
+    def finish(self, now: float) -> None:
+        """Where the client `may_finish`, send the DISCONNECT that it has not sent: its brokers answer all that came
+        before, and close. Where it may not within the `disconnect_timeout`, it is taken for gone. Raises as
+        `Flow.to_broker`.
+        """
+        if self.may_finish(now):
+            self._spoken_for = True
+            self._flow.finish(now)
+        elif now >= self._finish_by:
+            self.vanished(CLOSED, now)
+        elif now >= self.finish_at:
+            self.finish_at = self._finish_by
+
     def vanished(self, reason: str, now: float) -> None:
         """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
         client, flow = self._client, self._flow
-        leaving = flow.disconnect is not DisconnectState.NONE
+        leaving = flow.disconnect is not DisconnectState.NONE and not self._spoken_for
+        self.finish_at = self._finish_by = inf
+        self._spoken_for = False
         if not leaving:
             self._session.counters["clients_vanished"] += 1
         early = client.state is State.CONNECTING and client.decoder.buffered
@@ -262,9 +315,7 @@ class Shutdown:
         # One that was being left was reported then, and is not the session's any more.
         owing = [(None if link.leaving else link.broker, link.group, link.upstream) for link in flow.links]
         self._outbox.put(*unconfirmed(owing, upstream, what, missing))
-        name, receipt = upstream.name, flow.disconnect_receipt
-        error = StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
-        self.fail(self._client, error, End.BROKER)
+        self.fail(self._client, broker_lost(upstream, flow.disconnect_receipt), End.BROKER)
 
     def _unsent(self) -> int:
         """Return how many SENDs the client sent that were not read, for want of a broker; they are not kept."""
@@ -321,9 +372,12 @@ class Shutdown:
         """Close all legs, the client's in this way; nothing is due any more. `note` reports the session's end;
         there is only one.
         """
-        self.until = self._last = inf
+        self.until = self.finish_at = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
+            if self._spoken_for and note.facts.get("end") == End.CLIENT.value:
+                self._session.counters["clients_vanished"] += 1
+                note = vanished("client left, and has its answers")
             if self.lost:
                 note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
             self._client.enter(State.CLOSED)

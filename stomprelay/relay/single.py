@@ -8,7 +8,7 @@ from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.flow import DISCONNECTING, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.states import Connected
@@ -266,6 +266,14 @@ class Single:
         self.disconnect = DisconnectState.WAITING
         self._frame = frame.wire
 
+    def finish(self, now: float) -> None:
+        """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
+        self._client.enter(State.LEAVING)
+        self.disconnect = DisconnectState.WAITING
+        self._frame = DISCONNECTING
+        if self.safe:
+            self.send_disconnect(now)
+
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to the broker."""
         self.disconnect = DisconnectState.SENT
@@ -384,8 +392,7 @@ class Single:
         a resender, because the session ends with its broker, and for a COMMIT whose outcome is unknown.
         """
         if self._resender is None:
-            name, receipt = link.upstream.name, self.disconnect_receipt
-            raise StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
+            raise broker_lost(link.upstream, self.disconnect_receipt)
         doubts = self._resender.lost(subscriptions=self._receives, by=link.dropped_by, now=now)
         self._give_receipts(self._resender, now)
         for receipt in doubts:
@@ -393,14 +400,7 @@ class Single:
 
     def given_up(self, link: Link, now: float) -> None:
         """Raise `StompError`: the session ends with its only link."""
-        name = link.upstream.name
-        if link.unwelcome:
-            raise StompError(link.reason, f"upstream {name}")
-        if self._resender is None or link.fresh:
-            # The client is told which, not why: reasons hold addresses and certificates.
-            raise StompError("broker not available", f"upstream {name} did not connect")
-        reason, receipt = link.reason, self.disconnect_receipt
-        raise StompError("no broker available", f"upstream {name}: {reason}", receipt=receipt)
+        raise not_to_be_had(link, self.disconnect_receipt)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
         """Return the broker's ERROR for the client."""

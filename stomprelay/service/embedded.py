@@ -71,6 +71,10 @@ class BrokerDriver(Driver):
         """Others had their turn: the core goes on with what the client sent."""
         self.perform(self.connection.gave_way(self.runtime.seconds()))
 
+    def half_closed(self, protocol: LegProtocol) -> None:
+        """Report to the core that the client sends nothing more."""
+        self.perform(self.connection.half_closed(self.runtime.seconds()))
+
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the core that the connection ended: messages that the client did not acknowledge are sent to
         other consumers.
@@ -150,6 +154,11 @@ class BrokerService(MultiService):
         self.clients.add(driver)
         return LegProtocol(driver, driver.connection.leg)
 
+    def startService(self) -> None:
+        """Serve on all endpoints."""
+        self.runtime.open()
+        super().startService()
+
     def stopService(self) -> Deferred[None]:
         """Stop accepting, close every client's connection, and wait until all have ended, or long enough."""
         self.stopping = True
@@ -165,6 +174,7 @@ class BrokerService(MultiService):
             await closed
         if not await self.runtime.wait_closed(LINGER):
             _log.warn("{count} connections of the broker did not end in time", count=self.runtime.sockets)
+        self.runtime.close()
         await super().stopService()
 
 

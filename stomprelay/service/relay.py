@@ -42,8 +42,8 @@ from stomprelay.service.network.endpoints import (
     ListeningService,
     client_endpoint,
     listening_service,
+    secured_by,
 )
-from stomprelay.service.network.layer import SecuredEndpoint
 from stomprelay.service.network.ports import PortChange, Ports
 from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import Inherited
@@ -240,7 +240,9 @@ class RelayService(MultiService):
                 found[broker] = embedded.memory
                 continue
             try:
-                found[broker] = client_endpoint(self._reactor, broker, upstream.tls)
+                found[broker] = client_endpoint(
+                    self._reactor, broker, upstream.tls, introduces=upstream.proxy_protocol
+                )
             except BadEndpoint as error:
                 raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
         return found
@@ -281,8 +283,9 @@ class RelayService(MultiService):
             if each.secured is not None:
                 found["admin_tls"] = [each.secured]
         for broker, endpoint in self._endpoints.items():
-            if isinstance(endpoint, SecuredEndpoint) and isinstance(endpoint.creator, TLSConnections):
-                found.setdefault(f"upstream.{self._upstreams[broker]}.tls", []).append(endpoint.creator)
+            secured = secured_by(endpoint)
+            if secured is not None:
+                found.setdefault(f"upstream.{self._upstreams[broker]}.tls", []).append(secured)
         return found
 
     # Another configuration

@@ -7,7 +7,7 @@ for itself are put in place: versions, heart-beats, and, where an upstream maps 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.refusal import LONGEST, Foreign, recognise
@@ -44,6 +44,10 @@ _KNOWN: Final = frozenset(DIALECTS)
 _TEXTS: Final = {each: b",".join(version for version in DIALECTS if version in each) for each in _SPELLED}
 _NAMES: Final = {each: each for each in (ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN, PASSCODE, RECEIPT_HEADER)}
 """Names of headers that sessions share: an offer is kept for as long as its client may need another broker."""
+
+
+_TRIMMED: Final = bytes(range(33))
+"""Octets around a header's name that some brokers do not count as a part of it."""
 
 
 def _first(headers: Headers, name: bytes) -> bytes | None:
@@ -100,6 +104,13 @@ class Credentials:
     passcode: bytes | None = field(default=None, repr=False)
 
 
+class Header(NamedTuple):
+    """A header of the relay's own; None: it is not to be there, whoever wrote it."""
+
+    name: bytes
+    value: bytes | None
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a client's CONNECT offers: its headers, its STOMP versions and its heart-beats."""
@@ -142,11 +153,14 @@ class Offer:
         *,
         host: bytes | None = None,
         credentials: Credentials | None = None,
+        added: Header | None = None,
     ) -> bytes:
         """Return the CONNECT frame for a broker, in bytes: the client's headers, with the versions `asked` and the
         heart-beats `terms`.
 
-        `host` and `credentials` replace the client's own. `STOMP` becomes `CONNECT`, which every broker knows.
+        `host` and `credentials` replace the client's own; so does `added` all that the client sent under that name, as
+        any broker may read it, and where it has no value nothing is put in its place. `STOMP` becomes `CONNECT`, which
+        every broker knows.
         """
         values: dict[bytes, bytes | None] = {RECEIPT_HEADER: None}
         above = _negotiate(asked)
@@ -161,7 +175,11 @@ class Offer:
         if credentials is not None:
             values[LOGIN] = credentials.login
             values[PASSCODE] = credentials.passcode
-        return compose_raw(CONNECT, put(self.headers, values), end=b"\0")
+        headers = self.headers
+        if added is not None:
+            headers = [each for each in headers if each[0].strip(_TRIMMED).lower() != added.name.lower()]
+            values[added.name] = added.value
+        return compose_raw(CONNECT, put(headers, values), end=b"\0")
 
     def holds(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""

@@ -57,5 +57,11 @@ SUBSCRIPTION: Final = b"subscription"
 TRANSACTION: Final = b"transaction"
 VERSION: Final = b"version"
 
+CONNECT_HEADERS: Final = frozenset(
+    {ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN, PASSCODE, RECEIPT_HEADER, CONTENT_LENGTH, CONTENT_TYPE, VERSION}
+    | {SERVER, SESSION}
+)
+"""Headers that mean something in CONNECT or CONNECTED, or in every frame."""
+
 RESERVED: Final = (MESSAGE_ID, SUBSCRIPTION, ACK_HEADER, REDELIVERED, RECEIPT_ID, b"JMSXUserID")
 """Headers that only a broker may set: a publisher's own never reach a consumer as if a broker had set them."""

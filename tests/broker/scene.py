@@ -89,6 +89,10 @@ class Peer:
             named = (header(message, b"message-id"),)
         self.sends(b"%b\n%b%b\n\0" % (command, _ACK[self.version] % named, more))
 
+    def half_closes(self) -> None:
+        """The client closed its direction: it sends nothing more."""
+        self.scene.perform(self, self.connection.half_closed(self.scene.now))
+
     def is_lost(self) -> None:
         """The connection ended."""
         self.scene.perform(self, self.connection.lost(self.scene.now))

@@ -238,6 +238,19 @@ def test_what_asks_for_nothing_special_is_no_error(line: bytes) -> None:
     assert client.bodies() == [b"1"]
 
 
+def test_what_other_brokers_give_a_meaning() -> None:
+    """It passes and has none: a name is a name, a header is a header."""
+    client = Scene().client()
+    client.subscribes(b"/queue/>")
+    client.subscribes(b"/queue/*", id=b"2")
+    lines = b"persistent:true\nexpires:1\npriority:9\nreply-to:/temp-queue/r\n"
+    client.sends(b"SEND\ndestination:/queue/a\n%b\nx\0" % lines)
+    assert client.bodies() == []
+    client.subscribes(b"/queue/a", id=b"3")
+    [message] = client.messages()
+    assert message.endswith(b"\n%b\nx" % lines)
+
+
 # ACK and NACK
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stomprelay
+from stomprelay.broker.connection import HALF_CLOSED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import V1_2
@@ -463,3 +464,83 @@ def test_what_a_vanished_client_sent_before_counts() -> None:
     client.is_lost()
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"whole"]
+
+
+# A client that closes its direction only
+
+
+def test_a_client_that_half_closes_is_answered() -> None:
+    """All that it sent was executed; it waits for nothing, and its connection is closed."""
+    scene = Scene()
+    client = scene.client()
+    client.sends(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+    client.half_closes()
+    client.receives(b"RECEIPT\nreceipt-id:1\n\n\0" + b"\n")
+    assert client.closed is How.LINGER
+    assert scene.noted(Event.VANISHED) == "b-session-1: client left without DISCONNECT"
+
+
+def test_a_client_that_half_closes_while_frames_wait() -> None:
+    """They are executed in their turns; then the connection is closed."""
+    scene = Scene()
+    client = scene.client()
+    scene.busy = True
+    client.sends(b"SEND\ndestination:/queue/a\n\nx\0" * 1000)
+    client.half_closes()
+    client.receives(b"\n")
+    scene.busy = False
+    scene.turn_comes()
+    assert client.closed is How.LINGER
+    assert scene.kept == {b"/queue/a": 1000}
+
+
+def test_a_subscriber_that_half_closes() -> None:
+    """It gets messages until the time is over, and is not dead for want of beats; what it never acknowledged stays."""
+    scene = Scene()
+    client, other = scene.opens(), scene.client()
+    client.sends(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:1000,0\n\n\0")
+    client.reads()
+    client.subscribes(b"/queue/a", ack=b"client")
+    client.half_closes()
+    client.receives(b"\n")
+    scene.time_passes(HALF_CLOSED - 0.1)
+    other.sends_to(b"/queue/a", b"late")
+    assert client.bodies() == [b"late"]
+    scene.time_passes(0.1)
+    assert client.closed is How.LINGER
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == [b"late"]
+
+
+def test_a_subscriber_that_unsubscribed_before_it_half_closed() -> None:
+    """Nothing can come for it any more."""
+    scene = Scene()
+    client = scene.client()
+    client.subscribes(b"/queue/a")
+    client.sends(b"UNSUBSCRIBE\nid:1\n\n\0")
+    client.half_closes()
+    assert client.closed is How.LINGER
+
+
+def test_a_half_closed_client_that_is_gone() -> None:
+    """It does not read the EOL: what it did not acknowledge goes to others at once."""
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    client.subscribes(b"/queue/a", ack=b"client")
+    other.sends_to(b"/queue/a", b"x")
+    client.half_closes()
+    client.is_lost()
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == [b"x"]
+
+
+@pytest.mark.parametrize("data", [b"", b"CONNECT\naccept"])
+def test_half_closed_before_connect(data: bytes) -> None:
+    """There is nothing to wait for."""
+    scene = Scene()
+    client = scene.opens()
+    if data:
+        client.sends(data)
+    client.half_closes()
+    assert client.connection.leg.closed
+    assert scene.noted(Event.VANISHED)

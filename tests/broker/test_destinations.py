@@ -14,7 +14,9 @@ def test_ids_are_unique() -> None:
     assert [place.message(b"a", b"").id for _ in range(3)] == [b"b-1", b"b-2", b"b-3"]
 
 
-@pytest.mark.parametrize("name", [b"/queue/a", b"a", b"/exchange/a/b", b"topic", b"/topicality"])
+@pytest.mark.parametrize(
+    "name", [b"/queue/a", b"a", b"/exchange/a/b", b"/temp-queue/a", b"topic", b"/topicality"]
+)
 def test_what_is_not_a_topic_is_a_queue(name: bytes) -> None:
     """What nobody is there for waits; two consumers share it."""
     place = AllDestinations()

@@ -23,6 +23,11 @@ from stomprelay.config.endpoint import client, port, quoted, server
         ("systemd:INET:name=stomp", "systemd", {"domain": "INET", "name": "stomp"}),
         ("haproxy:tcp:1", "tcp", {"port": "1"}),
         ("onion:80:version=3", "onion", {"0": "80", "version": "3"}),
+        ("unix:///run/x", "unix", {"address": "///run/x"}),
+        (r"unix:/run/a\://b", "unix", {"address": "/run/a://b"}),
+        (r"unix:/run/a\=b", "unix", {"address": "/run/a=b"}),
+        (r"web:ws\://host\:80/x:to=tcp\://b", "web", {"0": "ws://host:80/x", "to": "tcp://b"}),
+        (r"web:\//host", "web", {"0": "//host"}),
     ],
 )
 def test_servers(text: str, kind: str, arguments: dict[str, str]) -> None:
@@ -36,7 +41,21 @@ def test_servers(text: str, kind: str, arguments: dict[str, str]) -> None:
     [
         ("61613", 'must be an endpoint such as "tcp:61613", not a port alone'),
         ("localhost:61613", 'must be an endpoint such as "tcp:61613:interface=localhost"'),
-        ("tcp://0.0.0.0:61613", "not a URI"),
+        ("tcp://0.0.0.0:61613", 'must be an endpoint such as "tcp:61613", not a URI'),
+        ("tcp://127.0.0.1:7/x?y", 'must be an endpoint such as "tcp:7:interface=127.0.0.1", not a URI'),
+        ("stomp+ssl://localhost", 'must be an endpoint such as "tcp:61613:interface=localhost", not a URI'),
+        ("SSL://[::1]:7", r'must be an endpoint such as "tcp6:7:interface=\:\:1", not a URI'),
+        ("http://[::]", 'must be an endpoint such as "tcp6:61613", not a URI'),
+        ("tcp://", 'must be an endpoint such as "tcp:61613", not a URI'),
+        ("haproxy:tcp://*:7", 'must be an endpoint such as "tcp:7", not a URI'),
+        (
+            "tcp6:7:interface=::1",
+            r"has more arguments than a tcp6 endpoint takes; a colon within an argument is written \:",
+        ),
+        (
+            "unix:/run/a=b",
+            r'a unix endpoint has no argument "/run/a"; an equals sign within an argument is written \=',
+        ),
         ("public", 'must be an endpoint such as "tcp:61613", not "public"'),
         ("", 'must be an endpoint such as "tcp:61613", not ""'),
         ("tcp", "a tcp endpoint needs its port"),

@@ -43,6 +43,8 @@ versions = ["1.1"]
 heart_beat = [1000, 0]
 keep_alive_eol = 0
 close_on_error = true
+proxy_protocol = true
+client_address_header = "x-client"
 [upstream.main.tls]
 ca = "/b.pem"
 certificate = "/own.pem"
@@ -87,6 +89,7 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "virtual host /v",
         "login relay, with a passcode; escaped: as the profile says",
         "keep-alive EOLs never",
+        "client's address by the PROXY protocol and in the header x-client of CONNECT",
         "on ERROR the session ends",
         "upstream built-in",
         "embedded broker",

@@ -66,6 +66,8 @@ def test_every_setting_arrives() -> None:
         close_on_error=True,
         policy="round-robin",
         confirm=True,
+        proxy_protocol=True,
+        client_address_header="X-Forwarded-For",
         resend_buffer=4,
         reconnect_rate=0,
         rebalance_rate=6.5,
@@ -88,6 +90,8 @@ def test_every_setting_arrives() -> None:
         keep_alive=0.0,
         connect_escape=False,
         close_on_error=True,
+        proxy_protocol=True,
+        client_address_header=b"X-Forwarded-For",
         tls=ClientTLS("/etc/relay/ca.pem", "/c.pem", "/etc/relay/k.pem", "other"),
         quorum=3,
         fan_out_queues=False,
@@ -103,6 +107,28 @@ def test_every_setting_arrives() -> None:
         ("main-2", Policy.ROUND_ROBIN),
         ("main-3", Policy.ROUND_ROBIN),
     ]
+
+
+def test_the_embedded_broker_reads_no_proxy_header() -> None:
+    """Said where the uri stands in the file, and where the command line moves the upstream there."""
+    said = "upstream.main.proxy_protocol: the embedded broker (memory:) does not read the PROXY protocol"
+    for uri in ("memory:", "failover:(tcp://b,memory:)"):
+        assert said in refusal(uri=uri, proxy_protocol=True)
+    assert not upstream(uri="memory:", proxy_protocol=False).proxy_protocol
+    with pytest.raises(ValueError, match="proxy_protocol: the embedded broker"):
+        moved(upstream(proxy_protocol=True), location("memory:"))
+
+
+@pytest.mark.parametrize("name", ["host", "Login", "receipt", "content-length", "session"])
+def test_a_header_that_means_something_to_stomp(name: str) -> None:
+    """It cannot have the client's address as well."""
+    assert f"client_address_header: must not be {name}" in refusal(client_address_header=name)
+
+
+@pytest.mark.parametrize("name", ["", "x forwarded", "x:y", "x\\cy", "x\n", "ä", "x" * 65, 5])
+def test_a_header_that_has_no_name(name: object) -> None:
+    """Only what is the same name escaped or not."""
+    assert "client_address_header: must be a header's name" in refusal(client_address_header=name)
 
 
 @pytest.mark.parametrize("policy", list(Policy))

@@ -10,7 +10,8 @@ import contextlib
 import secrets
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.e2e import relay
@@ -33,14 +34,18 @@ class Absent(Exception):
 class Broker:
     """A broker with ports and data of its own, running or not; `name` is its name in the table of facts.
 
-    Login and passcode are guest. `launch` starts its process, each time on the same ports and data.
+    Login and passcode are guest. `launch` starts its process, each time on the same ports and data; `first` is what
+    each connection to it begins with.
     """
 
-    def __init__(self, name: str, port: int, tls_port: int, launch: Callable[[], Child]) -> None:
+    def __init__(
+        self, name: str, port: int, tls_port: int, launch: Callable[[], Child], first: bytes = b""
+    ) -> None:
         self.name = name
         self.port = port
         self.tls_port = tls_port
         self._launch = launch
+        self._first = first
         self._child: Child | None = None
 
     @property
@@ -60,6 +65,7 @@ class Broker:
         for _ in range(attempts):
             with contextlib.suppress(OSError, Closed), Connection.to(self.port) as client:
                 client.socket.settimeout(5)  # a broker that is about to be up may accept and say nothing
+                client.write(self._first)
                 if client.connect().startswith(b"CONNECTED\n"):
                     return
             if self._child.exited(within=pause):
@@ -112,9 +118,30 @@ def _run(broker: Broker) -> Iterator[Broker]:
         broker.stop()
 
 
+class RabbitMQ(Broker):
+    """A RabbitMQ, with its own command line."""
+
+    environment: Mapping[str, str]
+
+    def connections(self) -> list[list[str]]:
+        """Return its STOMP connections, as it lists them: the peers' hosts and ports."""
+        command = [str(_RABBITMQ.with_name("rabbitmqctl")), "--silent", "list_stomp_connections"]
+        listed = subprocess.run(
+            [*command, "peer_host", "peer_port"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=START,
+            check=True,
+        )
+        return [line.split("\t") for line in listed.stdout.splitlines()]
+
+
 @contextlib.contextmanager
-def rabbitmq(directory: Path, credentials: Credentials) -> Iterator[Broker]:
-    """Run RabbitMQ with its STOMP plug-in."""
+def rabbitmq(
+    directory: Path, credentials: Credentials, settings: str = "", first: bytes = b""
+) -> Iterator[RabbitMQ]:
+    """Run RabbitMQ with its STOMP plug-in and more settings, with which connections begin with `first`."""
     epmd = shutil.which("epmd")
     if not _RABBITMQ.exists() or epmd is None:
         raise Absent("needs RabbitMQ: Debian package rabbitmq-server")
@@ -139,6 +166,7 @@ log.console = true
 log.console.level = info
 log.file = false
 disk_free_limit.absolute = 50MB
+{settings}
 """
     )
     environment = {
@@ -166,16 +194,16 @@ disk_free_limit.absolute = 50MB
         # Without an epmd of ours the server would start one that outlives it.
         daemon = Child("epmd", [epmd], env=env)
         stack.callback(daemon.stop)
-        yield stack.enter_context(
-            _run(
-                Broker(
-                    "rabbitmq",
-                    port,
-                    tls_port,
-                    lambda: Child("rabbitmq-server", [str(_RABBITMQ)], env=env, cwd=directory),
-                )
-            )
+        broker = RabbitMQ(
+            "rabbitmq",
+            port,
+            tls_port,
+            lambda: Child("rabbitmq-server", [str(_RABBITMQ)], env=env, cwd=directory),
+            first,
         )
+        broker.environment = env
+        stack.enter_context(_run(broker))
+        yield broker
 
 
 @contextlib.contextmanager

@@ -256,7 +256,7 @@ def test_attempts_after_a_loss() -> None:
             play.broker_refuses()
         data = play.client_reads()
         assert data.startswith(b"ERROR\nmessage:no broker available\n")
-        assert b"\n\nupstream main: none could be had in 3 attempts\0" in data
+        assert b"\n\nupstream main: none could be had in 3 attempts; " in data
         assert play.counters["sessions_given_up"] == 1
         play.client_is_closed()
 
@@ -282,7 +282,7 @@ def test_the_time_is_over() -> None:
                 play.time_passes(play.wake - play.now)
         data = play.client_reads()
         assert data.startswith(b"ERROR\nmessage:no broker available\n")
-        assert b"within 5 s\0" in data
+        assert b"within 5 s; " in data
         assert play.now - start == pytest.approx(5.0)
         assert over(play)
 

@@ -392,7 +392,7 @@ def test_a_lost_broker(front: str) -> None:
             play.loses(link)
         assert (failure.value.message, failure.value.detail) == (
             "connection to the broker was lost",
-            "upstream main",
+            "upstream main; connect again; what has no receipt may be lost",
         )
         return
     play.loses(link)
@@ -415,7 +415,7 @@ def test_no_broker_for_a_client_that_has_just_come(front: str) -> None:
         play.finds_none(link)
     assert (failure.value.message, failure.value.detail) == (
         "broker not available",
-        "upstream main did not connect",
+        "upstream main did not connect; try again later; the relay's log says why",
     )
 
 

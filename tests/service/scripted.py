@@ -42,6 +42,9 @@ class SpyDriver(Driver):
     def refused(self, protocol: LegProtocol, reason: str) -> None:
         self.told.append(("refused", protocol.leg.side, reason))
 
+    def half_closed(self, protocol: LegProtocol) -> None:
+        self.told.append(("half closed", protocol.leg.side))
+
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         self.told.append(("lost", protocol.leg.side, reason))
 
@@ -104,7 +107,7 @@ class ScriptedRelay:
     def opened(self, now: float) -> list[Effect]:
         return self._hears("opened")
 
-    def connected(self, leg: Leg, now: float) -> list[Effect]:
+    def connected(self, leg: Leg, now: float, address: str | None = None) -> list[Effect]:
         leg.enter(State.CONNECTED)
         return self._hears("connected", leg)
 
@@ -122,6 +125,9 @@ class ScriptedRelay:
 
     def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         return self._hears("refused", leg, reason)
+
+    def half_closed(self, now: float) -> list[Effect]:
+        return self._hears("half_closed")
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         return self._hears("lost", leg, reason)

@@ -223,7 +223,7 @@ def test_a_full_client_holds_the_next_broker_once_it_is_connected() -> None:
     scripted.client.fills()
     scripted.close(old)
     connected = scripted.relay.connected
-    scripted.relay.connected = lambda leg, now: []  # type: ignore[method-assign]
+    scripted.relay.connected = lambda leg, now, address=None: []  # type: ignore[method-assign]
     leg, broker = scripted.open(1)
     assert broker.reading
     leg.enter(State.CONNECTED)

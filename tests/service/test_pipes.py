@@ -567,12 +567,14 @@ def test_the_client_goes(
             scene.turn()  # what was not read before a reset is lost
     end(scene.client)
     scene.turn(3)
-    reason = "connection reset" if end is reset else "connection closed"
     came = [] if not last else [scene.passed(1, len(last))] if passes else [scene.heard(last)]
-    assert scene.said() == [*came, ("lost", scene.relay.client, reason)]
+    if end is reset:
+        assert scene.said() == [*came, ("lost", scene.relay.client, "connection reset")]
+        assert scene.relay.client not in scene.runtime.protocols
+        assert scene.driver._pipes == ()
+    else:
+        assert scene.said() == [*came, ("half_closed",)]
     assert scene.received() == (last if passes else b"")
-    assert scene.relay.client not in scene.runtime.protocols
-    assert scene.driver._pipes == ()
 
 
 def test_the_broker_is_gone(scene: Scene) -> None:

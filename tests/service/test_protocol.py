@@ -20,6 +20,7 @@ from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
+from stomprelay.service.connection.departures import AVAILABLE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import AddressEndpoint
@@ -30,7 +31,7 @@ from stomprelay.wire.head import Limits
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
 from tests.service.scripted import DriverHarness, SpyDriver
-from tests.service.sockets import Accepting, Peer, connect, until
+from tests.service.sockets import Accepting, Peer, connect, turns, until
 
 CLIENT, BROKER = Side.DOWNSTREAM, Side.UPSTREAM
 
@@ -61,20 +62,48 @@ def test_a_connection_that_is_lost(harness: DriverHarness) -> None:
     assert harness.protocol.peer == harness.transport.getPeer()
 
 
-def test_a_peer_that_closes_its_direction(harness: DriverHarness) -> None:
-    """What is queued for it is written before the connection ends."""
+def test_a_client_that_closes_its_direction(harness: DriverHarness) -> None:
+    """It may still read: what becomes of its connection is the core's to decide, and nobody stops its reading."""
     harness.protocol.readConnectionLost()
+    harness.protocol.readConnectionLost()
+    assert harness.said() == [("half closed", CLIENT)]
+    harness.protocol.hold(PRESSURE)
+    harness.protocol.release(PRESSURE)
+    assert (harness.said(), harness.transport.ends) == ([], [])
+    harness.protocol.write(b"answer")
+    harness.transport.disconnects(error.ConnectionLost())
     assert harness.said() == [("lost", CLIENT, "connection closed")]
-    assert harness.transport.ends == ["flush"]
-    harness.transport.disconnects()
-    assert harness.said() == []
 
 
-def test_the_answer_to_a_half_closed_peer_decides_how_it_ends(harness: DriverHarness) -> None:
-    """Where the core closes the leg itself, that counts."""
-    harness.driver.lost = lambda protocol, reason: protocol.close(How.LINGER)  # type: ignore[method-assign]
+def test_a_client_that_was_held_when_it_closed_its_direction(harness: DriverHarness) -> None:
+    """That it is read from again is nothing that the core has to know: there is nothing to read."""
+    harness.protocol.hold(ASKED)
+    harness.said()
     harness.protocol.readConnectionLost()
-    assert harness.transport.ends == ["half"]
+    harness.protocol.release(ASKED)
+    assert harness.said() == [("half closed", CLIENT)]
+
+
+@pytest.mark.parametrize("how", [How.LINGER, How.FLUSH])
+def test_the_end_of_a_half_closed_client(harness: DriverHarness, how: How) -> None:
+    """There is no end of the peer left to wait for."""
+    harness.protocol.readConnectionLost()
+    harness.protocol.close(how)
+    assert harness.transport.ends == ["flush"]
+
+
+def test_a_broker_that_closes_its_direction() -> None:
+    """It is lost: it will answer nothing. What is queued for it is written before the connection ends."""
+    harness = DriverHarness()
+    protocol = LegProtocol(harness.driver, Leg(Side.UPSTREAM, Limits()))
+    transport = FakeTransport(protocol)
+    protocol.makeConnection(transport)
+    harness.said()
+    protocol.readConnectionLost()
+    assert harness.said() == [("lost", Side.UPSTREAM, "connection closed")]
+    assert transport.ends == ["flush"]
+    transport.disconnects()
+    assert harness.said() == []
 
 
 def test_pressure_is_told_to_the_producer(harness: DriverHarness) -> None:
@@ -413,20 +442,48 @@ async def test_lingering_on_a_real_socket() -> None:
     await port.stopListening()
 
 
+@pytest.mark.parametrize("proxied", [False, True])
 @pytest_twisted.ensureDeferred
-async def test_a_half_closed_peer_on_a_real_socket() -> None:
-    """It is told as lost, and still gets what was queued for it."""
+async def test_a_half_closed_client_on_a_real_socket(proxied: bool) -> None:
+    """It still gets what is written to it, behind a PROXY header as without, then an end."""
     real = Real()
-    port = await listening(real.factory())
+    real.runtime.open()
+    words = "haproxy:tcp:0:interface=127.0.0.1" if proxied else "tcp:0:interface=127.0.0.1"
+    port = await endpoints.serverFromString(reactor, words).listen(real.factory())
     peer = await connect(at(port))
+    if proxied:
+        peer.transport.write(b"PROXY TCP4 198.51.100.9 192.0.2.1 5555 61613\r\nhello")
     await until(lambda: real.protocols)
-    real.protocols[0].write(b"x" * 5_000_000)
     peer.transport.loseWriteConnection()
-    await until(lambda: real.told("lost"))
+    await until(lambda: real.told("half closed"))
+    real.protocols[0].write(b"x" * 5_000_000)
     assert len(await peer.receive_bytes(5_000_000)) == 5_000_000
+    real.protocols[0].close(How.LINGER)
     await peer.gone()
+    await until(lambda: real.runtime.sockets == 0)
+    assert real.told("lost") == []
+    real.runtime.close()
+    await port.stopListening()
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="only Linux tells of a reset connection that nobody reads")
+@pytest_twisted.ensureDeferred
+async def test_a_client_that_closed_both_directions_on_a_real_socket() -> None:
+    """It resets the connection when something is written to it, and so is lost, though nobody reads from it."""
+    real = Real()
+    real.runtime.open()
+    port = await listening(real.factory())
+    peer = socket.create_connection(("127.0.0.1", port.getHost().port))
+    await until(lambda: real.protocols)
+    peer.close()
+    await until(lambda: real.told("half closed"))
+    await turns()
+    assert real.told("lost") == []
+    real.protocols[0].write(b"\n")
+    await until(lambda: real.told("lost"))
     assert real.told("lost") == [("lost", CLIENT, "connection closed")]
-    assert real.runtime.sockets == 0
+    await until(lambda: real.runtime.sockets == 0)
+    real.runtime.close()
     await port.stopListening()
 
 
@@ -459,7 +516,9 @@ async def test_the_end_is_seen_where_only_the_core_does_not_want_to_read() -> No
     assert reading is not None
     reading.hold(ASKED)
     peer.transport.loseConnection()
-    await until(lambda: real.told("lost"))
+    await until(lambda: real.told("half closed"))
+    real.protocols[0].close(How.ABORT)
+    await until(lambda: real.runtime.sockets == 0)
     await port.stopListening()
 
 

@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.settings import ALL, WhenFull
+from stomprelay.relay.shutdown import ECHO
 from stomprelay.service.connection.recording import QUIET, ReadingStop, RecordingDriver
 from stomprelay.service.connection.timers import Timers
 from stomprelay.session.leg import Leg
@@ -43,6 +44,20 @@ def brief(told: list[Recorded]) -> list[tuple[str, ...]]:
         else (each.context.side, *(frame.partition(b"\n")[0].decode() for frame in each.frames))
         for each in told
     ]
+
+
+def test_a_client_that_half_closes(harness: JournalHarness) -> None:
+    """It vanished; a DISCONNECT that it did not send is not recorded, though its broker is sent one."""
+    client, broker = harness.session()
+    client.sends(SEND)
+    client.protocol.readConnectionLost()
+    harness.reactor.advance(ECHO)
+    assert broker.written().endswith(b"DISCONNECT\n\n\0")
+    broker.disconnects()
+    told = brief(harness.read())
+    assert told[-2:] == [("client", "SEND"), ("vanished",)]
+    assert not any("DISCONNECT" in each for each in told)
+    assert client.ends == ["flush"]
 
 
 def test_no_journal_no_cost(tmp_path: Path) -> None:

@@ -393,14 +393,15 @@ def test_a_folder_of_authorities(tmp_path: Path, authority: Authority) -> None:
     assert made.stamps() == made.loaded
 
 
-def test_certificates_of_a_relay(authority: Authority) -> None:
+@pytest.mark.parametrize("introduces", [False, True])
+def test_certificates_of_a_relay(authority: Authority, introduces: bool) -> None:
     """Those of listeners, of admin and of brokers are looked at, by the table that names them; and others after a
     reload.
     """
     own = authority.issue("own")
     secured = ServerTLS(str(own.certificate), str(own.key))
     there = Broker("ssl://192.0.2.1:1", "tcp:host=192.0.2.1:port=1", "192.0.2.1", tls=True)
-    main = upstream(broker=there, tls=ClientTLS(ca=str(authority.file)))
+    main = upstream(broker=there, tls=ClientTLS(ca=str(authority.file)), proxy_protocol=introduces)
     harness = RelayHarness(
         listener(upstream=main, tls=secured), admin="tcp:61680:interface=127.0.0.1", admin_tls=secured
     )

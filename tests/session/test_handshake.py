@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ, detect
-from stomprelay.session.handshake import Accord, Credentials, Offer, put, spell_versions, versions
+from stomprelay.session.handshake import Accord, Credentials, Header, Offer, put, spell_versions, versions
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
@@ -285,6 +285,21 @@ def test_the_upstreams_own_login_without_a_passcode() -> None:
     assert offer(b"login:me\npasscode:secret\n").connect(
         ONLY_1_0, OURS, credentials=Credentials(b"relay")
     ) == (b"CONNECT\nlogin:relay\n\n\0")
+
+
+@pytest.mark.parametrize(
+    ("lines", "value", "wire"),
+    [
+        (b"", b"192.0.2.7", b"CONNECT\nX-Client:192.0.2.7\n\n\0"),
+        (b"X-Client:forged\nfoo:1\n", b"192.0.2.7", b"CONNECT\nfoo:1\nX-Client:192.0.2.7\n\n\0"),
+        (b"x-client:1\nX-CLIENT:2\nX-Client:3\n", b"::1", b"CONNECT\nX-Client:::1\n\n\0"),
+        (b" X-Client\t:1\n\x01x-client:2\nx-client-2:3\n", None, b"CONNECT\nx-client-2:3\n\n\0"),
+        (b"X-Client:forged\n", None, b"CONNECT\n\n\0"),
+    ],
+)
+def test_a_header_of_our_own(lines: bytes, value: bytes | None, wire: bytes) -> None:
+    """Whatever a client says under its name, in any case and with blanks that a broker may drop, is not sent on."""
+    assert offer(lines).connect(ONLY_1_0, OURS, added=Header(b"X-Client", value)) == wire
 
 
 def test_an_offer_can_be_said_more_than_once() -> None:

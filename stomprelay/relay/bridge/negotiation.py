@@ -9,7 +9,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.handshake import Accord, Credentials, Offer
+from stomprelay.session.handshake import Accord, Credentials, Header, Offer
 from stomprelay.wire.dialect import DIALECTS, V1_1, Dialect, up_to
 
 
@@ -74,10 +74,26 @@ def credentials(upstream: Upstream, broker: Broker) -> Credentials | None:
     client's are used.
     """
     own = upstream.credentials
-    if own is None:
-        return None
-    known = broker.profile or (GENERIC if upstream.profile is AUTO else upstream.profile)
-    escape = known.connect_escape if upstream.connect_escape is None else upstream.connect_escape
-    if not escape:
+    if own is None or not _escapes(upstream, broker):
         return own
     return Credentials(V1_1.encode(own.login), own.passcode and V1_1.encode(own.passcode))
+
+
+def client_address(upstream: Upstream, broker: Broker, address: str | None) -> Header | None:
+    """Return the header that tells a broker the client's IP address, None where that is unknown; escaped as the broker
+    expects it in CONNECT. None where it is not told.
+    """
+    name = upstream.client_address_header
+    if name is None:
+        return None
+    if address is None:
+        return Header(name, None)
+    value = address.partition("%")[0].encode("ascii")
+    return Header(name, V1_1.encode(value) if _escapes(upstream, broker) else value)
+
+
+def _escapes(upstream: Upstream, broker: Broker) -> bool:
+    """Whether a broker unescapes the values of CONNECT, as far as that is known."""
+    if upstream.connect_escape is not None:
+        return upstream.connect_escape
+    return (broker.profile or (GENERIC if upstream.profile is AUTO else upstream.profile)).connect_escape

@@ -42,10 +42,14 @@ class Disconnect:
 
     def received(self, frame: Frame, client: Leg) -> None:
         """Record the DISCONNECT frame that the client sent."""
-        self.receipt = frame.header(RECEIPT_HEADER, client.dialect)
+        self.begin(frame.wire, frame.header(RECEIPT_HEADER, client.dialect), client)
+
+    def begin(self, frame: bytes, receipt: bytes | None, client: Leg) -> None:
+        """Have this DISCONNECT, which asks for this receipt, wait."""
+        self.receipt = receipt
         client.enter(State.LEAVING)
         self.state = DisconnectState.WAITING
-        self._frame = frame.wire
+        self._frame = frame
 
     def go_on(self, now: float) -> None:
         """Send it to brokers that have all that they shall have."""

@@ -11,7 +11,7 @@ from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.merge import Merge
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Router
-from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.flow import DISCONNECTING, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
@@ -221,9 +221,7 @@ class Fanout:
             self._quorum.lost(target, member, now)
         finally:
             if not target.upstream.movable:
-                raise StompError(
-                    "connection to the broker was lost", f"upstream {target}", receipt=self.disconnect_receipt
-                )
+                raise broker_lost(target.upstream, self.disconnect_receipt)
         self._go_on(now)
 
     def given_up(self, link: Link, now: float) -> None:
@@ -231,16 +229,10 @@ class Fanout:
         quorum.
         """
         target, member = self._places[link]
-        receipt = self.disconnect_receipt
-        if target.fans:
-            self._quorum.give_up(target, member, link.reason, now)
-            self._go_on(now)
-        elif link.unwelcome:
-            raise StompError(link.reason, f"upstream {target}", receipt=receipt)
-        elif link.fresh or not target.upstream.movable:
-            raise StompError("broker not available", f"upstream {target} did not connect", receipt=receipt)
-        else:
-            raise StompError("no broker available", f"upstream {target}: {link.reason}", receipt=receipt)
+        if not target.fans:
+            raise not_to_be_had(link, self.disconnect_receipt)
+        self._quorum.give_up(target, member, link.reason, now)
+        self._go_on(now)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
         """A broker refused CONNECT: the others go on, if they are enough. Otherwise returns the ERROR frame that
@@ -266,6 +258,11 @@ class Fanout:
     def uncertain(self, link: Link) -> int:
         """Return how many SENDs a group has not confirmed, or was not sent yet."""
         return self._router.member(link).uncertain
+
+    def finish(self, now: float) -> None:
+        """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
+        self._disconnect.begin(DISCONNECTING, None, self._client)
+        self._go_on(now)
 
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to all connected brokers."""

@@ -2,7 +2,14 @@
 
 from typing import NamedTuple
 
-from stomprelay.relay.bridge.negotiation import Bridges, asked, bridges_between, credentials, profile
+from stomprelay.relay.bridge.negotiation import (
+    Bridges,
+    asked,
+    bridges_between,
+    client_address,
+    credentials,
+    profile,
+)
 from stomprelay.relay.effects import Open, Outbox
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -30,7 +37,7 @@ class Handshake:
     """One session asking one broker: what was offered, what was asked, and on which leg. `tracked`: the session keeps
     account of its deliveries whatever the versions.
 
-    After `open`, when the connection is there, send the bytes of `connect()`; give the first frame that comes back to
+    After `open`, when the connection is there, send the bytes of `connect`; give the first frame that comes back to
     `accepted` or, where it is an ERROR, to `retry`.
     """
 
@@ -77,14 +84,15 @@ class Handshake:
         """Ask for the broker's connection."""
         self._outbox.put(Open(self.leg, self.broker))
 
-    def connect(self) -> bytes:
-        """Return the CONNECT frame for the broker."""
+    def connect(self, address: str | None) -> bytes:
+        """Return the CONNECT frame for the broker; `address` is the client's, None where that is unknown."""
         upstream = self._upstream
         return self._offer.connect(
             self._asked,
             upstream.heart_beat,
             host=upstream.host,
             credentials=credentials(upstream, self.broker),
+            added=client_address(upstream, self.broker, address),
         )
 
     def accepted(self, frame: Frame, now: float) -> Accepted:

@@ -243,11 +243,11 @@ class Link:
         self.until = min(deadline, self._search.schedule.deadline)
         handshake.open()
 
-    def connected(self, leg: Leg, now: float) -> None:
-        """The connection that was asked for is there."""
+    def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
+        """The connection that was asked for is there, for a client at this IP address."""
         if isinstance(self.state, Asking) and self.state.handshake.leg is leg:
             self.state.told = True
-            self._outbox.send(leg, self.state.handshake.connect(), now)
+            self._outbox.send(leg, self.state.handshake.connect(address), now)
         else:
             self._outbox.put(Close(leg, How.ABORT))
 

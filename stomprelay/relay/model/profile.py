@@ -51,7 +51,10 @@ _RELAY_LEAVES: Final = (
     _saying(rb"the relay is stopping", rb"connect again"),
     _saying(rb"the broker is stopping", rb"connect again later"),
 )
-_RELAY_UNABLE: Final = (_saying(rb"broker not available", rb"upstream [^\n]* did not connect"),)
+_ADVICE: Final = rb"try again later; the relay's log says why"
+_RELAY_UNABLE: Final = (
+    _saying(rb"broker not available", rb"upstream [^\n]* did not connect(?:; %b)?" % _ADVICE),
+)
 _RABBITMQ_LEAVES: Final = (
     # An operator, or the deletion of a user or a virtual host, closed the connection; the text is the operator's.
     _saying(rb"connection_forced", rb"[^\n]*\n?"),

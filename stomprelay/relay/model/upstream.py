@@ -43,6 +43,9 @@ class Upstream:
     all, a session may go on whose client is gone. `keep_alive`: an EOL after this long of silence to a broker
     without heart-beats; 0 is never. `connect_escape`: whether our own credentials are escaped in CONNECT; None: as
     the profile has it. `close_on_error`: an ERROR of the broker ends the session; otherwise the broker decides.
+
+    `proxy_protocol`: a connection begins with the client's address, by the PROXY protocol. `client_address_header`: the
+    header of CONNECT that has the client's IP address, and never what the client itself said; None is no header.
     """
 
     name: str
@@ -59,6 +62,8 @@ class Upstream:
     keep_alive: float = 20.0
     connect_escape: bool | None = None
     close_on_error: bool = False
+    proxy_protocol: bool = False
+    client_address_header: bytes | None = None
     tls: ClientTLS = field(default=ClientTLS())
     quorum: int = 1
     fan_out_queues: bool = True

@@ -8,7 +8,6 @@ from math import inf
 from typing import Any, Final
 
 from twisted.internet import tcp
-from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import (
     IHalfCloseableProtocol,
     IHandshakeListener,
@@ -18,14 +17,16 @@ from twisted.internet.interfaces import (
     IStreamClientEndpoint,
     ITransport,
 )
+from twisted.protocols.policies import ProtocolWrapper
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import directlyProvides, implementer, providedBy
 
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ReadControl
 from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
+from stomprelay.service.connection.open_sockets import OpenSockets
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.network.endpoints import AddressEndpoint, OneProtocol
@@ -38,25 +39,22 @@ from stomprelay.session.reasons import CLOSED, UNREAD
 
 _PROBED: Final = 1.0
 """Seconds between two looks at a client that is not read from, where it may linger for less."""
-GRACE: Final = 1.0
-"""Seconds beyond their linger that a stopping service waits for connections to end."""
 
 
 def _unheard(note: Note) -> None:
     """Nobody wants to know."""
 
 
-class Runtime:
+class Runtime(OpenSockets):
     """What the connections of one service share: the reactor, the clock, the timers, the watch for clients that leave,
-    and the protocols by leg.
+    the protocols by leg, and the count of sockets.
 
     `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log. `noted` gets what
-    sessions note, `probed` what probes do; see `observe`. `sockets` counts the connections that are still open, closed
-    ones that wait for their peer included; `closing` counts these.
+    sessions note, `probed` what probes do; see `observe`.
     """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
-        self.reactor = reactor
+        super().__init__(reactor)
         self.seconds = seconds
         self.timers = Timers(reactor, seconds)
         self.repeats = Repeats(self.timers, seconds)
@@ -64,9 +62,6 @@ class Runtime:
         self.probed: Callable[[Note], None] = _unheard
         self.protocols: dict[Leg, LegProtocol] = {}
         self.departures = Departures(reactor)
-        self.sockets = 0
-        self.closing = 0
-        self._idle: Deferred[None] | None = None
 
     def open(self) -> None:
         """Begin what serves all connections."""
@@ -80,43 +75,6 @@ class Runtime:
         """From now on call these with the notes of sessions, and of probes."""
         self.noted = noted
         self.probed = probed
-
-    def socket_opened(self) -> None:
-        """Count a connection that was established."""
-        self.sockets += 1
-
-    def socket_closed(self) -> None:
-        """Count a connection that ended. With the last one `idle` fires."""
-        self.sockets -= 1
-        if not self.sockets and self._idle is not None:
-            idle, self._idle = self._idle, None
-            idle.callback(None)
-
-    def socket_closing(self) -> None:
-        """Count a connection that was closed and has not ended."""
-        self.closing += 1
-
-    def closing_socket_closed(self) -> None:
-        """Count such a connection no more: it ended."""
-        self.closing -= 1
-
-    def idle(self) -> Deferred[None]:
-        """Return a Deferred that fires when no connection is left; at once where there is none."""
-        if not self.sockets:
-            return succeed(None)
-        if self._idle is None:
-            self._idle = Deferred()
-        return self._idle
-
-    async def wait_closed(self, linger: float) -> bool:
-        """Wait until all connections have ended, for the seconds that they may linger and `GRACE` more. Returns False
-        where some are left then.
-        """
-        try:
-            await self.idle().addTimeout(linger + GRACE, self.reactor)
-        except TimeoutError:
-            return False
-        return True
 
 
 class LegOwner(Timed):
@@ -154,6 +112,12 @@ class LegOwner(Timed):
         """The connection could not even be tried: this process lacks what it takes."""
         self.refused(protocol, reason)
 
+    def half_closed(self, protocol: "LegProtocol") -> None:
+        """A client closed its direction, so that it sends nothing more; perhaps it still reads what is written to it.
+        `lost` follows when it does not.
+        """
+        raise NotImplementedError
+
     def lost(self, protocol: "LegProtocol", reason: str) -> None:
         """The connection was ended by the peer or by an error, without a call of `close`."""
         raise NotImplementedError
@@ -178,6 +142,7 @@ class LegProtocol(Timed):
         "_attempt",
         "_flushed",
         "_given_up",
+        "_heard_all",
         "_owner",
         "_producer",
         "_reading",
@@ -207,7 +172,7 @@ class LegProtocol(Timed):
         self._tls: TLSMemoryBIOProtocol | None = None
         self._watched = -1
         self._stopped_at = self._given_up = inf
-        self._flushed = self._ready = False
+        self._flushed = self._ready = self._heard_all = False
         owner.added(self)
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
@@ -262,6 +227,11 @@ class LegProtocol(Timed):
             if direct.plain(beneath) is not None:
                 beneath.bufferSize = direct.FIRST_READ
                 self._tls.send_by(beneath, direct.write, direct.READ)
+        elif self._tls is None and isinstance(transport, ProtocolWrapper):  # it reads a PROXY header, no more
+            wrapper: Any = transport
+            wrapper.readConnectionLost = self.readConnectionLost
+            wrapper.writeConnectionLost = self.writeConnectionLost
+            directlyProvides(wrapper, IHalfCloseableProtocol, providedBy(wrapper))
         if type(inner) is not Socket and isinstance(inner, tcp.Connection):
             inner.setTcpNoDelay(True)
             inner.setTcpKeepAlive(True)
@@ -296,13 +266,20 @@ class LegProtocol(Timed):
         self.bytes_received += size
 
     def readConnectionLost(self) -> None:
-        """Write what is queued, then close our direction: the peer closed its own."""
+        """The peer closed its direction. A broker is lost by that; a client may still read, until it resets the
+        connection, which nobody is told of who does not read.
+        """
         owner = self._owner
-        if owner is not None:
+        if owner is None:
+            if self.transport is not None:
+                self.transport.loseConnection()
+        elif self.leg.side is Side.UPSTREAM:
             owner.lost(self, CLOSED)
             self.close(How.FLUSH)
-        elif self.transport is not None:
-            self.transport.loseConnection()
+        elif not self._heard_all:
+            self._heard_all = True
+            self._watch()
+            owner.half_closed(self)
 
     def connectionMade(self) -> None:
         """Do nothing: Twisted calls it after `makeConnection`, which has done everything."""
@@ -320,7 +297,9 @@ class LegProtocol(Timed):
             self.runtime.closing_socket_closed()
         words = ""
         if owner is not None:
-            words = (tls is not None and certificate_problem(tls)) or spell(reason)
+            words = (tls is not None and certificate_problem(tls)) or (
+                CLOSED if self._heard_all else spell(reason)
+            )
             self._address = self.transport.getPeer()
         self.transport = self.plain = self._tls = None
         if self._producer is not None:
@@ -353,8 +332,8 @@ class LegProtocol(Timed):
         return self._reading is not None and self._reading.held
 
     def hold(self, reason: int) -> None:
-        """Add a reason not to read; see `ReadControl`."""
-        if self.reading is not None:
+        """Add a reason not to read; see `ReadControl`. Of a peer that closed its direction there is nothing to read."""
+        if not self._heard_all and self.reading is not None:
             self.reading.hold(reason)
 
     def release(self, reason: int) -> None:
@@ -370,22 +349,30 @@ class LegProtocol(Timed):
         linger.
         """
         self.transport.pauseProducing()
-        if self.leg.side is Side.DOWNSTREAM and self._owner is not None:
-            inner, _ = direct.layers(self.transport)
-            if isinstance(inner, tcp.Connection):
-                self._watched = inner.fileno()
-                self._stopped_at = self.runtime.seconds()
-                self.runtime.departures.watch(self._watched, self._departed)
-                self.runtime.timers.set(self, self._stopped_at + max(self._owner.linger, _PROBED))
+        if self.leg.side is Side.DOWNSTREAM and self._owner is not None and self._watch():
+            self._stopped_at = self.runtime.seconds()
+            self.runtime.timers.set(self, self._stopped_at + max(self._owner.linger, _PROBED))
 
-    def read_on(self) -> None:
-        """Read again; `reading` calls this."""
+    def _watch(self) -> bool:
+        """Have `_departed` called when the client leaves, which is not read from. Return whether it has a socket."""
+        inner, _ = direct.layers(self.transport)
+        if not isinstance(inner, tcp.Connection):
+            return False
+        self._watched = inner.fileno()
+        self.runtime.departures.watch(self._watched, self._departed)
+        return True
+
+    def _unwatch(self) -> None:
         if self._watched >= 0:
             self.runtime.departures.forget(self._watched)
             self._watched = -1
             self._given_up = inf
             if self._owner is not None:  # else the timer is that of a closed connection
                 self.runtime.timers.set(self, inf)
+
+    def read_on(self) -> None:
+        """Read again; `reading` calls this."""
+        self._unwatch()
         if self.transport is not None:
             self.transport.resumeProducing()
 
@@ -394,7 +381,11 @@ class LegProtocol(Timed):
         may still be wanted soon.
         """
         owner = self._owner
-        if owner is not None:
+        if owner is not None and self._heard_all:
+            if reset:
+                owner.lost(self, CLOSED)
+                self.close(How.ABORT)
+        elif owner is not None:
             since = self._stopped_at if reset else self.runtime.seconds()
             self._given_up = since + owner.linger
             self.runtime.timers.set(self, self._given_up)
@@ -416,7 +407,7 @@ class LegProtocol(Timed):
 
     def reading_changed(self, on: bool) -> None:
         """Report to the owner that reading goes on (`on`) or stopped; `reading` calls this."""
-        if self._owner is not None:
+        if self._owner is not None and not self._heard_all:
             self._owner.reading_changed(self, on)
 
     def set_producer(self, producer: IPushProducer) -> None:
@@ -463,7 +454,7 @@ class LegProtocol(Timed):
         else:
             self.runtime.socket_closing()
             self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
-            if how is How.LINGER and self._tls is None:
+            if how is How.LINGER and self._tls is None and not self._heard_all:
                 transport.loseWriteConnection()
             elif self.plain is not None:
                 direct.close(self.plain)
@@ -471,6 +462,7 @@ class LegProtocol(Timed):
                 transport.loseConnection()
         if reading is not None:
             reading.retire()
+        self._unwatch()
         owner.closed(self)
 
     def hasten(self) -> None:

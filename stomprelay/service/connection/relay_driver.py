@@ -17,6 +17,7 @@ from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.session_info import SessionInfo, session_info
 from stomprelay.service.log import counted, logger, one_line, write
+from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, header
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
@@ -101,6 +102,7 @@ class RelayDriver(Driver):
         "_client_bytes",
         "_client_full",
         "_endpoints",
+        "_first",
         "_left_bytes",
         "_on_end",
         "_opened",
@@ -126,7 +128,8 @@ class RelayDriver(Driver):
         self._client_bytes = 0
         self._opened = runtime.seconds()
         self._accepted = False
-        self._peer = "a client"
+        self._peer: object = None
+        self._first = b""
 
     @property
     def relay(self) -> Relay:
@@ -150,8 +153,14 @@ class RelayDriver(Driver):
     @property
     def peer(self) -> str:
         """Return the client's address for the log, `host:port`."""
+        address = self._address
+        return "a client" if address is None else spell_address(address)
+
+    @property
+    def _address(self) -> object:
+        """The client's address, as Twisted has it; None before it is connected."""
         client = self.runtime.protocols.get(self._relay.client)
-        return self._peer if client is None else spell_address(client.peer)
+        return self._peer if client is None else client.peer
 
     @property
     def name(self) -> str:
@@ -183,7 +192,7 @@ class RelayDriver(Driver):
         client = self.runtime.protocols.get(relay.client)
         if client is not None:
             client.set_producer(self)
-        self.perform(relay.connected(protocol.leg, now))
+        self.perform(relay.connected(protocol.leg, now, getattr(self._address, "host", None)))
         self.check_outputs()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
@@ -218,6 +227,10 @@ class RelayDriver(Driver):
         """Report to the relay that the connection to a broker could not be tried."""
         self.perform(self.relay.prevented(protocol.leg, reason, self.runtime.seconds()))
 
+    def half_closed(self, protocol: LegProtocol) -> None:
+        """Report to the relay that the client sends nothing more."""
+        self.perform(self.relay.half_closed(self.runtime.seconds()))
+
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that the connection of the client or of a broker ended."""
         self.perform(self.relay.lost(protocol.leg, reason, self.runtime.seconds()))
@@ -227,7 +240,7 @@ class RelayDriver(Driver):
         if self._pipes:
             self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
         if protocol.leg is self._relay.client:
-            self._client_bytes, self._peer = protocol.bytes_received, spell_address(protocol.peer)
+            self._client_bytes, self._peer = protocol.bytes_received, protocol.peer
         else:
             self._left_bytes += protocol.bytes_received
         super().closed(protocol)
@@ -383,8 +396,18 @@ class RelayDriver(Driver):
         )
 
     def _open(self, effect: Open) -> None:
-        LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
+        endpoint = self._endpoints[effect.broker]
+        if isinstance(endpoint, ProxyHeaderEndpoint):
+            endpoint = endpoint.carrying(self._proxy_header())
+        LegProtocol(self, effect.leg).connect(endpoint)
         self.check_outputs()
+
+    def _proxy_header(self) -> bytes:
+        """Return what brokers are told of the client; b"" where that is not known, or not before it was gone."""
+        client = self.runtime.protocols.get(self._relay.client)
+        if client is not None and not self._first:
+            self._first = header(client.transport.getPeer(), client.transport.getHost())
+        return self._first
 
     def _pass(self, effect: Pass) -> None:
         """Let frames of a leg pass without the relay from now on, or no more."""

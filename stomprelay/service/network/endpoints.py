@@ -35,6 +35,7 @@ from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.log import logger
 from stomprelay.service.network import sharing, sockets, tls
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
+from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint
 
 BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
@@ -330,9 +331,11 @@ class AddressEndpoint:
         return endpoint.connect(factory)
 
 
-def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
-    """Return the endpoint that connects to a broker on the network. Raises `BadEndpoint` where the string or a TLS
-    file cannot be used.
+def client_endpoint(
+    reactor: Any, broker: Broker, secured: ClientTLS, *, introduces: bool = False
+) -> IStreamClientEndpoint:
+    """Return the endpoint that connects to a broker on the network: where it `introduces` clients by the PROXY
+    protocol, a `ProxyHeaderEndpoint`. Raises `BadEndpoint` where the string or a TLS file cannot be used.
     """
     try:
         endpoint = _client(reactor, broker.endpoint)
@@ -342,7 +345,15 @@ def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStream
         raise BadEndpoint(f"tls.{error}") from error
     except Exception as error:
         raise BadEndpoint(f"{broker}: {_why(error)}") from error
-    return endpoint
+    return ProxyHeaderEndpoint(endpoint) if introduces else endpoint
+
+
+def secured_by(endpoint: IStreamClientEndpoint) -> tls.TLSConnections | None:
+    """Return what makes the TLS connections of an endpoint to a broker; None where it has no TLS."""
+    inner = endpoint.endpoint if isinstance(endpoint, ProxyHeaderEndpoint) else endpoint
+    if isinstance(inner, SecuredEndpoint) and isinstance(inner.creator, tls.TLSConnections):
+        return inner.creator
+    return None
 
 
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:

@@ -171,6 +171,10 @@ class SecuredEndpoint:
         self._endpoint = endpoint
         self._reactor = reactor
 
+    def over(self, beneath: Callable[[IStreamClientEndpoint], IStreamClientEndpoint]) -> "SecuredEndpoint":
+        """Return the endpoint that puts TLS on the connections of what `beneath` makes of the other endpoint."""
+        return SecuredEndpoint(self.creator, beneath(self._endpoint), self._reactor)
+
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
         """Connect; the protocol is there before the handshake."""
         secured = LayerFactory(self.creator, True, protocolFactory, self._reactor)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from stomprelay.relay.bridge.negotiation import asked, bridges_between, credentials, profile
+from stomprelay.relay.bridge.negotiation import asked, bridges_between, client_address, credentials, profile
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
-from stomprelay.session.handshake import Accord, Credentials, Offer
+from stomprelay.session.handshake import Accord, Credentials, Header, Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from tests.playbook import PAIRS, URI, VERSIONS, Playbook, joined, listener, upstream
@@ -115,6 +115,24 @@ def test_our_credentials(
     assert own is not None
     assert own.passcode == spelled
     assert own.login == (b"u\\cv" if b"\\c" in spelled else b"u:v")
+
+
+@pytest.mark.parametrize(("configured", "escape", "known", "spelled"), SPELLINGS)
+def test_the_clients_address(
+    configured: Profile, escape: bool | None, known: Profile | None, spelled: bytes
+) -> None:
+    """It is escaped as our credentials are, and has no zone, which is of the relay's host alone."""
+    over = upstream(profile=configured, connect_escape=escape, client_address_header=b"x-client")
+    over.brokers[0].profile = known
+    value = b"fe80\\c\\c1" if b"\\c" in spelled else b"fe80::1"
+    assert client_address(over, over.brokers[0], "fe80::1%eth0") == Header(b"x-client", value)
+
+
+def test_a_client_without_an_address() -> None:
+    """The header is still ours: nothing is told of a client on no network, or where nothing is to be told."""
+    own = upstream(client_address_header=b"x-client")
+    assert client_address(own, own.brokers[0], None) == Header(b"x-client", None)
+    assert client_address(upstream(), Broker(URI, ""), "192.0.2.7") is None
 
 
 def test_a_login_without_passcode() -> None:

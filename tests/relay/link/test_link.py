@@ -32,6 +32,9 @@ NO_STOMP = [
     (b"CONNECTED\nversion:9.9\n\n\0", ProtocolError),
 ]
 
+ADVICE = "; try again later; the relay's log says why"
+"""What a client is told to do for want of a broker; the log has the reason, with the broker's address."""
+
 
 # Before the search
 
@@ -339,7 +342,7 @@ def test_nobody_is_there() -> None:
     play.wakes()
     play.refuses()
     assert play.asked() == ["tcp://a", "tcp://b", "tcp://a", "tcp://b"]
-    play.is_over("broker not available", "upstream main did not connect")
+    play.is_over("broker not available", f"upstream main did not connect{ADVICE}")
     assert play.link.reason == "none could be had in 2 attempts"
     assert play.link.until == inf
     assert play.link.fresh
@@ -351,7 +354,7 @@ def test_nobody_is_there_any_more() -> None:
     play.loses()
     play.wakes()
     play.refuses()
-    play.is_over("no broker available", "upstream main: none could be had in 1 attempt")
+    play.is_over("no broker available", f"upstream main: none could be had in 1 attempt{ADVICE}")
     assert not play.link.fresh
 
 
@@ -360,7 +363,7 @@ def test_no_attempts_after_a_loss() -> None:
     play = started(options={"attempts": 0})
     with pytest.raises(StompError) as failure:
         play.loses()
-    assert failure.value.detail == "upstream main: none could be had in 0 attempts"
+    assert failure.value.detail == f"upstream main: none could be had in 0 attempts{ADVICE}"
     assert play.effects() == []
     assert play.link.ended
     assert not play.link.fresh
@@ -372,7 +375,7 @@ def test_a_plain_address() -> None:
     play.seeks()
     assert len(play.asked()) == 1
     leg = play.leg
-    play.is_over("broker not available", "upstream main did not connect")
+    play.is_over("broker not available", f"upstream main did not connect{ADVICE}")
     assert play.link.state == Ended("none could be had in 1 attempt", leg)
     assert [type(each) for each in play.effects()] == [Note]
     play = started(upstream())

@@ -1,0 +1,118 @@
+"""Telling brokers who the client is: the header of the PROXY protocol, version 2, in front of all else on a connection.
+
+The specification is HAProxy's `doc/proxy-protocol.txt`, section 2.2. The header stands before TLS.
+"""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from struct import pack
+from typing import Any, Final
+
+from twisted.internet import address
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IStreamClientEndpoint, ITransport
+from zope.interface import directlyProvides, implementer, providedBy
+
+from stomprelay.service.network.layer import SecuredEndpoint
+
+_SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
+_LOCAL: Final = 0x20
+_PROXY: Final = 0x21
+_UNSPECIFIED: Final = 0x00
+_TCP4: Final = 0x11
+_TCP6: Final = 0x21
+
+LOCAL: Final = pack("!12sBBH", _SIGNATURE, _LOCAL, _UNSPECIFIED, 0)
+"""The header that has no addresses: those of the connection itself count."""
+
+
+def header(source: object, destination: object) -> bytes:
+    """Return the header for a client at `source` that connected to `destination`, both as Twisted has addresses; b""
+    where one of them is none on a network.
+    """
+    if not isinstance(source, _ON_A_NETWORK) or not isinstance(destination, _ON_A_NETWORK):
+        return b""
+    one, other = _number(source), _number(destination)
+    ports = pack("!HH", source.port, destination.port)
+    if one.version == other.version == 4:
+        octets, family = one.packed + other.packed + ports, _TCP4
+    else:
+        octets, family = _as_six(one) + _as_six(other) + ports, _TCP6
+    return pack("!12sBBH", _SIGNATURE, _PROXY, family, len(octets)) + octets
+
+
+_ON_A_NETWORK: Final = (address.IPv4Address, address.IPv6Address)
+
+
+def _number(place: address.IPv4Address | address.IPv6Address) -> IPv4Address | IPv6Address:
+    return ip_address(place.host.partition("%")[0])
+
+
+def _as_six(number: IPv4Address | IPv6Address) -> bytes:
+    """Return the octets of an address of version 6; one of version 4 is mapped (RFC 4291, 2.5.5.2)."""
+    return number.packed if number.version == 6 else b"\0" * 10 + b"\xff\xff" + number.packed
+
+
+@implementer(IStreamClientEndpoint)
+class ProxyHeaderEndpoint:
+    """Connects as another endpoint does, to a broker that reads the PROXY protocol, and sends a header first: that of a
+    connection of the relay's own, for which it is an endpoint as any other. For a client's connect by what `carrying`
+    returns.
+
+    The relay's own has its own two ends in the header, as a client has that is on no network: RabbitMQ 3.10 closes
+    connections whose header has no addresses, as `LOCAL`, which is left for brokers that are on no network either.
+    """
+
+    def __init__(self, endpoint: IStreamClientEndpoint, first: bytes = b"") -> None:
+        self.endpoint = endpoint
+        self._first = first
+
+    def carrying(self, first: bytes) -> "ProxyHeaderEndpoint":
+        """Return the endpoint that connects to the same broker and sends this header, which `header` returned."""
+        return ProxyHeaderEndpoint(self.endpoint, first)
+
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
+        """Connect; return a Deferred that fires with the protocol."""
+        endpoint = self.endpoint
+        if isinstance(endpoint, SecuredEndpoint):
+            secured: Deferred[Any] = endpoint.over(self._beneath).connect(protocolFactory)
+            return secured
+        headed: Any = _Factory(protocolFactory, self._first)
+        connected: Deferred[Any] = endpoint.connect(headed)
+        return connected.addCallback(lambda headed: headed.protocol)
+
+    def _beneath(self, endpoint: IStreamClientEndpoint) -> "ProxyHeaderEndpoint":
+        return ProxyHeaderEndpoint(endpoint, self._first)
+
+
+class _Headed:
+    """A `protocol` with a header in front of it; in all else it is that protocol."""
+
+    def __init__(self, protocol: Any, first: bytes) -> None:
+        self.protocol = protocol
+        self._first = first
+        directlyProvides(self, providedBy(protocol))
+
+    def makeConnection(self, transport: ITransport) -> None:
+        """Write the header, then give the transport to the protocol."""
+        transport.write(self._first or header(transport.getHost(), transport.getPeer()) or LOCAL)
+        self.protocol.makeConnection(transport)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.protocol, name)
+
+
+class _Factory:
+    """The factory of another factory's protocols, with a header in front of each; in all else it is that factory."""
+
+    def __init__(self, factory: IProtocolFactory, first: bytes) -> None:
+        self._factory = factory
+        self._first = first
+        directlyProvides(self, providedBy(factory))
+
+    def buildProtocol(self, addr: IAddress) -> Any:
+        """Return the other factory's protocol with a header in front of it; None where there is none."""
+        protocol = self._factory.buildProtocol(addr)
+        return None if protocol is None else _Headed(protocol, self._first)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._factory, name)

@@ -1,0 +1,109 @@
+"""A client that closes its direction only: it gets what it asked for, and its connection ends in good time."""
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection
+from tests.e2e.relay import relay
+from tests.e2e.rig import Rig
+
+pytestmark = pytest.mark.e2e
+
+HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
+
+
+def _asks(port: int, *frames: bytes) -> bytes:
+    """Send all of it at once, close the sending direction, and return what comes until the end, EOLs aside."""
+    with Connection.to(port) as client:
+        client.write(HELLO + b"".join(frames))
+        client.socket.shutdown(socket.SHUT_WR)
+        return client.rest()
+
+
+def _receipts(answers: bytes) -> set[bytes]:
+    found = [each.lstrip(b"\n") for each in answers.split(b"\0")]
+    return {each.split(b"receipt-id:")[1].split(b"\n")[0] for each in found if each.startswith(b"RECEIPT\n")}
+
+
+def _sends(queue: bytes) -> list[bytes]:
+    line = b"SEND\ndestination:/queue/%b\nreceipt:%d\n\n%d\0"
+    return [line % (queue, each, each) for each in range(500)]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", ["rabbitmq", "activemq", "memory"])
+def test_receipts_after_a_half_close(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """All of 500, and of other frames than SENDs; then the end comes, well before the time is over."""
+    broker: Broker = request.getfixturevalue(name)
+    port = free_port()
+    config = f"""
+[listener.public]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "tcp://127.0.0.1:{broker.port}"
+disconnect_timeout = 60
+"""
+    begin, commit = (b"%b\ntransaction:t\nreceipt:%b\n\n\0" % (each, each) for each in (b"BEGIN", b"COMMIT"))
+    with relay(tmp_path, config, [port]) as running:
+        answers = _asks(port, *_sends(b"answered"), begin, commit)
+        assert answers.lstrip(b"\n").startswith(b"CONNECTED\n")
+        assert _receipts(answers) == {b"%d" % each for each in range(500)} | {b"BEGIN", b"COMMIT"}
+        running.wait_for_log("vanished: client left, and has its answers")
+
+
+def test_messages_after_a_half_close(tmp_path: Path) -> None:
+    """A subscriber gets its messages until the time is over, then its session ends."""
+    port = free_port()
+    config = f"""
+[listener.public]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "memory:"
+disconnect_timeout = 1
+"""
+    subscribe = b"SUBSCRIBE\nid:0\ndestination:/queue/half\n\n\0"
+    with relay(tmp_path, config, [port]):
+        began = time.monotonic()
+        answers = _asks(port, subscribe, b"SEND\ndestination:/queue/half\n\nhello\0")
+        assert b"\n\nhello\0" in answers
+        assert time.monotonic() - began >= 1
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_an_error_after_a_half_close(tmp_path: Path, fast: bool) -> None:
+    """What the broker refuses is told."""
+    port = free_port()
+    config = f"""
+fast_path = {str(fast).lower()}
+[listener.public]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "memory:"
+"""
+    with relay(tmp_path, config, [port]):
+        asked = b"SUBSCRIBE\nid:0\ndestination:/queue/half\nselector:x = 1\n\n\0"
+        assert b"ERROR\nmessage:selectors are not supported\n" in _asks(port, asked)
+
+
+def test_a_client_that_closes_both_directions(rig: Rig) -> None:
+    """Its broker connection ends as soon as that is known, and no DISCONNECT is sent in its name."""
+    client, broker = rig.session()
+    client.write(b"SUBSCRIBE\nid:0\ndestination:/queue/half\n\n\0")
+    broker.frame()
+    client.close()
+    began = time.monotonic()
+    assert broker.rest() == b""
+    assert time.monotonic() - began < 2
+    broker.close()
+
+
+def test_the_embedded_broker_asked_directly(memory: Broker) -> None:
+    """It answers all, and closes."""
+    answers = _asks(memory.port, *_sends(b"direct"), b"SUBSCRIBE\nid:0\ndestination:/queue/direct\n\n\0")
+    assert _receipts(answers) == {b"%d" % each for each in range(500)}
+    assert answers.count(b"MESSAGE\n") == 500

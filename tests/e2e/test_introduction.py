@@ -1,0 +1,106 @@
+"""What other programs understand of the clients that the relay tells them of, by the PROXY protocol."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import brokers
+from tests.e2e.certificates import Authority
+from tests.e2e.child import Child
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection, ScriptedBroker
+from tests.e2e.relay import relay
+
+pytestmark = pytest.mark.e2e
+
+_NOBODY = b"PROXY TCP4 192.0.2.66 192.0.2.66 6 6\r\n"
+
+
+@pytest.fixture(scope="module")
+def introduced(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.RabbitMQ]:
+    """Run a RabbitMQ that reads the PROXY protocol on all its STOMP connections."""
+    directory = tmp_path_factory.mktemp("introduced")
+    try:
+        with brokers.rabbitmq(
+            directory, authority.issue("introduced"), "stomp.proxy_protocol = true", _NOBODY
+        ) as broker:
+            yield broker
+    except brokers.Absent as absent:
+        pytest.skip(str(absent))
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("scheme", ["tcp", "ssl"])
+def test_rabbitmq_lists_the_clients(
+    tmp_path: Path, introduced: brokers.RabbitMQ, authority: Authority, scheme: str
+) -> None:
+    """With its own command it lists the clients, not the relay; a probe of the relay's own is well received."""
+    port, admin = free_port(), free_port()
+    at = introduced.port if scheme == "tcp" else introduced.tls_port
+    config = f"""
+admin = "tcp:{admin}:interface=127.0.0.1"
+[listener.public]
+endpoint = "haproxy:tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "failover:({scheme}://localhost:{at})"
+proxy_protocol = true
+health.probe = 0.1
+"""
+    if scheme == "ssl":
+        config += f'tls.ca = "{authority.file}"\n'
+    with relay(tmp_path, config, [port, admin]) as running:
+        with Connection.to(port) as four, Connection.to(port) as six:
+            four.write(b"PROXY TCP4 198.51.100.9 203.0.113.1 5555 443\r\n")
+            assert four.connect().startswith(b"CONNECTED\n")
+            six.write(b"PROXY TCP6 2001:db8::9 2001:db8::1 5556 443\r\n")
+            assert six.connect().startswith(b"CONNECTED\n")
+            listed = introduced.connections()
+            assert ["198.51.100.9", "5555"] in listed
+            assert ["2001:db8::9", "5556"] in listed
+        assert not re.search("is down|REFUSED", running.log)
+
+
+def test_haproxy_accepts_the_header(tmp_path: Path) -> None:
+    """A HAProxy between relay and broker passes the client's address on, in its own words."""
+    haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if haproxy is None:
+        pytest.skip("needs HAProxy: Debian package haproxy")
+    port, between = free_port(), free_port()
+    with ScriptedBroker() as broker:
+        (tmp_path / "haproxy.cfg").write_text(f"""
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+frontend between
+  bind 127.0.0.1:{between} accept-proxy
+  default_backend broker
+backend broker
+  server broker 127.0.0.1:{broker.port} send-proxy
+""")
+        command = [haproxy, "-db", "-f", str(tmp_path / "haproxy.cfg")]
+        subprocess.run([*command, "-c"], check=True, capture_output=True)
+        child = Child("haproxy", command, cwd=tmp_path)
+        try:
+            config = f"""
+[listener.public]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "failover:(tcp://127.0.0.1:{between})"
+proxy_protocol = true
+"""
+            with relay(tmp_path, config, [port]), Connection.to(port) as client:
+                client.write(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+                own = client.socket.getsockname()
+                with broker.accept() as asked:
+                    connect = asked.connected()
+                assert connect.startswith(
+                    b"PROXY TCP4 127.0.0.1 127.0.0.1 %d %d\r\nCONNECT\n" % (own[1], port)
+                )
+        finally:
+            child.stop()

@@ -1,0 +1,391 @@
+"""A client that closes its direction and reads on: it gets what it is owed, and its session ends in good time."""
+
+import pytest
+
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.shutdown import ECHO
+from stomprelay.session.effects import Event, How
+from tests.playbook import (
+    SAY_HELLO,
+    SAY_WELCOME,
+    URI,
+    VERSIONS,
+    Playbook,
+    in_all_pairs,
+    joined,
+    listener,
+    upstream,
+)
+from tests.relay.several import SOON, begun, both_get, comes, copied, fanned, group, receipt, send
+
+EOL = b"\n"
+GOODBYE = b"DISCONNECT\n\n\0"
+
+
+@in_all_pairs
+def test_a_client_that_is_owed_nothing(client: bytes, broker: bytes) -> None:
+    """Its broker is sent the DISCONNECT that it did not send; when that closes, all its answers have come."""
+    with joined(client, broker) as play:
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_gets(GOODBYE)
+        play.broker_says(b"ERROR\nmessage:no such queue\n\n\0")
+        play.client_gets(b"ERROR\nmessage:no such queue\n\n\0")
+        play.broker_goes()
+        play.client_is_closed(How.LINGER)
+        assert play.noted(Event.VANISHED) == "client left, and has its answers"
+        assert play.counters["clients_vanished"] == 1
+
+
+def test_a_receipt_that_is_owed() -> None:
+    """DISCONNECT waits for it: a broker may answer that before what came first."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send(b"x", receipt="1"))
+        play.broker_gets(send(b"x", receipt="1"))
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_says(receipt("1"))
+        play.client_gets(receipt("1"))
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()
+
+
+def test_a_client_that_is_not_connected_yet() -> None:
+    """CONNECTED comes first, then what it sent behind its CONNECT is carried."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0" + send(b"x", receipt="1"))
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        play.broker_gets(send(b"x", receipt="1"))
+        play.broker_says(receipt("1"))
+        play.client_gets(receipt("1"))
+        play.time_passes(ECHO)
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()
+
+
+def test_a_client_that_sent_only_connect() -> None:
+    """It is told whether it may come."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        play.time_passes(ECHO)
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()
+
+
+def test_a_client_that_the_broker_denies() -> None:
+    """The ERROR reaches it."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:Bad CONNECT\n\n\0")
+        play.client_gets(b"ERROR\nmessage:Bad CONNECT\n\n\0")
+        play.client_is_closed()
+        play.broker_is_closed()
+        assert play.counters["clients_vanished"] == 0
+
+
+def test_a_broker_that_does_not_answer_connect() -> None:
+    """The client is waited for no longer than `disconnect_timeout`."""
+    with Playbook(listener(upstream(disconnect_timeout=5.0))) as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_accepts()
+        play.broker_reads()
+        play.time_passes(4.9)
+        play.both_stay()
+        play.time_passes(0.1)
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed()
+        assert play.noted(Event.VANISHED) == "client left: connection closed"
+
+
+@pytest.mark.parametrize("data", [b"", b"CONNECT\naccept-ver"])
+def test_a_client_that_sent_no_connect(data: bytes) -> None:
+    """It is owed nothing."""
+    with Playbook() as play:
+        if data:
+            play.client_says(data)
+        play.client_half_closes()
+        play.client_is_closed(How.FLUSH)
+        assert play.counters["clients_vanished"] == 1
+
+
+def test_half_a_frame() -> None:
+    """It is not sent on; what came before is answered."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send(b"x", receipt="1") + b"SEND\ndestination:/queue/a\n\nhal", unasked=True)
+        play.broker_gets(send(b"x", receipt="1"))
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_says(receipt("1"))
+        play.client_gets(receipt("1"))
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()
+
+
+SUBSCRIBE = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
+MESSAGE = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"
+
+
+def test_a_goodbye_that_waits_in_the_buffer() -> None:
+    """A DISCONNECT of its own is carried when there is a broker; there is no second one."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.time_passes(ECHO)
+        play.broker_says(receipt("bye"))
+        play.client_gets(receipt("bye"))
+        play.broker_goes()
+        play.client_is_closed()
+        assert play.counters["clients_vanished"] == 0
+
+
+def test_a_subscribed_client() -> None:
+    """Messages come until the time is over: nobody knows which is the last. Then its broker is left."""
+    with joined(b"1.2", b"1.2", over=lambda each: upstream(disconnect_timeout=5.0)) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_gets(SUBSCRIBE)
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.time_passes(4.9)
+        play.broker_says(MESSAGE)
+        play.client_gets(MESSAGE)
+        play.both_stay()
+        play.time_passes(0.1)
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()
+        assert play.counters["clients_vanished"] == 1
+
+
+def test_a_subscription_that_ended() -> None:
+    """Nothing more can come for it."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(SUBSCRIBE + b"UNSUBSCRIBE\nid:0\n\n\0")
+        play.broker_reads()
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()
+
+
+def test_a_client_that_reads_nothing_any_more() -> None:
+    """The EOL, which nobody takes, has its system reset the connection: it is gone, as one that left at once."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_gets(SUBSCRIBE)
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.client_goes("connection closed")
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed()
+        assert play.noted(Event.VANISHED) == "client left: connection closed"
+        assert play.counters["clients_vanished"] == 1
+
+
+def test_a_client_whose_system_is_slow_to_answer() -> None:
+    """It has vanished once, though its broker was sent a DISCONNECT."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_gets(GOODBYE)
+        play.client_goes("connection closed")
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed()
+        assert play.noted(Event.VANISHED) == "client left: connection closed"
+        assert play.counters["clients_vanished"] == 1
+
+
+def test_a_client_that_said_goodbye_itself() -> None:
+    """It gets the receipt, and did not vanish."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_says(receipt("bye"))
+        play.client_gets(receipt("bye"))
+        play.broker_goes()
+        play.client_is_closed()
+        assert play.counters["clients_vanished"] == 0
+
+
+def test_a_client_that_has_the_receipt_of_its_disconnect() -> None:
+    """It is owed nothing: its end is the session's, and it is asked nothing more."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(receipt("bye"))
+        play.client_gets(receipt("bye"))
+        play.client_half_closes()
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed()
+        assert play.counters["clients_vanished"] == 0
+
+
+def test_a_client_that_is_given_up_and_then_goes() -> None:
+    """What it sent is still delivered, in the time that began when it was given up; it vanished once."""
+    with begun(lasting_pair(), brokers="a") as play:
+        play.client_says(send(b"x", receipt="1"))
+        play.broker_reads(at="a")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_goes(at="a")
+        play.time_passes(5.0)
+        assert [each.get("delivering") for each in play.facts(Event.VANISHED)] == [1]
+        play.client_goes("connection closed")
+        assert play.counters["clients_vanished"] == 1
+        assert len(play.facts(Event.VANISHED)) == 1
+        play.broker_accepts(at="b")
+        play.broker_reads(at="b")
+        play.broker_says(SAY_WELCOME[b"1.2"], at="b")
+        assert play.broker_reads(at="b").endswith(b"\n\nx\0")
+        play.broker_says(receipt("1"), at="b")
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed(at="b")
+
+
+def test_a_broker_that_does_not_close_after_disconnect() -> None:
+    """The session ends after `disconnect_timeout`, without a loss."""
+    with joined(b"1.2", b"1.2", over=lambda each: upstream(disconnect_timeout=5.0)) as play:
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_gets(GOODBYE)
+        play.time_passes(5.0)
+        play.client_is_closed()
+        play.broker_is_closed()
+        assert play.counters["possibly_lost"] == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:], ids=lambda version: version.decode())
+def test_heart_beats(version: bytes) -> None:
+    """A client that sends nothing more is not dead for want of beats; it still gets ours."""
+    hello = b"heart-beat:1000,1000\n"
+    with joined(version, version, hello=hello, over=lambda each: upstream(disconnect_timeout=60.0)) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.client_half_closes()
+        play.client_reads_all()
+        play.broker_says(MESSAGE)
+        play.client_gets(MESSAGE)
+        play.time_passes(8.0)
+        assert play.client_reads_all().strip(b"\n") == b""
+        assert play.client.closed is None
+        play.client_goes()
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed()
+        play.broker_reads()
+
+
+def test_a_broker_that_dies_meanwhile() -> None:
+    """The next one is sent what was not confirmed, and the client gets its receipt."""
+    with begun(lasting_pair(), brokers="a") as play:
+        play.client_says(send(b"x", receipt="1"))
+        assert play.broker_reads(at="a").endswith(b"\n\nx\0")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_goes(at="a")
+        play.time_passes(SOON)
+        comes(play, "b")
+        assert play.broker_reads(at="b").endswith(b"\n\nx\0")
+        play.broker_says(receipt("1"), at="b")
+        play.client_gets(receipt("1"))
+        play.broker_gets(GOODBYE, at="b")
+        play.broker_goes(at="b")
+        play.client_is_closed()
+
+
+@pytest.mark.parametrize("goodbye", [b"", b"DISCONNECT\nreceipt:bye\n\n\0"])
+def test_brokers_that_never_come_back(goodbye: bytes) -> None:
+    """A client that reads on is not waited for without end: it is given up, and what it sent has its own time."""
+    with begun(lasting_pair(), brokers="a") as play:
+        play.client_says(send(b"x", receipt="1") + goodbye)
+        play.broker_reads(at="a")
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.broker_goes(at="a")
+        for _ in range(40):
+            play.time_passes(0.5)
+            if play.brokers[-1].closed is None and not play.brokers[-1].accepted:
+                play.broker_refuses(at=play.brokers[-1].uri)
+        play.client_is_closed(How.FLUSH)
+        assert play.counters["possibly_lost"] == 1
+
+
+def lasting_pair() -> Listener:
+    """A listener whose sessions survive the broker a, at b."""
+    return listener(Upstream("main", (group("main", "a", "b"),), confirm=False))
+
+
+def test_several_brokers() -> None:
+    """The client gets its receipt when a quorum has what it sent; then each broker is left."""
+    with fanned(2, quorum=2) as play:
+        play.client_says(send(b"x", receipt="1"))
+        both_get(play, copied(1, send(b"x", receipt="1")))
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_says(receipt("1"), at="a")
+        play.broker_says(receipt("1"), at="b")
+        play.client_gets(receipt("1"))
+        both_get(play, GOODBYE)
+        play.broker_goes(at="a")
+        play.client_is_closed()
+        play.broker_is_closed(at="b")
+
+
+def test_messages_straight_from_the_broker() -> None:
+    """They pass without the core as before; what must be looked at afterwards is."""
+    with Playbook(passes=True) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        comes(play, URI)
+        play.client_reads()
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        before = play.passed
+        for _ in range(3):
+            play.broker_says(MESSAGE)
+            play.client_gets(MESSAGE)
+        assert play.passed > before
+        play.time_passes(5.0)
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()
