@@ -360,7 +360,7 @@ class RelayService(MultiService):
         sessions = self.state.sessions.listeners[name]
         refusal = self._admission.refusal(sessions, address, draining=self.state.sessions.draining)
         if refusal is not None:
-            return self._admission.turn_away(sessions, *refusal)
+            return self._admission.turn_away(sessions, refusal)
         passes = self.config.fast_path and PIPE is not None
         relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random, passes=passes)
         driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)

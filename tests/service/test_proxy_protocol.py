@@ -68,7 +68,7 @@ def test_a_header_without_addresses() -> None:
 
 def _connect(endpoint: ProxyHeaderEndpoint, host: object, peer: object) -> tuple[bytes, Peer]:
     """Connect in memory; return what was written, and the protocol."""
-    memory: MemoryReactorClock = endpoint._endpoint._reactor  # type: ignore[attr-defined]
+    memory: MemoryReactorClock = endpoint.endpoint._reactor  # type: ignore[attr-defined]
     accepting = Accepting()
     fired: list[Peer] = []
     _ = endpoint.connect(accepting).addCallback(fired.append)
