@@ -1,11 +1,11 @@
 """What a relay is at one moment, in numbers and words: what all pages show, and what several processes add up."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from stomprelay.relay.model.destinations import FORMER, DestinationTally
-from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
+from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.health import Health
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.journal.journal import Journal
@@ -128,14 +128,34 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         for link in session.relay.links:
             if link.moving and link.broker is not None:
                 moving[link.broker] = moving.get(link.broker, 0) + 1
-    now = state.runtime.seconds()
+    carried: dict[Broker, BrokerTally] = {}
+    for session in state.sessions:
+        for broker, tally in session.tallies():
+            carried[broker] = carried[broker].plus(tally) if broker in carried else tally
+    now, tallies = state.runtime.seconds(), state.runtime.tallies
     return Snapshot(
         state.sessions.stopping,
         state.runtime.sockets,
         tuple(_listener(each) for each in state.sessions.listeners.values()),
-        tuple(_broker(each, now, moving.get(each.broker, 0)) for each in state.brokers),
+        tuple(
+            _broker(each, now, moving.get(each.broker, 0), carried.get(each.broker, BrokerTally()))
+            for each in state.brokers
+        ),
         None if state.journal is None else _journal(state.journal),
+        (),
+        tuple(
+            TimeRow(name, label, tuple(each.counts), each.sum)
+            for (name, label), each in tallies.times.items()
+        ),
+        () if tallies.counter is None else tuple(_counted(tallies.counter.table)),
     )
+
+
+def _counted(table: Destinations) -> Iterator[DestinationRow]:
+    for shown, found in ((True, table.shown), (False, table.former)):
+        for name, tally in found.items():
+            yield DestinationRow(name.decode("utf-8", "backslashreplace"), tally, shown)
+    yield DestinationRow(None, table.other)
 
 
 def _listener(sessions: ListenerSessions) -> ListenerRow:
@@ -144,7 +164,7 @@ def _listener(sessions: ListenerSessions) -> ListenerRow:
     return ListenerRow(listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters))
 
 
-def _broker(each: ConfiguredBroker, now: float, moving: int) -> BrokerRow:
+def _broker(each: ConfiguredBroker, now: float, moving: int, carried: BrokerTally) -> BrokerRow:
     health: Health = each.broker.health
     return BrokerRow(
         each.broker.uri,
@@ -156,6 +176,7 @@ def _broker(each: ConfiguredBroker, now: float, moving: int) -> BrokerRow:
         health.sessions,
         moving,
         health.failures,
+        each.broker.tally.plus(carried),
     )
 
 
