@@ -66,7 +66,8 @@ def sessions(
     """Print the sessions that match all filters, or the first `top` of them, and return the exit status. With `rates`,
     or sorted by one, it looks twice, a second apart. Raises `AdminError` after that where some are missing.
     """
-    filters, order, names = tuple(filters), RATES.get(sort), SESSION
+    filters, order = tuple(filters), RATES.get(sort)
+    names: tuple[str, ...] = SESSION
     asked = (sort, top) if order is None else (ORDERS[0], None)
     rows, missing = _sessions(admin, filters, *asked)
     if rates or order is not None:

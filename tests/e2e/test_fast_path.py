@@ -22,19 +22,13 @@ DISCONNECT = b"DISCONNECT\nreceipt:bye\n\n\0"
 OWN_RECEIPT = "RECEIPT receipt-id:-"  # Of a request of the relay's own; `cat` hides the rest.
 
 
-SHOWN = (
-    "client_frames",
-    "broker_frames",
-    "client_bytes",
-    "broker_bytes",
-    "to_client_bytes",
-    "to_broker_bytes",
-)
+SHOWN = ("client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_broker_bytes")
+"""To the client the EOLs behind frames may go together with them or not."""
 
 
 class Outcome(NamedTuple):
-    """What a conversation left: frames as they came to broker and client, counters, what is shown of the session, and the
-    last line of the log.
+    """What a conversation left: frames as they came to broker and client, counters, what is shown of the session, and
+    the last line of the log.
     """
 
     at_broker: list[bytes]
