@@ -61,7 +61,7 @@ class Sampling:
 
     def __init__(self, sessions: Iterable[RelayDriver]) -> None:
         self._sessions = sessions
-        self._looks = Looks(_SAVED)
+        self._looks = Looks(_LOOKS)
         self._watched: list[RelayDriver] = []
         self._next = 0
 
