@@ -23,7 +23,12 @@ class DestinationTally(NamedTuple):
 
     def plus(self, other: "DestinationTally") -> "DestinationTally":
         """Return the sum of both."""
-        return DestinationTally(*map(sum, zip(self, other, strict=True)))
+        return DestinationTally(
+            self.sends + other.sends,
+            self.send_bytes + other.send_bytes,
+            self.messages + other.messages,
+            self.message_bytes + other.message_bytes,
+        )
 
 
 NOTHING: Final = DestinationTally()
