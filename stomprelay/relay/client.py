@@ -83,10 +83,9 @@ class ClientConnection:
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
-        deadline = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline)
-        if self.shutdown.listening and self._client.beating:
-            deadline = min(deadline, self._client.heartbeat.deadline)
-        return deadline
+        beating = self.shutdown.listening and self._client.beating
+        due = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline)
+        return min(due, self._client.heartbeat.deadline) if beating else due
 
     # Inputs
 
@@ -126,10 +125,13 @@ class ClientConnection:
         """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
         session, downstream = self.session, leg is self._client
         session.counters["client_bytes" if downstream else "broker_bytes"] += size
+        link = self._search.link(to if downstream else leg)
         if downstream:
             session.client_sent(frames)
         else:
             session.broker_sent(frames)
+        if link is not None and link.broker is not None:
+            link.connection.count(frames, sent=downstream)
         session.active_at = at
         leg.heartbeat.received(at)
         to.heartbeat.sent(at)
@@ -234,11 +236,12 @@ class ClientConnection:
         if not leg.closed:
             self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
 
-    def let_pass(self) -> None:
+    def let_pass(self, *, watched: bool) -> None:
         """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
         if not self.allowed and self._client.state is not State.CONNECTED:
             return
-        passes = tuple([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
+        able = [] if watched else self._flow.passes()
+        passes = tuple([each for each in able if self._unburdened(each.leg, each.to)])
         if passes != self.allowed:
             self._outbox.put(*changed(self.allowed, passes))
             self.allowed = passes
@@ -267,8 +270,7 @@ class ClientConnection:
                 told = self._flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1
-                    note = ended(End.BROKER, "a broker answered CONNECT with ERROR")
-                    self.shutdown.refuse(told, note)
+                    self.shutdown.refuse(told, ended(End.BROKER, "a broker answered CONNECT with ERROR"))
                     return
         self._seek(lambda: self._search.ended([link], now))
 
@@ -277,7 +279,7 @@ class ClientConnection:
         client, flow, counters, outbox = self._client, self._flow, self.session.counters, self._outbox
         leg, broker = link.connection.leg, link.connection.broker
         first = client.state is State.CONNECTING and flow.ready
-        counters["failovers"] += link.recovering
+        self._search.found(link, now)
         at, resent, before = len(outbox), counters["frames_resent"], link.before
         if first:
             self._welcome(accepted, now)
@@ -412,10 +414,8 @@ class ClientConnection:
 
     def _dismiss(self, now: float) -> None:
         """Refuse to the client what brokers close connections for."""
-        refused = self._flow.take_refused()
-        for error in refused:
+        for error in self._flow.take_refused():
             self.shutdown.dismiss(error, now)
-        if refused:
             self._hurry()
 
     def _release(self, now: float) -> None:
@@ -464,8 +464,9 @@ class ClientConnection:
         flow = self._flow
         if flow.over(link):
             self.shutdown.lose([link])
-            note = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
-            self.shutdown.close(How.LINGER, note)
+            self.shutdown.close(
+                How.LINGER, ended_with(link.broker, link.upstream, reason, settled=flow.settled)
+            )
             return
         self._search.lost(link, reason)
         before = flow.disconnect

@@ -19,10 +19,10 @@ from stomprelay.remote.commands import (
     sessions,
 )
 from stomprelay.remote.connecting import DEFAULT, AdminError, Credentials
-from stomprelay.remote.tables import FILTERS, ORDERS
+from stomprelay.remote.tables import FILTERS, ORDERS, RATES
 from stomprelay.remote.tail import tail, watch
 
 __all__ = [
-    "ALL", "DEFAULT", "FILTERS", "LONGEST_BODY", "ORDERS", "AdminClient", "AdminError", "BrokerStatus", "Credentials",
-    "brokers", "cancel_drain", "drain", "kill", "pause", "reload", "resume", "sessions", "tail", "watch",
+    "ALL", "DEFAULT", "FILTERS", "LONGEST_BODY", "ORDERS", "RATES", "AdminClient", "AdminError", "BrokerStatus",
+    "Credentials", "brokers", "cancel_drain", "drain", "kill", "pause", "reload", "resume", "sessions", "tail", "watch",
 ]  # fmt: skip

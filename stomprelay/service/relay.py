@@ -193,6 +193,8 @@ class RelayService(MultiService):
         self._endpoints = self._broker_endpoints(configured, self.embedded)
         self._listening = Ports(self._listeners(config))
         self._listening.setServiceParent(self)
+        if _watched(config):
+            runtime.tallies.count_destinations()
         self._checks = PeriodicChecks(
             runtime, brokers, sessions, self._endpoints, journal, watched=_watched(config)
         )
@@ -323,6 +325,8 @@ class RelayService(MultiService):
             if self.state.journal is not None:
                 self.state.journal.change(config.journal)
             self.state.tails.change(config.journal)
+            if _watched(config):
+                self._runtime.tallies.count_destinations()
             self._checks.change(watched=_watched(config))
             self.state.pauses.remove(found.left)
             _warn_of(config)
@@ -362,7 +366,14 @@ class RelayService(MultiService):
         if refusal is not None:
             return self._admission.turn_away(sessions, refusal)
         passes = self.config.fast_path and PIPE is not None
-        relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random, passes=passes)
+        relay = Relay(
+            sessions.listener,
+            self._next_name(),
+            sessions.counters,
+            random.random,
+            passes=passes,
+            counter=self.state.runtime.tallies.counter,
+        )
         driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         self.state.tails.accepted(driver)
         sessions.add(driver, address)

@@ -1,9 +1,11 @@
 """What a relay is at one moment, in numbers and words: what all pages show, and what several processes add up."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
+from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.health import Health
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.journal.journal import Journal
@@ -28,7 +30,7 @@ class ListenerRow(NamedTuple):
 
 class BrokerRow(NamedTuple):
     """A broker in its group. `up` is None where nobody asked for it yet; `moving` of its `sessions` are about to leave
-    it.
+    it. `tally` is what was counted of it since the start, open connections included.
     """
 
     uri: str
@@ -40,6 +42,7 @@ class BrokerRow(NamedTuple):
     sessions: int
     moving: int
     failures: int
+    tally: BrokerTally = BrokerTally()
 
 
 class JournalRow(NamedTuple):
@@ -65,8 +68,34 @@ class WorkerRow(NamedTuple):
     restarts: int
 
 
+class TimeRow(NamedTuple):
+    """How often something took how long since the start: `name` is one of `TIMES`, `label` the listener or upstream, as
+    that has it. `counts` and `sum` are those of a `Histogram`: by class of `BOUNDS`, none includes another.
+    """
+
+    name: str
+    label: str
+    counts: tuple[int, ...]
+    sum: float
+
+
+class DestinationRow(NamedTuple):
+    """What was counted of a destination since it had its first row; None: of all others while they had none. A name is
+    text that clients make up, the first `LONGEST` bytes of it; what is no UTF-8 is spelled with backslashes.
+
+    A row that is not `shown` is for the sum of several processes: in this one another destination has its place.
+    """
+
+    destination: str | None
+    tally: DestinationTally
+    shown: bool = True
+
+
 class Snapshot(NamedTuple):
-    """What a relay is at one moment. `workers` is empty in a relay of one process; `draining`: no client is let in."""
+    """What a relay is at one moment. `workers` is empty in a relay of one process. `destinations` are sampled where
+    there is much traffic, see `Destinations`; their rows come and go, and what is counted never falls. `top` are those
+    to show. `draining`: no client is let in.
+    """
 
     stopping: bool
     connections: int
@@ -74,12 +103,20 @@ class Snapshot(NamedTuple):
     brokers: tuple[BrokerRow, ...]
     journal: JournalRow | None
     workers: tuple[WorkerRow, ...] = ()
+    times: tuple[TimeRow, ...] = ()
+    destinations: tuple[DestinationRow, ...] = ()
     draining: bool = False
 
     @property
     def clients(self) -> int:
         """Return how many sessions there are."""
         return sum(each.sessions for each in self.listeners)
+
+    @property
+    def top(self) -> list[DestinationRow]:
+        """Return the rows of destinations to show, the one with most frames first, that of all others last."""
+        shown = [each for each in self.destinations if each.shown]
+        return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
 
 def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
@@ -92,15 +129,35 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         for link in session.relay.links:
             if link.moving and link.broker is not None:
                 moving[link.broker] = moving.get(link.broker, 0) + 1
-    now = state.runtime.seconds()
+    carried: dict[Broker, BrokerTally] = {}
+    for session in state.sessions:
+        for broker, tally in session.tallies():
+            carried[broker] = carried[broker].plus(tally) if broker in carried else tally
+    now, tallies = state.runtime.seconds(), state.runtime.tallies
     return Snapshot(
         state.sessions.stopping,
         state.runtime.sockets,
         tuple(_listener(each) for each in state.sessions.counted),
-        tuple(_broker(each, now, moving.get(each.broker, 0)) for each in state.brokers),
+        tuple(
+            _broker(each, now, moving.get(each.broker, 0), carried.get(each.broker, BrokerTally()))
+            for each in state.brokers
+        ),
         None if state.journal is None else _journal(state.journal),
-        draining=state.sessions.draining,
+        (),
+        tuple(
+            TimeRow(name, label, tuple(each.counts), each.sum)
+            for (name, label), each in tallies.times.items()
+        ),
+        () if tallies.counter is None else tuple(_counted(tallies.counter.table)),
+        state.sessions.draining,
     )
+
+
+def _counted(table: Destinations) -> Iterator[DestinationRow]:
+    for shown, found in ((True, table.shown), (False, table.former)):
+        for name, tally in found.items():
+            yield DestinationRow(name.decode("utf-8", "backslashreplace"), tally, shown)
+    yield DestinationRow(None, table.other)
 
 
 def _listener(sessions: ListenerSessions) -> ListenerRow:
@@ -109,7 +166,7 @@ def _listener(sessions: ListenerSessions) -> ListenerRow:
     return ListenerRow(listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters))
 
 
-def _broker(each: ConfiguredBroker, now: float, moving: int) -> BrokerRow:
+def _broker(each: ConfiguredBroker, now: float, moving: int, carried: BrokerTally) -> BrokerRow:
     health: Health = each.broker.health
     return BrokerRow(
         each.broker.uri,
@@ -121,6 +178,7 @@ def _broker(each: ConfiguredBroker, now: float, moving: int) -> BrokerRow:
         health.sessions,
         moving,
         health.failures,
+        each.broker.tally.plus(carried),
     )
 
 
@@ -150,14 +208,18 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    stopping, connections, listeners, brokers, journal, workers, draining = json.loads(text)
+    stopping, connections, listeners, brokers, journal, workers, times, destinations, draining = json.loads(
+        text
+    )
     return Snapshot(
         stopping,
         connections,
         tuple(ListenerRow(*each) for each in listeners),
-        tuple(BrokerRow(*each) for each in brokers),
+        tuple(BrokerRow(*each)._replace(tally=BrokerTally(*each[-1])) for each in brokers),
         None if journal is None else JournalRow(*journal),
         tuple(WorkerRow(*each) for each in workers),
+        tuple(TimeRow(name, label, tuple(counts), sum) for name, label, counts, sum in times),
+        tuple(DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in destinations),
         draining,
     )
 
@@ -166,7 +228,12 @@ def ended(last: Snapshot) -> Snapshot:
     """Return what is left of a process that ended, from its last snapshot: what it counted, and nothing that is."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0) for each in last.listeners)
-    return Snapshot(last.stopping, 0, listeners, (), journal)
+    brokers = tuple(
+        each._replace(state=_WORST_FIRST[-1], up=None, paused=False, sessions=0, moving=0, failures=0)
+        for each in last.brokers
+    )
+    destinations = tuple(each._replace(shown=each.destination is None) for each in last.destinations)
+    return Snapshot(last.stopping, 0, listeners, brokers, journal, (), last.times, destinations)
 
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
@@ -189,8 +256,38 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         tuple(listeners.values()),
         tuple(brokers.values()),
         _journals(journals) if journals else None,
-        draining=first.draining,
+        (),
+        _times(each),
+        _destinations(each),
+        first.draining,
     )
+
+
+def _times(each: list[Snapshot]) -> tuple[TimeRow, ...]:
+    found: dict[tuple[str, str], TimeRow] = {}
+    for row in (row for one in each for row in one.times):
+        key = row.name, row.label
+        known = found.get(key)
+        if known is None:
+            found[key] = row
+        else:
+            counts = tuple(map(sum, zip(known.counts, row.counts, strict=True)))
+            found[key] = row._replace(counts=counts, sum=known.sum + row.sum)
+    return tuple(found.values())
+
+
+def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
+    """Return the sums by destination. Those that no process shows are there for the sums to come, so many of them."""
+    found: dict[str | None, DestinationRow] = {}
+    for row in (row for one in each for row in one.destinations):
+        known = found.get(row.destination)
+        if known is None:
+            found[row.destination] = row
+        else:
+            tally, shown = known.tally.plus(row.tally), known.shown or row.shown
+            found[row.destination] = row._replace(tally=tally, shown=shown)
+    hidden = sorted((row for row in found.values() if not row.shown), key=lambda row: -max(row.tally))
+    return (*(row for row in found.values() if row.shown), *hidden[:FORMER])
 
 
 def _key(row: BrokerRow) -> tuple[str, str, str]:
@@ -211,6 +308,7 @@ def _brokers(one: BrokerRow, other: BrokerRow) -> BrokerRow:
         sessions=one.sessions + other.sessions,
         moving=one.moving + other.moving,
         failures=max(one.failures, other.failures),
+        tally=one.tally.plus(other.tally),
     )
 
 
