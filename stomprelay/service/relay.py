@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from twisted.application.service import MultiService
@@ -17,6 +18,7 @@ from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.histogram import Histogram
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.service.admission import Admission
@@ -32,8 +34,14 @@ from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import logger, set_level, share_heads
-from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
+from stomprelay.service.network.endpoints import (
+    BadEndpoint,
+    ListeningService,
+    client_endpoint,
+    listening_service,
+)
 from stomprelay.service.network.sharing import Inherited
+from stomprelay.service.network.tls import TLSConnections
 from stomprelay.service.process import HURRY, Notify, Signals, open_descriptors, unused
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
@@ -103,7 +111,9 @@ class RelayService(MultiService):
         self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
-        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
+        pauses = Pauses(sessions, journal)
+        lag = Histogram()
+        self.state = RelayState(runtime, sessions, brokers, pauses, journal, self._certificates, lag)
         self._outages = Outages(brokers, runtime.timers, seconds)
         runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
@@ -121,7 +131,9 @@ class RelayService(MultiService):
         for each in sessions.listeners.values():
             self._listen(each)
         watched = config.admin is not None or config.metrics is not None
-        self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal, watched=watched)
+        self._checks = PeriodicChecks(
+            runtime, brokers, sessions, self._endpoints, lag, journal, watched=watched
+        )
         self._checks.setServiceParent(self)
         self._add_admin(config)
         unused(reactor).setServiceParent(self)
@@ -148,6 +160,19 @@ class RelayService(MultiService):
             return client_endpoint(self._reactor, broker, upstream.tls)
         except BadEndpoint as error:
             raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
+
+    def _certificates(self) -> dict[str, float]:
+        """Return when each certificate that is shown ends, in seconds since 1970, by the table that names it."""
+        shown = [
+            (f"upstream.{self._upstreams[broker]}.tls", getattr(endpoint, "creator", None))
+            for broker, endpoint in self._endpoints.items()
+        ]
+        for service in chain(self._listening, self):
+            if isinstance(service, ListeningService):
+                table = "admin_tls" if service.parent is self else f"listener.{service.name}.tls"
+                shown.append((table, service.secured))
+        ends = {table: made.expires for table, made in shown if isinstance(made, TLSConnections)}
+        return {table: end for table, end in ends.items() if end is not None}
 
     def _listen(self, sessions: ListenerSessions) -> None:
         listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)

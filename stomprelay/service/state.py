@@ -1,6 +1,6 @@
 """What a relay that runs consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address as IPv6
 from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.histogram import Histogram
 from stomprelay.relay.model.listener import Listener
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.pause import Pauses
@@ -163,10 +164,15 @@ class Sessions:
 
 
 class RelayState(NamedTuple):
-    """The parts of a relay that runs. `journal` is None where none is kept."""
+    """The parts of a relay that runs. `journal` is None where none is kept. `certificates` returns when each
+    certificate that is shown ends, in seconds since 1970, by the table of the configuration that names it. `lag` has
+    how late is done what is done once a second.
+    """
 
     runtime: Runtime
     sessions: Sessions
     brokers: Brokers
     pauses: Pauses
     journal: Journal | None
+    certificates: Callable[[], Mapping[str, float]]
+    lag: Histogram

@@ -4,6 +4,7 @@ wait for a broker try it at once when it is up again, and sessions move to the b
 
 import random
 from collections.abc import Iterable
+from math import floor
 from typing import Final, NamedTuple
 
 from twisted.application.service import Service
@@ -13,6 +14,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Watch
 from stomprelay.relay.model.balance import Allowance, moves
 from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.histogram import Histogram
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.probe import ProbeDriver
@@ -43,9 +45,9 @@ class _Asked(NamedTuple):
 
 
 class PeriodicChecks(Service):
-    """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection;
-    the results of probes are recorded in the journal, if there is one. `watched`: somebody may ask whether the relay is
-    ready, and doubt brokers.
+    """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection; `lag`
+    gets how late each round is; the results of probes are recorded in the journal, if there is one. `watched`: somebody
+    may ask whether the relay is ready, and doubt brokers.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class PeriodicChecks(Service):
         brokers: Brokers,
         sessions: Iterable[RelayDriver],
         endpoints: Endpoints,
+        lag: Histogram,
         journal: Journal | None = None,
         *,
         watched: bool = False,
@@ -63,6 +66,7 @@ class PeriodicChecks(Service):
         self._brokers = brokers
         self._sessions = sessions
         self._endpoints = endpoints
+        self._lag = lag
         self._journal = journal
         now = runtime.seconds()
         self._watches = [
@@ -75,11 +79,13 @@ class PeriodicChecks(Service):
         self._asked: list[_Asked] = []
         self._loop = LoopingCall(self.run)
         self._loop.clock = runtime.reactor
+        self._due = now + EVERY
 
     def startService(self) -> None:
         """Begin, unless every upstream is a plain address that nobody wants to know about."""
         super().startService()
         if self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams):
+            self._due = self._runtime.seconds() + EVERY
             _ = self._loop.start(EVERY, now=False)
 
     def stop(self) -> None:
@@ -97,6 +103,10 @@ class PeriodicChecks(Service):
     def run(self) -> None:
         """Run all checks once. One that fails is logged, and the others are run."""
         now = self._runtime.seconds()
+        late = now - self._due
+        self._lag.record(late)
+        # Those that were missed are left out.
+        self._due += EVERY * max(1, floor(late / EVERY) + 1)
         for check in (self._probe_brokers, self._find_recovered, self._balance):
             try:
                 check(now)

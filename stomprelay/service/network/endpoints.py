@@ -62,7 +62,9 @@ class CannotStart(SystemExit, Exception):
 
 
 class ListeningService(StreamServerEndpointService):
-    """Listens on one endpoint. Where it cannot listen it cannot be started."""
+    """Listens on one endpoint. Where it cannot listen it cannot be started. `secured` makes its TLS connections, where
+    it has TLS that is not the endpoint's own.
+    """
 
     # By default Twisted only logs it, and runs on without the port.
     _raiseSynchronously = True
@@ -74,10 +76,12 @@ class ListeningService(StreamServerEndpointService):
         endpoint: IStreamServerEndpoint,
         factory: Any,
         room: Callable[[], int] | None = None,
+        secured: tls.TLSConnections | None = None,
     ) -> None:
         super().__init__(endpoint, factory)
         self.setName(name)
         self.description = description
+        self.secured = secured
         self._room = room
 
     def privilegedStartService(self) -> None:
@@ -136,6 +140,7 @@ def listening_service(
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
+    connections: tls.TLSConnections | None = None
     try:
         place = _with_backlog(description)
         if inherited is None:
@@ -151,10 +156,11 @@ def listening_service(
                 f"endpoint {description!r} has TLS of its own: leave out the tls table, or say tcp:"
             )
         try:
-            factory = LayerFactory(tls.for_listener(secured), False, factory, reactor)
+            connections = tls.for_listener(secured)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
-    return ListeningService(name, description, endpoint, factory, room)
+        factory = LayerFactory(connections, False, factory, reactor)
+    return ListeningService(name, description, endpoint, factory, room, connections)
 
 
 def _with_backlog(description: str) -> str:

@@ -162,17 +162,17 @@ class LayerFactory(TLSMemoryBIOFactory):
 
 @implementer(IStreamClientEndpoint)
 class SecuredEndpoint:
-    """Connects as another endpoint does, and puts TLS on the connection."""
+    """Connects as another endpoint does, and puts TLS on the connection, which `creator` makes."""
 
     def __init__(
         self, creator: IOpenSSLClientConnectionCreator, endpoint: IStreamClientEndpoint, reactor: IReactorTime
     ) -> None:
-        self._creator = creator
+        self.creator = creator
         self._endpoint = endpoint
         self._reactor = reactor
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
         """Connect; the protocol is there before the handshake."""
-        secured = LayerFactory(self._creator, True, protocolFactory, self._reactor)
+        secured = LayerFactory(self.creator, True, protocolFactory, self._reactor)
         connected: Deferred[Any] = self._endpoint.connect(secured)
         return connected.addCallback(lambda layer: layer.wrappedProtocol)
