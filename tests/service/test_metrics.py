@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from stomprelay.service.admin.snapshot import (
 )
 from stomprelay.service.journal.queue import Dropped
 from tests.e2e.certificates import Authority
+from tests.image import ROOT
 from tests.prometheus import PROMTOOL, judged, samples, spelled
 from tests.service.certificates import serving
 from tests.service.harness import (
@@ -416,3 +418,16 @@ def test_pages_leave_nothing_behind(tmp_path: Path, form: Any) -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 10_000
+
+
+def test_who_is_not_asked_loads_nothing() -> None:
+    """A relay, its endpoint included, starts without what makes the page."""
+    asks = "import sys; from tests.service.harness import RelayHarness; RelayHarness(metrics='tcp:61681')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{asks}; print('prometheus_client' in sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
