@@ -40,6 +40,7 @@ from stomprelay.service.network.endpoints import (
     client_endpoint,
     listening_service,
 )
+from stomprelay.service.network.layer import SecuredEndpoint
 from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.network.tls import TLSConnections
 from stomprelay.service.process import HURRY, Notify, Signals, open_descriptors, unused
@@ -113,7 +114,7 @@ class RelayService(MultiService):
         journal = self._add_journal(config.journal, sessions, run, clock)
         pauses = Pauses(sessions, journal)
         lag = Histogram()
-        self.state = RelayState(runtime, sessions, brokers, pauses, journal, self._certificates, lag)
+        self.state = RelayState(runtime, sessions, brokers, pauses, journal, self._expiries, lag)
         self._outages = Outages(brokers, runtime.timers, seconds)
         runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
@@ -161,18 +162,23 @@ class RelayService(MultiService):
         except BadEndpoint as error:
             raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
 
-    def _certificates(self) -> dict[str, float]:
+    def _connections(self) -> dict[str, list[TLSConnections]]:
+        """Return what makes the TLS connections of listeners, admin and brokers, by the table that names the files."""
+        found: dict[str, list[TLSConnections]] = {}
+        for each in chain(self._listening, self):
+            if isinstance(each, ListeningService) and each.secured is not None:
+                table = "admin_tls" if each.parent is self else f"listener.{each.name}.tls"
+                found[table] = [each.secured]
+        for broker, endpoint in self._endpoints.items():
+            if isinstance(endpoint, SecuredEndpoint) and isinstance(endpoint.creator, TLSConnections):
+                found.setdefault(f"upstream.{self._upstreams[broker]}.tls", []).append(endpoint.creator)
+        return found
+
+    def _expiries(self) -> dict[str, float]:
         """Return when each certificate that is shown ends, in seconds since 1970, by the table that names it."""
-        shown = [
-            (f"upstream.{self._upstreams[broker]}.tls", getattr(endpoint, "creator", None))
-            for broker, endpoint in self._endpoints.items()
-        ]
-        for service in chain(self._listening, self):
-            if isinstance(service, ListeningService):
-                table = "admin_tls" if service.parent is self else f"listener.{service.name}.tls"
-                shown.append((table, service.secured))
-        ends = {table: made.expires for table, made in shown if isinstance(made, TLSConnections)}
-        return {table: end for table, end in ends.items() if end is not None}
+        ends = {table: [one.expires for one in each] for table, each in self._connections().items()}
+        known = {table: [end for end in each if end is not None] for table, each in ends.items()}
+        return {table: min(each) for table, each in known.items() if each}
 
     def _listen(self, sessions: ListenerSessions) -> None:
         listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)

@@ -67,6 +67,7 @@ class PeriodicChecks(Service):
         self._sessions = sessions
         self._endpoints = endpoints
         self._lag = lag
+        self._due = 0.0
         self._journal = journal
         now = runtime.seconds()
         self._watches = [
@@ -79,7 +80,6 @@ class PeriodicChecks(Service):
         self._asked: list[_Asked] = []
         self._loop = LoopingCall(self.run)
         self._loop.clock = runtime.reactor
-        self._due = now + EVERY
 
     def startService(self) -> None:
         """Begin, unless every upstream is a plain address that nobody wants to know about."""
