@@ -160,12 +160,7 @@ def _relay(taken: Snapshot, ready: bool) -> Iterator[Metric]:
     }
     yield _gauge("build_info", "what runs", tuple(facts), [(tuple(facts.values()), 1)])
     yield _gauge("ready", "whether clients are to be sent here, as /readyz says", (), [((), ready)])
-    yield _gauge(
-        "draining",
-        "whether no more clients are accepted, and those that are there end",
-        (),
-        [((), taken.stopping)],
-    )
+    yield _gauge("draining", "whether no more clients are accepted", (), [((), taken.stopping)])
     yield _gauge(
         "sessions",
         "clients that are there, or whose last words are still being delivered",
