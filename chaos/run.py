@@ -1,7 +1,6 @@
 """One run: brokers and a relay are started, sessions work, blows fall; at the end all is healed and counted."""
 
 import asyncio
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from tests.e2e import brokers
 from tests.e2e.certificates import Authority
 from tests.e2e.fleet import Fleet, failover, fleet, nodes
 from tests.e2e.load import drain
+from tests.prometheus import sums
 
 KINDS: Final = ("rabbitmq", "activemq", "memory")
 
@@ -145,8 +145,7 @@ class Run:
 
     def _sessions_left(self) -> int:
         """Ask the relay how many sessions it has."""
-        page = self._running.get("/metrics")
-        return sum(map(int, re.findall(r"^stomprelay_sessions\{.*?\} (\d+)$", page, re.MULTILINE)))
+        return int(sums(self._running.get("/metrics"))["stomprelay_sessions"])
 
     async def _end(self, work: dict[Session, asyncio.Task[None]]) -> None:
         for session in work:

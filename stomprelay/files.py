@@ -1,4 +1,4 @@
-"""The files that come with the relay: configurations, and units of systemd.
+"""The files that come with the relay: configurations, units of systemd, alerts for Prometheus, a dashboard for Grafana.
 
 They stand in the repository's folders `config` and `systemd`; `setup.py` copies them into the package when it is built,
 and no other copy is kept.
@@ -7,7 +7,7 @@ and no other copy is kept.
 from pathlib import Path
 from typing import Final
 
-PATTERNS: Final = ("config/*.toml", "systemd/*")
+PATTERNS: Final = ("config/*.toml", "config/grafana/*", "config/prometheus/*", "systemd/*")
 """Which files of the repository come with the relay."""
 FOLDER: Final = "share"
 """The folder of the package into which they are copied, each by its path in the repository."""

@@ -154,7 +154,8 @@ def test_the_reference_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_every_file_that_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is printed by its name, as it stands; `--help` lists them."""
-    shipped = [*(ROOT / "config").glob("*.toml"), *(ROOT / "systemd").iterdir()]
+    folders = ("config/*.toml", "config/grafana/*", "config/prometheus/*", "systemd/*")
+    shipped = [path for folder in folders for path in ROOT.glob(folder)]
     assert {path.name for path in shipped} == files().keys()
     for path in shipped:
         assert main(["config", path.name]) == 0

@@ -32,12 +32,20 @@ def service(name: str) -> Any:
     return parts(COMPOSE)["services"][name]
 
 
+def mounts(name: str) -> dict[str, Path]:
+    """The files that a service is given, by where it finds them; it cannot write to them."""
+    found = {}
+    for volume in service(name)["volumes"]:
+        source, target, mode = volume.split(":")
+        assert mode == "ro"
+        found[target] = COMPOSE.parent / source
+    return found
+
+
 def mounted(name: str) -> tuple[Path, str]:
-    """The file that a service is given, and where it finds it; it cannot write to it."""
-    [volume] = service(name)["volumes"]
-    source, target, mode = volume.split(":")
-    assert mode == "ro"
-    return COMPOSE.parent / source, target
+    """The first of them, which the service cannot do without."""
+    target, source = next(iter(mounts(name).items()))
+    return source, target
 
 
 def port(endpoint: str | None) -> int:
@@ -139,7 +147,7 @@ def test_the_ports_of_the_image_are_those_of_its_file() -> None:
 def test_every_file_that_is_mounted_is_there() -> None:
     """Where its service looks for it; the relay's is in place of the image's own."""
     for name in parts(COMPOSE)["services"]:
-        assert mounted(name)[0].is_file()
+        assert all(source.is_file() for source in mounts(name).values())
     assert mounted("relay")[1] in image.entry_point()
     assert (COMPOSE.parent / service("relay")["build"]).resolve() == ROOT
 
@@ -178,3 +186,6 @@ def test_who_watches_finds_the_relay() -> None:
     assert jobs["stomprelay"]["metrics_path"] == "/metrics"
     [source] = parts(mounted("grafana")[0])["datasources"]
     assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
+    given = mounts("grafana")
+    [provider] = parts(given["/etc/grafana/provisioning/dashboards/stomprelay.yml"])["providers"]
+    assert f"{provider['options']['path']}/stomprelay.json" in given

@@ -55,7 +55,8 @@ def test_the_package_is_whole(tmp_path: Path) -> None:
         and Path(name).suffix not in COMPILED
     } | {
         f"stomprelay/share/{path.relative_to(ROOT)}"
-        for path in (*(ROOT / "config").glob("*.toml"), *(ROOT / "systemd").iterdir())
+        for pattern in ("config/*.toml", "config/grafana/*", "config/prometheus/*", "systemd/*")
+        for path in ROOT.glob(pattern)
     }
     assert sorted(wanted - built) == []
     assert [name for name in built if "newsfragments" in name or Path(name).suffix in COMPILED] == []

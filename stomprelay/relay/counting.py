@@ -121,8 +121,9 @@ class Tallies:
         self.counter: DestinationCounter | None = None
 
     def count_destinations(self) -> None:
-        """From now on count by destination. Call the counter's `tick`."""
-        self.counter = DestinationCounter()
+        """From now on count by destination, if not yet. Call the counter's `tick`."""
+        if self.counter is None:
+            self.counter = DestinationCounter()
 
     def tick(self) -> None:
         """A second is over."""

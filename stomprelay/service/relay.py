@@ -179,9 +179,8 @@ class RelayService(MultiService):
         tails = Tails(config.journal, journal, lambda: _recordable(sessions), reactor, run, clock)
         self._notify = Notify(self._status, reactor)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
-        self.state = RelayState(
-            runtime, sessions, brokers, Pauses(sessions, journal), journal, tails, reloads
-        )
+        pauses = Pauses(sessions, journal)
+        self.state = RelayState(runtime, sessions, brokers, pauses, journal, tails, self._expiries, reloads)
         self._outages = Outages(brokers, runtime.timers, seconds)
         runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
@@ -231,6 +230,12 @@ class RelayService(MultiService):
         if not needed or self.embedded is not None:
             return self.embedded
         return BrokerService(self._reactor, config.broker, seconds=self._runtime.seconds)
+
+    def _expiries(self) -> dict[str, float]:
+        """Return when each certificate that is shown ends, in seconds since 1970, by the table that names it."""
+        ends = {table: [one.expires for one in each] for table, each in self._connections().items()}
+        known = {table: [end for end in each if end is not None] for table, each in ends.items()}
+        return {table: min(each) for table, each in known.items() if each}
 
     def _broker_endpoints(
         self, brokers: Iterable[tuple[Upstream, Broker]], embedded: BrokerService | None

@@ -1,6 +1,6 @@
 """What a relay that runs consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address as IPv6
 from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
@@ -200,7 +200,8 @@ class Sessions:
 
 class RelayState(NamedTuple):
     """The parts of a relay that runs. `journal` is None where none is kept, `reloads` where there is nothing to reload:
-    in a worker, which does what its parent says.
+    in a worker, which does what its parent says. `certificates` returns when each certificate that is shown ends, in
+    seconds since 1970, by the table of the configuration that names it.
     """
 
     runtime: Runtime
@@ -209,4 +210,5 @@ class RelayState(NamedTuple):
     pauses: Pauses
     journal: Journal | None
     tails: Tails
+    certificates: Callable[[], Mapping[str, float]]
     reloads: Reloads | None = None

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
 from tests.e2e.proxy import Proxy
 from tests.e2e.relay import Relay, relay
+from tests.prometheus import sums
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,7 @@ class Fleet:
 
     def counted(self, counter: str) -> int:
         """What the relay's metrics say, of all listeners."""
-        found = re.findall(
-            rf"^stomprelay_{counter}_total\{{.*?\}} (\d+)$", self.get("/metrics"), re.MULTILINE
-        )
-        assert found, counter
-        return sum(map(int, found))
+        return int(sums(self.get("/metrics"))[f"stomprelay_{counter}_total"])
 
     def get(self, path: str) -> str:
         """GET a page of the relay's administration."""

@@ -29,7 +29,7 @@ from tests.e2e.relay import ROOT, launch, relay, serving
 pytestmark = pytest.mark.e2e
 
 BIN = Path(sys.executable).parent
-LANGUAGES = {"sh", "console", "text", "json", "toml", "python", "sql"}
+LANGUAGES = {"sh", "console", "text", "json", "toml", "yaml", "python", "sql"}
 CANNOT = {
     r"pipx? install ": "needs a network",
     r"(?:python3 -m venv )?/opt/stomprelay\b|install -D |systemctl ": "changes the machine; test_package has the units",

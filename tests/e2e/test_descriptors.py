@@ -11,6 +11,7 @@ from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
 from tests.e2e.relay import Relay, relay, twistd
 from tests.e2e.rig import CONNECT
+from tests.prometheus import sums
 
 pytestmark = pytest.mark.e2e
 
@@ -36,14 +37,13 @@ uri = "{uri.format(behind)}"
         yield running, port, behind, admin
 
 
-def metrics(admin: int) -> dict[str, int]:
+def metrics(admin: int) -> dict[str, float]:
     """The relay's numbers by name, without labels."""
     connection = HTTPConnection("127.0.0.1", admin)
     connection.request("GET", "/metrics")
-    lines = connection.getresponse().read().decode().splitlines()
+    page = connection.getresponse().read().decode()
     connection.close()
-    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    return {name.partition("{")[0].removeprefix("stomprelay_"): int(value) for name, value in pairs}
+    return {name.removeprefix("stomprelay_"): value for name, value in sums(page).items()}
 
 
 @pytest.mark.parametrize("uri", ["failover:(tcp://127.0.0.1:{})", "tcp://localhost:{}"])

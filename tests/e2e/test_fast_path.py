@@ -14,6 +14,7 @@ from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker
 from tests.e2e.relay import Relay, relay
 from tests.e2e.rig import CONNECT
+from tests.prometheus import sums
 
 pytestmark = pytest.mark.e2e
 
@@ -33,7 +34,7 @@ class Outcome(NamedTuple):
 
     at_broker: list[bytes]
     at_client: list[bytes]
-    counters: list[str]
+    counters: dict[str, float]
     shown: list[int | list[str]]
     last_line: str
 
@@ -116,11 +117,11 @@ def play(conversation: Conversation) -> None:
     hear(b"RECEIPT\nreceipt-id:bye\n\n\0")
 
 
-def counters(port: int) -> list[str]:
-    """What the relay has counted, as its metrics have it."""
+def counters(port: int) -> dict[str, float]:
+    """What the relay has counted, as its metrics have it, whatever its broker is called."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return [line for line in lines if re.match(r"stomprelay_\w+_total", line)]
+        found = sums(answer.read().decode())
+    return {name: value for name, value in found.items() if re.fullmatch(r"stomprelay_\w+_total", name)}
 
 
 def shown(port: int) -> list[int | list[str]]:

@@ -73,6 +73,6 @@ def test_a_scrape_by_prometheus(tmp_path: Path) -> None:
                 asked.request("GET", "/metrics", headers={"Host": host})
                 answer = asked.getresponse()
                 assert answer.status == status
-                assert (b"stomprelay_info" in answer.read()) == (status == 200)
+                assert (b"stomprelay_build_info" in answer.read()) == (status == 200)
             finally:
                 asked.close()

@@ -29,6 +29,7 @@ from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
 from tests.e2e.relay import check, start
 from tests.e2e.rig import CONNECT
+from tests.prometheus import sums
 
 pytestmark = pytest.mark.e2e
 
@@ -106,9 +107,7 @@ class Running:
 
     def metric(self, name: str) -> int:
         """What its metrics say of the journal."""
-        found = re.search(rf"^stomprelay_journal_{name} (\d+)$", self.get("/metrics")[1], re.MULTILINE)
-        assert found, name
-        return int(found[1])
+        return int(sums(self.get("/metrics")[1])[f"stomprelay_journal_{name}"])
 
     def until(self, reached: Callable[[], object]) -> None:
         """Ask again and again until it is so."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ longest_pause = 0.2
             running.wait_until(lambda: ready(metrics) == (200, {"ready": True}))
             assert ready(admin) == (200, {"ready": True})
             assert get(admin, "/metrics")[0] == get(admin, "/")[0] == 401
-            assert "stomprelay_info" in get(metrics, "/metrics")[1]
+            assert "stomprelay_build_info" in get(metrics, "/metrics")[1]
             assert get(metrics, "/brokers")[0] == get(metrics, "/")[0] == 404
             assert stomprelay("brokers", "--admin", f"tcp:{admin}")[2] == (
                 f"stomprelay: the relay at tcp:{admin} wants its token: name the file with --token-file\n"
@@ -90,7 +91,7 @@ longest_pause = 0.2
                 assert (status, printed.splitlines()[-1]) == (0, "*: paused, no sessions left")
                 assert ready(metrics) == (503, NO_BROKER)
                 client.write(SEND)
-                counted = f'client_bytes_total{{listener="main"}} {len(CONNECT + SEND)}\n'
+                counted = f'client_bytes_total{{listener="main"}} {len(CONNECT + SEND)}.0\n'
                 running.wait_until(lambda: counted in get(metrics, "/metrics")[1])
                 running.send(signal.SIGTERM)
                 running.wait_until(lambda: ready(metrics) == (503, DRAINING))
@@ -131,3 +132,35 @@ def test_a_relay_that_everybody_could_stop_does_not_start(
     assert f"{file}: admin" in child.output
     assert said in child.output
     check(child)
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(500, marks=pytest.mark.brief), pytest.param(10_000, marks=pytest.mark.deep)]
+)
+def test_many_scrapes(tmp_path: Path, count: int) -> None:
+    """They leave nothing behind but what the first few did."""
+    port, metrics = free_port(), free_port()
+    config = f"""
+metrics = "tcp:{metrics}:interface=127.0.0.1"
+listener.main.endpoint = "tcp:{port}:interface=127.0.0.1"
+"""
+    with relay(tmp_path, config, [port, metrics]) as running:
+        scrapes(metrics, 100)
+        before = running.memory()
+        scrapes(metrics, count)
+        assert running.memory() < before + 4 * 2**20
+        assert get(metrics, "/livez")[0] == 200
+
+
+def scrapes(port: int, count: int) -> None:
+    """Ask for the page so many times, now in one form, now in the other, a hundred times on a connection."""
+    forms = ("text/plain", "application/openmetrics-text")
+    for _ in range(count // 100):
+        asking = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        for number in range(100):
+            form = forms[number % 2]
+            asking.request("GET", "/metrics", headers={"Accept": form})
+            answer = asking.getresponse()
+            assert (answer.status, str(answer.headers["content-type"]).partition(";")[0]) == (200, form)
+            assert answer.read().count(b"# TYPE stomprelay_") > 50
+        asking.close()

@@ -27,6 +27,7 @@ from tests.e2e.relay import ROOT, RUN, TWISTD, Relay, check, launch, start, twis
 from tests.e2e.rig import CONNECT
 from tests.e2e.talker import Talker
 from tests.e2e.test_tail import begun, shown, watching
+from tests.prometheus import samples, sums
 
 pytestmark = pytest.mark.e2e
 
@@ -57,14 +58,10 @@ class Crew:
             brokers: list[dict[str, Any]] = json.loads(answer.read())["brokers"]
             return brokers
 
-    def metrics(self) -> dict[str, int]:
+    def metrics(self) -> dict[str, float]:
         """Return each metric, the sum of its samples."""
-        found: dict[str, int] = {}
-        for name, value in re.findall(
-            r"^stomprelay_(\w+)(?:\{.*\})? (\d+)$", self.get("/metrics"), re.MULTILINE
-        ):
-            found[name] = found.get(name, 0) + int(value)
-        return found
+        found = sums(self.get("/metrics"))
+        return {name.removeprefix("stomprelay_"): value for name, value in found.items()}
 
     def workers(self) -> dict[int, tuple[int, str, int, int]]:
         """Return process, state, sessions and restarts of each worker, as the status page has them."""
@@ -168,7 +165,13 @@ def test_one_relay_to_all(running: Crew, queue: str) -> None:
     assert counted["sessions"] == counted["sessions_opened_total"] == len(clients)
     assert counted["connections"] == 2 * len(clients)
     assert counted["worker_up"] == WORKERS
-    assert counted["worker_restarts_total"] == 0
+    assert counted["worker_restarts_total"] == counted["draining"] == 0
+    assert counted["ready"] == 1
+    assert counted["session_versions"] == len(clients)
+    running.relay.wait_until(lambda: running.metrics().get("lag_seconds_count", 0) > 0)
+    opened = [each for each in samples(running.get("/metrics")) if each.name == "process_open_fds"]
+    assert {each.labels.get("worker") for each in opened} == {None, *map(str, range(1, WORKERS + 1))}
+    assert all(each.value > 5 for each in opened)
     [broker] = json.loads(running.get("/brokers"))["brokers"]
     assert (broker["state"], broker["sessions"]) == ("up", len(clients))
     assert f"<h2>Sessions: {len(clients)}</h2>" in running.get("/")

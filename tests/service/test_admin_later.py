@@ -97,6 +97,8 @@ def test_a_page_comes_when_it_is_there(slow: Slow) -> None:
         asking = Asking(slow, method, "/metrics")
         assert asking() == (0, "")
         slow.answers(SERVES)
+        assert asking() == (0, "")
+        slow.asked.pop().callback([])
         status, text = asking()
         assert status == 200
         assert ("stomprelay_worker_up" in text) is (method == "GET")

@@ -17,7 +17,7 @@ BOUNDS: Final = (
 
 
 class Time(NamedTuple):
-    """Something that takes time: `by` what it is counted apart, `listener` or `upstream`, and its meaning."""
+    """Something that takes time: `by` what it is counted apart, `listener`, `upstream` or nothing, and its meaning."""
 
     by: str
     meaning: str
@@ -27,12 +27,14 @@ CONNECT: Final = "connect"
 RECEIPT: Final = "receipt"
 ACK: Final = "ack"
 SILENCE: Final = "silence"
+LAG: Final = "lag"
 
 TIMES: Final = {
     CONNECT: Time("listener", "from a client's connection to its CONNECTED"),
     RECEIPT: Time("upstream", "from a SEND to its RECEIPT, as the client sees it; of samples"),
     ACK: Time("listener", "from a MESSAGE to its ACK or NACK; of samples"),
     SILENCE: Time("upstream", "from the loss of a broker to going on with the next one"),
+    LAG: Time("", "how late a process of the relay does what it does once a second"),
 }
 """All that is measured, by name."""
 

@@ -1,18 +1,58 @@
-"""Counters and gauges, in the text format of Prometheus."""
+"""The page for Prometheus: a snapshot as metrics, in Prometheus's text format or in OpenMetrics.
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+Each series stands there once: Prometheus rejects a whole page for two samples of one name and labels. What peers can
+choose is in values of labels alone, where it is escaped.
+"""
 
-from stomprelay import __version__
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from prometheus_client import ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from stomprelay import COMPILED, __version__
 from stomprelay.relay.model.counters import COUNTERS
-from stomprelay.service.admin.snapshot import SERVES, JournalRow, Snapshot, WorkerRow
+from stomprelay.relay.model.destinations import NOTHING, PLACES, DestinationTally
+from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.histogram import BOUNDS, TIMES, Time
+from stomprelay.service.admin.snapshot import (
+    SERVES,
+    STATES,
+    BrokerRow,
+    DestinationRow,
+    JournalRow,
+    Snapshot,
+    TimeRow,
+    WorkerRow,
+    merged,
+)
+from stomprelay.wire.decoder import SCANNER
 
 _BROKERS: Final = {
-    "up": "whether the broker answered CONNECT when it was asked last; absent while it was not asked yet",
     "paused": "whether an operator took the broker out of service",
     "sessions": "sessions that the broker serves now",
     "failures": "failures of the broker in a row",
 }
+_TALLIES: Final = {
+    "sent_frames": "frames that were sent to the broker",
+    "sent_bytes": "bytes that were sent to the broker",
+    "received_frames": "frames that were received from the broker",
+    "received_bytes": "bytes that were received from the broker",
+    "failovers": "sessions that lost the broker and went on with another, or with itself again",
+}
+_DESTINATIONS: Final = {
+    "sends": "SENDs to the destination; without a name: to all others; of samples where there are very many",
+    "send_bytes": "bytes of SENDs to the destination",
+    "messages": "MESSAGEs from the destination",
+    "message_bytes": "bytes of MESSAGEs from the destination",
+}
+_BOUNDS: Final = (*map(floatToGoString, BOUNDS), "+Inf")
 _JOURNAL: Final = {
     "blocks": "blocks that were written to the journal",
     "frames": "frames that were written to the journal",
@@ -23,93 +63,219 @@ _JOURNAL: Final = {
     "write_errors": "attempts to write the journal that failed",
 }
 
+_Series = Iterable[tuple[tuple[str, ...], float]]
+"""Values of a metric's labels, in their order, each with its value."""
 
-def metrics(taken: Snapshot) -> str:
-    """Return the page, in the text format of Prometheus: all counters of all listeners, the number of sessions,
-    and gauges of brokers and journal; of the workers too, where there are some.
+
+class Format(NamedTuple):
+    """A way to write metrics: the content type, and what writes what a collector has."""
+
+    kind: str
+    write: Callable[[Collector], bytes]
+
+
+TEXT: Final = Format("text/plain; version=0.0.4; charset=utf-8", generate_latest)
+OPENMETRICS: Final = Format(
+    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    generate_openmetrics,
+)
+
+
+def chosen(accept: str) -> Format:
+    """Return the format that a request with this `Accept` gets (RFC 9110, section 12.5.1): OpenMetrics where it is
+    named and not wanted less than text. Prometheus names both.
     """
-    return "".join(f"{line}\n" for line in _lines(taken))
+    wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    for each in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in each.split(";"))
+        if kind in wanted:
+            wanted[kind] = max(wanted[kind], _weight(parameters))
+    openmetrics, text = wanted.values()
+    return OPENMETRICS if openmetrics and openmetrics >= text else TEXT
 
 
-def _lines(taken: Snapshot) -> Iterator[str]:
-    listeners = [(_label(each.name), each) for each in taken.listeners]
-    yield from _head("info", "gauge", "the version that runs")
-    yield f'stomprelay_info{{version="{_label(__version__)}"}} 1'
-    yield from _head(
-        "sessions", "gauge", "clients that are there, or whose last words are still being delivered"
-    )
-    for name, listener in listeners:
-        yield f'stomprelay_sessions{{listener="{name}"}} {listener.sessions}'
-    yield from _head("connections", "gauge", "connections to clients and brokers that are open now")
-    yield f"stomprelay_connections {taken.connections}"
-    if taken.workers:
-        yield from _workers(taken.workers)
-    for counter, meaning in COUNTERS.items():
-        yield from _head(f"{counter}_total", "counter", meaning)
-        for name, listener in listeners:
-            yield f'stomprelay_{counter}_total{{listener="{name}"}} {listener.counters[counter]}'
-    if taken.journal is not None:
-        yield from _journal(taken.journal)
-    brokers = _brokers(taken)
-    for gauge, meaning in _BROKERS.items():
-        yield from _head(f"broker_{gauge}", "gauge", meaning)
-        for labels, values in brokers.items():
-            value = values[gauge]
-            if value is not None:
-                yield f"stomprelay_broker_{gauge}{{{labels}}} {value:d}"
+def _weight(parameters: Iterable[str]) -> float:
+    for each in parameters:
+        name, _, value = each.partition("=")
+        if name == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
 
 
-def _workers(workers: Iterable[WorkerRow]) -> Iterator[str]:
-    rows = [(f'worker="{each.number}"', each) for each in workers]
-    yield from _head("worker_up", "gauge", "whether the worker serves clients")
-    for label, each in rows:
-        yield f"stomprelay_worker_up{{{label}}} {each.state == SERVES:d}"
-    yield from _head("worker_restarts_total", "counter", "starts of the worker after it had ended")
-    for label, each in rows:
-        yield f"stomprelay_worker_restarts_total{{{label}}} {each.restarts}"
-
-
-def _journal(journal: JournalRow) -> Iterator[str]:
-    for name, meaning in _JOURNAL.items():
-        yield from _head(f"journal_{name}_total", "counter", meaning)
-        yield f"stomprelay_journal_{name}_total {journal.counts[name]}"
-    for gauge, value, meaning in (
-        ("queue_bytes", journal.waiting, "bytes that wait to be written to the journal"),
-        ("failing", int(journal.trouble), "whether the journal cannot be written now"),
-    ):
-        yield from _head(f"journal_{gauge}", "gauge", meaning)
-        yield f"stomprelay_journal_{gauge} {value}"
-
-
-def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
-    yield f"# HELP stomprelay_{name} {meaning}"
-    yield f"# TYPE stomprelay_{name} {kind}"
-
-
-def _brokers(taken: Snapshot) -> dict[str, dict[str, int | None]]:
-    """Return the gauges (name to value) of each address of each upstream, by its labels. An address that stands
-    there several times has one line: Prometheus rejects the whole page for two lines of one name.
+def metrics(taken: Snapshot, ready: bool, form: Format = TEXT) -> str:
+    """Return the page of a snapshot: what was counted, what is, and what the system says of the relay's processes.
+    `ready`: whether clients are to be sent here, see `readiness`.
     """
-    brokers: dict[str, dict[str, int | None]] = {}
-    for each in taken.brokers:
-        labels = f'upstream="{_label(each.upstream)}",broker="{_label(each.uri)}"'
-        found: dict[str, int | None] = {gauge: getattr(each, gauge) for gauge in _BROKERS}
-        brokers[labels] = _joined(brokers[labels], found) if labels in brokers else found
-    return brokers
+    return form.write(_Collected(taken, ready)).decode("utf-8")
 
 
-def _joined(one: dict[str, int | None], other: dict[str, int | None]) -> dict[str, int | None]:
-    """Merge the gauges of two entries of one address: up where both are, paused where either is, with the sum of
-    the sessions.
-    """
-    ups = [each["up"] for each in (one, other) if each["up"] is not None]
-    return {
-        "up": min(ups, default=None),
-        "paused": (one["paused"] or 0) | (other["paused"] or 0),
-        "sessions": (one["sessions"] or 0) + (other["sessions"] or 0),
-        "failures": max(one["failures"] or 0, other["failures"] or 0),
+class _Collected(Collector):
+    """All metrics of a snapshot."""
+
+    def __init__(self, taken: Snapshot, ready: bool) -> None:
+        self._taken = taken
+        self._ready = ready
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric, with all its samples."""
+        taken = self._taken
+        yield from _relay(taken, self._ready)
+        if taken.workers:
+            yield from _workers(taken.workers)
+        for name, time in TIMES.items():
+            yield _histogram(name, time, (row for row in taken.times if row.name == name))
+        for name, meaning in COUNTERS.items():
+            counted = (((row.name,), row.counters[name]) for row in taken.listeners)
+            yield _counter(name, meaning, ("listener",), counted)
+        if taken.journal is not None:
+            yield from _journal(taken.journal)
+        yield from _brokers(taken.brokers)
+        yield from _destinations(taken.top)
+        yield from _processes(taken.workers)
+
+
+def _counter(name: str, meaning: str, labels: tuple[str, ...], series: _Series) -> Metric:
+    return _filled(CounterMetricFamily(f"stomprelay_{name}", meaning, labels=labels), series)
+
+
+def _gauge(name: str, meaning: str, labels: tuple[str, ...], series: _Series) -> Metric:
+    return _filled(GaugeMetricFamily(f"stomprelay_{name}", meaning, labels=labels), series)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, series: _Series) -> Metric:
+    for values, value in series:
+        family.add_metric(values, value)
+    return family
+
+
+def _relay(taken: Snapshot, ready: bool) -> Iterator[Metric]:
+    facts = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "core": "compiled" if COMPILED else "interpreted",
+        "decoder": "interpreted" if SCANNER is None else "compiled",
     }
+    yield _gauge("build_info", "what runs", tuple(facts), [(tuple(facts.values()), 1)])
+    yield _gauge("ready", "whether clients are to be sent here, as /readyz says", (), [((), ready)])
+    yield _gauge(
+        "draining", "whether no more clients are accepted", (), [((), taken.stopping or taken.draining)]
+    )
+    yield _gauge(
+        "sessions",
+        "clients that are there, or whose last words are still being delivered",
+        ("listener",),
+        (((row.name,), row.sessions) for row in taken.listeners),
+    )
+    yield _gauge(
+        "session_versions",
+        "clients that are there, by the version of STOMP that they speak; none before their CONNECT",
+        ("listener", "version"),
+        (((row.name, version), count) for row in taken.listeners for version, count in row.versions.items()),
+    )
+    yield _gauge(
+        "certificate_expires_timestamp_seconds",
+        "when the certificate ends that is shown, by the table that names it, in seconds since 1970",
+        ("for",),
+        (((table,), end) for table, end in taken.certificates.items()),
+    )
+    yield _gauge(
+        "connections",
+        "connections to clients and brokers that are open now",
+        (),
+        [((), taken.connections)],
+    )
 
 
-def _label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _workers(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
+    labels = ("worker",)
+    up = (((str(row.number),), row.state == SERVES) for row in workers)
+    yield _gauge("worker_up", "whether the worker serves clients", labels, up)
+    restarts = (((str(row.number),), row.restarts) for row in workers)
+    yield _counter("worker_restarts", "starts of the worker after it had ended", labels, restarts)
+
+
+def _journal(journal: JournalRow) -> Iterator[Metric]:
+    for name, meaning in _JOURNAL.items():
+        yield _counter(f"journal_{name}", meaning, (), [((), journal.counts[name])])
+    for name, value, meaning in (
+        ("queue_bytes", journal.waiting, "bytes that wait to be written to the journal"),
+        ("failing", journal.trouble, "whether the journal cannot be written now"),
+    ):
+        yield _gauge(f"journal_{name}", meaning, (), [((), value)])
+
+
+def _brokers(rows: Iterable[BrokerRow]) -> Iterator[Metric]:
+    """Yield the metrics of brokers. An address that stands in several groups of an upstream is one series."""
+    labels = ("upstream", "broker")
+    found: dict[tuple[str, ...], list[BrokerRow]] = {}
+    for row in rows:
+        found.setdefault((row.upstream, row.uri), []).append(row)
+    brokers = {at: reduce(merged, same) for at, same in found.items()}
+    yield _gauge(
+        "broker_up",
+        "whether the broker answered CONNECT when it was asked last; absent while it was not asked yet",
+        labels,
+        ((at, row.up) for at, row in brokers.items() if row.up is not None),
+    )
+    yield _gauge(
+        "broker_state",
+        "1 for the state that the broker is in, 0 for the others",
+        (*labels, "state"),
+        (((*at, state), row.state == state) for at, row in brokers.items() for state in STATES),
+    )
+    for name, meaning in _BROKERS.items():
+        yield _gauge(
+            f"broker_{name}", meaning, labels, ((at, getattr(row, name)) for at, row in brokers.items())
+        )
+    for place, name in enumerate(BrokerTally._fields):
+        counted = ((at, row.tally[place]) for at, row in brokers.items())
+        yield _counter(f"broker_{name}", _TALLIES[name], labels, counted)
+
+
+def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:
+    meaning = f"seconds {time.meaning}"
+    labels = (time.by,) if time.by else ()
+    family = HistogramMetricFamily(f"stomprelay_{name}_seconds", meaning, labels=labels)
+    for row in rows:
+        counts = zip(_BOUNDS, accumulate(row.counts), strict=True)
+        family.add_metric((row.label,) if time.by else (), tuple(counts), row.sum)
+    return family
+
+
+def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
+    """Yield the metrics of the first `PLACES` destinations, and those of all others, whose label is empty. Clients may
+    have chosen names that are spelled alike, or are empty: these are one.
+    """
+    found: dict[str, DestinationTally] = {}
+    named = [row for row in rows if row.destination is not None]
+    for row in named[:PLACES] + rows[len(named) :]:
+        label = row.destination or ""
+        found[label] = found.get(label, NOTHING).plus(row.tally)
+    for at, name in enumerate(DestinationTally._fields):
+        counted = (((label,), tally[at]) for label, tally in found.items())
+        yield _counter(f"destination_{name}", _DESTINATIONS[name], ("destination",), counted)
+
+
+def _processes(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
+    """Yield what the system says of this process, without a label, and of its workers, with theirs."""
+    found: dict[str, Metric] = {}
+    for worker, process in (("", "self"), *((str(row.number), row.process) for row in workers)):
+        for metric in () if process is None else _process(process):
+            if worker:
+                metric.samples = [each._replace(labels={"worker": worker}) for each in metric.samples]
+            if metric.name in found:
+                found[metric.name].samples += metric.samples
+            else:
+                found[metric.name] = metric
+    yield from found.values()
+
+
+def _process(process: int | str) -> Iterable[Metric]:
+    try:
+        return ProcessCollector(pid=lambda: process, registry=None).collect()
+    except (IndexError, UnboundLocalError, ValueError):
+        # A process that ended and was not waited for yet has files in /proc with nothing in them.
+        return ()

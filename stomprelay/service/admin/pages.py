@@ -44,8 +44,15 @@ class Response(NamedTuple):
     status: int = 200
 
 
-Page = Callable[[Mapping[bytes, list[bytes]]], Response | Deferred[Response]]
-"""Returns the response to a GET whose URL has these arguments, at once or later."""
+class Asked(NamedTuple):
+    """What a GET asks for: the arguments of its URL, and the kinds of text that its `Accept` takes."""
+
+    arguments: Mapping[bytes, list[bytes]] = {}
+    accept: str = ""
+
+
+Page = Callable[[Asked], Response | Deferred[Response]]
+"""Returns the response to a GET, at once or later."""
 Action = Callable[[bytes], Response | Deferred[Response]]
 """Does what the body of a POST asks for, and returns the response, at once or later."""
 Kill = Callable[[str, bytes], Response | Deferred[Response]]
@@ -106,7 +113,8 @@ class AdminPages(Resource):
         if refused is not None:
             return refused
         if page is not None and request.method in (b"GET", b"HEAD"):
-            return page(request.args)
+            accept = request.getHeader(b"accept") or b""
+            return page(Asked(request.args, accept.decode("latin-1")))
         if action is not None and request.method == b"POST":
             return _post(request, action)
         if page is not None:

@@ -9,7 +9,7 @@ only where its `Host` is ours (see `access`), else with 421.
     GET /readyz             200 while clients may come, else 503 with the reasons, in JSON (see `readiness`)
     GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
                             cannot be written
-    GET /metrics            counters and gauges, in the text format of Prometheus
+    GET /metrics            all that is counted and measured, in a format of Prometheus's (see `metrics`)
     GET /                   what runs, for people
     GET /brokers            the brokers and how they are, in JSON
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
@@ -29,7 +29,7 @@ or a `sec-fetch-site`, which browsers add for web pages, is refused. The respons
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
@@ -40,8 +40,7 @@ from stomprelay.config.access import AdminAccess, guarded
 from stomprelay.config.address import Authority
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
-from stomprelay.service.admin.metrics import metrics
-from stomprelay.service.admin.pages import JSON, Action, AdminPages, Page, Response, refusal
+from stomprelay.service.admin.pages import JSON, Action, AdminPages, Asked, Page, Response, refusal
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
 from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, drain, parse
@@ -201,8 +200,20 @@ def _watching(relay: Shown) -> dict[bytes, Page]:
         b"/livez": lambda _: Response(alive(), JSON),
         READY.encode(): lambda _: _later(relay.obstacles(), _readiness),
         b"/healthz": lambda _: _later(relay.snapshot(whole=False), _health),
-        b"/metrics": _page(relay, metrics, "text/plain; version=0.0.4; charset=utf-8", whole=False),
+        b"/metrics": lambda asked: _metrics(relay, asked.accept),
     }
+
+
+def _metrics(relay: Shown, accept: str) -> Response | Deferred[Response]:
+    # Loaded when it is asked for: most processes never are, workers among them.
+    from stomprelay.service.admin.metrics import chosen, metrics
+
+    form = chosen(accept)
+
+    def page(taken: Snapshot) -> Response | Deferred[Response]:
+        return _later(relay.obstacles(), lambda found: Response(metrics(taken, not found, form), form.kind))
+
+    return _later(relay.snapshot(whole=False), page)
 
 
 def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
@@ -247,7 +258,7 @@ def site(
         if not found:
             return refusal(404, f"there is no broker {json.dumps(request.broker)}")
         done = do(found, request)
-        return _later(done, lambda _: listed({}))
+        return _later(done, lambda _: listed(Asked()))
 
     def pause(found: tuple[ConfiguredBroker, ...], request: BrokerRequest) -> Deferred[None] | None:
         return relay.pause(found, request.within)
@@ -258,7 +269,7 @@ def site(
     def order_drain(body: bytes, *, draining: bool) -> Response | Deferred[Response]:
         if not _empty(body):
             return refusal(400, "the body must be {}")
-        return _later(relay.drain(draining), lambda _: drained({}))
+        return _later(relay.drain(draining), lambda _: drained(Asked()))
 
     def kill(name: str, body: bytes) -> Response | Deferred[Response]:
         if not _empty(body):
@@ -292,9 +303,9 @@ def site(
             ),
         )
 
-    def sessions(arguments: Mapping[bytes, list[bytes]]) -> Response | Deferred[Response]:
+    def sessions(asked: Asked) -> Response | Deferred[Response]:
         try:
-            query = SessionQuery.read(arguments)
+            query = SessionQuery.read(asked.arguments)
         except BadRequest as error:
             return refusal(400, str(error))
         return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))

@@ -1,12 +1,14 @@
 """What a relay is at one moment, in numbers and words: what all pages show, and what several processes add up."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.health import Health
+from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState
@@ -14,18 +16,21 @@ from stomprelay.service.state import ListenerSessions, RelayState
 SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
 
-_WORST_FIRST: Final = ("paused", "out", "down", "up", "unknown")
-"""What is said of a broker of which the processes say different things: the first of these that one says."""
+STATES: Final = ("paused", "out", "down", "up", "unknown")
+"""The states of a broker. Where several are said of one, the first of them counts."""
 
 
 class ListenerRow(NamedTuple):
-    """A listener: where it is, to which brokers it leads, its sessions, and what was counted."""
+    """A listener: where it is, to which brokers it leads, its sessions, what was counted, and how many of the clients
+    speak which version, `none` those that have not said CONNECT.
+    """
 
     name: str
     endpoint: str
     brokers: str
     sessions: int
     counters: Mapping[str, int]
+    versions: Mapping[str, int] = {}
 
 
 class BrokerRow(NamedTuple):
@@ -94,7 +99,8 @@ class DestinationRow(NamedTuple):
 class Snapshot(NamedTuple):
     """What a relay is at one moment. `workers` is empty in a relay of one process. `destinations` are sampled where
     there is much traffic, see `Destinations`; their rows come and go, and what is counted never falls. `top` are those
-    to show. `draining`: no client is let in.
+    to show. `certificates`: when each that is shown ends, in seconds since 1970, by the table that names it.
+    `draining`: no client is let in.
     """
 
     stopping: bool
@@ -105,6 +111,7 @@ class Snapshot(NamedTuple):
     workers: tuple[WorkerRow, ...] = ()
     times: tuple[TimeRow, ...] = ()
     destinations: tuple[DestinationRow, ...] = ()
+    certificates: Mapping[str, float] = {}
     draining: bool = False
 
     @property
@@ -149,6 +156,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
             for (name, label), each in tallies.times.items()
         ),
         () if tallies.counter is None else tuple(_counted(tallies.counter.table)),
+        state.certificates(),
         state.sessions.draining,
     )
 
@@ -163,7 +171,15 @@ def _counted(table: Destinations) -> Iterator[DestinationRow]:
 def _listener(sessions: ListenerSessions) -> ListenerRow:
     listener = sessions.listener
     brokers = ", ".join(str(broker) for upstream in listener.upstreams() for broker in upstream.brokers)
-    return ListenerRow(listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters))
+    spoken = Counter(_version(each.relay) for each in sessions)
+    versions = {version.decode("ascii"): count for version, count in spoken.items()}
+    return ListenerRow(
+        listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters), versions
+    )
+
+
+def _version(relay: Relay) -> bytes:
+    return b"none" if relay.session is None else relay.session.dialect.version
 
 
 def _broker(each: ConfiguredBroker, now: float, moving: int, carried: BrokerTally) -> BrokerRow:
@@ -208,9 +224,18 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    stopping, connections, listeners, brokers, journal, workers, times, destinations, draining = json.loads(
-        text
-    )
+    (
+        stopping,
+        connections,
+        listeners,
+        brokers,
+        journal,
+        workers,
+        times,
+        destinations,
+        certificates,
+        draining,
+    ) = json.loads(text)
     return Snapshot(
         stopping,
         connections,
@@ -220,6 +245,7 @@ def parse(text: bytes) -> Snapshot:
         tuple(WorkerRow(*each) for each in workers),
         tuple(TimeRow(name, label, tuple(counts), sum) for name, label, counts, sum in times),
         tuple(DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in destinations),
+        certificates,
         draining,
     )
 
@@ -227,9 +253,9 @@ def parse(text: bytes) -> Snapshot:
 def ended(last: Snapshot) -> Snapshot:
     """Return what is left of a process that ended, from its last snapshot: what it counted, and nothing that is."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
-    listeners = tuple(each._replace(sessions=0) for each in last.listeners)
+    listeners = tuple(each._replace(sessions=0, versions={}) for each in last.listeners)
     brokers = tuple(
-        each._replace(state=_WORST_FIRST[-1], up=None, paused=False, sessions=0, moving=0, failures=0)
+        each._replace(state=STATES[-1], up=None, paused=False, sessions=0, moving=0, failures=0)
         for each in last.brokers
     )
     destinations = tuple(each._replace(shown=each.destination is None) for each in last.destinations)
@@ -248,7 +274,7 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
             listeners[listener.name] = listener if known is None else _listeners(known, listener)
         for broker in one.brokers:
             found = brokers.get(_key(broker))
-            brokers[_key(broker)] = broker if found is None else _brokers(found, broker)
+            brokers[_key(broker)] = broker if found is None else merged(found, broker)
     journals = [one.journal for one in each if one.journal is not None]
     return Snapshot(
         first.stopping,
@@ -259,8 +285,20 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         (),
         _times(each),
         _destinations(each),
+        _certificates(each),
         first.draining,
     )
+
+
+def _certificates(each: list[Snapshot]) -> dict[str, float]:
+    """Return when each certificate ends. Of the first, which serves no clients, what no other shows; of the others the
+    earliest: one that has not read the new file yet.
+    """
+    first, *others = (one.certificates for one in each)
+    found: dict[str, float] = {}
+    for table, end in (pair for shown in others for pair in shown.items()):
+        found[table] = min(end, found.get(table, end))
+    return {**first, **found}
 
 
 def _times(each: list[Snapshot]) -> tuple[TimeRow, ...]:
@@ -296,13 +334,15 @@ def _key(row: BrokerRow) -> tuple[str, str, str]:
 
 def _listeners(one: ListenerRow, other: ListenerRow) -> ListenerRow:
     counters = {name: count + other.counters.get(name, 0) for name, count in one.counters.items()}
-    return one._replace(sessions=one.sessions + other.sessions, counters=counters)
+    versions = Counter(one.versions) + Counter(other.versions)
+    return one._replace(sessions=one.sessions + other.sessions, counters=counters, versions=versions)
 
 
-def _brokers(one: BrokerRow, other: BrokerRow) -> BrokerRow:
+def merged(one: BrokerRow, other: BrokerRow) -> BrokerRow:
+    """Return what two say of one broker: the worse, and the sum of their sessions."""
     ups = [row.up for row in (one, other) if row.up is not None]
     return one._replace(
-        state=min(one.state, other.state, key=_WORST_FIRST.index),
+        state=min(one.state, other.state, key=STATES.index),
         up=all(ups) if ups else None,
         paused=one.paused or other.paused,
         sessions=one.sessions + other.sessions,

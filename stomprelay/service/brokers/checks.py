@@ -6,6 +6,7 @@ sessions are watched, for samples.
 import random
 from collections.abc import Iterable
 from itertools import islice
+from math import floor
 from typing import Final, NamedTuple
 
 from twisted.application.service import Service
@@ -15,6 +16,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Watch
 from stomprelay.relay.model.balance import Allowance, moves
 from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.histogram import LAG
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.brokers.brokers import Brokers
@@ -114,6 +116,7 @@ class PeriodicChecks(Service):
         self._down: frozenset[Broker] = frozenset()
         self._allowances: list[tuple[Upstream, Allowance]] = []
         self._asked: list[_Asked] = []
+        self._due = 0.0
         self._loop = LoopingCall(self.run)
         self._loop.clock = runtime.reactor
         self.change(watched=watched)
@@ -141,6 +144,7 @@ class PeriodicChecks(Service):
         """Run the checks once a second, where there is anything to check."""
         wanted = self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams)
         if wanted and not self._loop.running:
+            self._due = self._runtime.seconds() + EVERY
             _ = self._loop.start(EVERY, now=False)
 
     def stop(self) -> None:
@@ -158,6 +162,10 @@ class PeriodicChecks(Service):
     def run(self) -> None:
         """Run all checks once. One that fails is logged, and the others are run."""
         now = self._runtime.seconds()
+        late = now - self._due
+        self._runtime.tallies.times.record(LAG, "", late)
+        # Those that were missed are left out.
+        self._due += EVERY * max(1, floor(late / EVERY) + 1)
         for check in (self._probe_brokers, self._find_recovered, self._balance, self._measure):
             try:
                 check(now)

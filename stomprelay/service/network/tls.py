@@ -114,6 +114,12 @@ class TLSConnections:
         files = [file for path in self.paths for file in (path, *_in_folder(path))]
         return tuple((file, *_stamp(file)) for file in files)
 
+    @property
+    def expires(self) -> float | None:
+        """Return when our own certificate ends, in seconds since 1970; None where we show none."""
+        own = SSL.Connection(self._context, None).get_certificate(as_cryptography=True)
+        return None if own is None else own.not_valid_after_utc.timestamp()
+
     def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the TLS connection to a client; Twisted calls this."""
         return self._connection()

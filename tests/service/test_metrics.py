@@ -1,0 +1,444 @@
+"""The page for Prometheus: what is on it, in which form, and that nothing a peer says can spoil it."""
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from prometheus_client import ProcessCollector
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.destinations import PLACES, DestinationTally
+from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.relay.model.histogram import BOUNDS, LAG, TIMES
+from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.admin.metrics import OPENMETRICS, TEXT, chosen, metrics
+from stomprelay.service.admin.snapshot import (
+    SERVES,
+    DestinationRow,
+    Snapshot,
+    TimeRow,
+    WorkerRow,
+    ended,
+    parse,
+    snapshot,
+    spell,
+    summed,
+)
+from stomprelay.service.journal.queue import Dropped
+from stomprelay.service.network.renewal import EVERY
+from tests.e2e.certificates import Authority
+from tests.image import ROOT
+from tests.prometheus import PROMTOOL, judged, samples, spelled
+from tests.service.certificates import serving
+from tests.service.harness import (
+    CONNECT,
+    SEND,
+    JournalHarness,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+
+
+def page_of(harness: RelayHarness) -> str:
+    """The page for Prometheus."""
+    return metrics(snapshot(harness.service.state, whole=False), ready=True)
+
+
+def of_brokers(harness: RelayHarness) -> list[str]:
+    """The samples of brokers, but for their states and what they carried."""
+    found = [each for each in samples(page_of(harness)) if set(each.labels) == {"upstream", "broker"}]
+    return spelled(each for each in found if not each.name.endswith("_total"))
+
+
+def test_every_metric_says_what_it_is() -> None:
+    """Help and type come once, before the samples; no sample comes twice, or Prometheus takes none."""
+    harness = RelayHarness(
+        listener(upstream=movable(failover(1, 2))), listener(name="other", endpoint="tcp:61614")
+    )
+    harness.session()
+    lines = page_of(harness).splitlines()
+    series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(set(series)) == len(series)
+    names = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
+    assert len(set(names)) == len(names)
+    told = {re.sub(r"_(bucket|count|sum)$", "", each.partition("{")[0]) for each in series}
+    assert told <= set(names)
+    assert names.count("stomprelay_sessions") == 1
+    assert {f"stomprelay_{counter}_total" for counter in COUNTERS} < set(names)
+
+
+def test_metrics_of_brokers() -> None:
+    """Each with what is known of it; nothing is said to be up or down of which nothing is known."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    client, _ = harness.session()
+    client.sends(SEND)
+    one, two = (entry.broker for entry in harness.service.state.brokers)
+    two.health.paused = True
+    two.health.failures = 3
+    at = 'broker="tcp://192.0.2.{}:61613",upstream="main"'
+    assert one.health.sessions == 1
+    assert of_brokers(harness) == [
+        f"stomprelay_broker_up{{{at.format(1)}}} 1",
+        f"stomprelay_broker_paused{{{at.format(1)}}} 0",
+        f"stomprelay_broker_paused{{{at.format(2)}}} 1",
+        f"stomprelay_broker_sessions{{{at.format(1)}}} 1",
+        f"stomprelay_broker_sessions{{{at.format(2)}}} 0",
+        f"stomprelay_broker_failures{{{at.format(1)}}} 0",
+        f"stomprelay_broker_failures{{{at.format(2)}}} 3",
+    ]
+
+
+def test_an_address_that_stands_in_two_groups() -> None:
+    """One line: with the sessions of both, up only where both say so, paused where either is."""
+    harness = RelayHarness(listener(upstream=movable(failover(1), failover(1))))
+    one, two = (entry.broker.health for entry in harness.service.state.brokers)
+    for health in one, one, two, two, two:
+        health.joined()
+    one.failures, two.failures = 0, 4
+    one.up = True
+    two.paused = True
+
+    def values() -> list[str]:
+        return [line.rpartition(" ")[2] for line in of_brokers(harness)]
+
+    assert values() == ["1", "1", "5", "4"]
+    two.up = False
+    assert values() == ["0", "1", "5", "4"]
+
+
+def test_labels_are_quoted() -> None:
+    """Whatever an address has in it."""
+    odd = Broker('tcp://"\\:1', "tcp:host=192.0.2.1:port=1")
+    harness = RelayHarness(listener(name='"\\\n', upstream=movable(failover(), name='"')))
+    harness.service.state.brokers.configured = tuple(
+        entry._replace(broker=odd)
+        for entry in RelayHarness(listener(upstream=movable())).service.state.brokers.configured[:1]
+    )
+    text = page_of(harness)
+    assert 'broker="tcp://\\"\\\\:1"' in text
+    assert 'stomprelay_sessions{listener="\\"\\\\\\n"} 0.0\n' in text
+
+
+def test_metrics_of_the_journal(tmp_path: Path) -> None:
+    """What was written, left out, and waits; nothing where none is kept."""
+    assert "journal" not in page_of(RelayHarness())
+    harness = JournalHarness(tmp_path)
+    written = harness.journal.written
+    written.blocks, written.frames, written.size, written.errors = 1, 2, 3, 4
+    written.lost = Dropped(1, 1, 1)
+    harness.journal._queue.dropped = Dropped(5, 6, 7)
+    written.trouble = "full"
+    waiting = harness.journal.waiting
+    found = samples(page_of(harness))
+    assert spelled(each for each in found if "journal" in each.name) == [
+        "stomprelay_journal_blocks_total 1",
+        "stomprelay_journal_frames_total 2",
+        "stomprelay_journal_bytes_total 3",
+        "stomprelay_journal_dropped_blocks_total 6",
+        "stomprelay_journal_dropped_frames_total 7",
+        "stomprelay_journal_dropped_bytes_total 8",
+        "stomprelay_journal_write_errors_total 4",
+        f"stomprelay_journal_queue_bytes {waiting}",
+        "stomprelay_journal_failing 1",
+    ]
+
+
+# In which form
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", TEXT),
+        ("*/*", TEXT),
+        ("text/html, text/plain", TEXT),
+        ("application/openmetrics-text; version=1.0.0", OPENMETRICS),
+        ("application/openmetrics-text;q=0", TEXT),
+        ("application/openmetrics-text;q=much", TEXT),
+        ("application/openmetrics-text;q=0.2,text/plain;q=0.5", TEXT),
+        (
+            'Application/OpenMetrics-Text ; version=x;version="""; q=0.5 ,text/plain;version=0.0.4;q=0.4',
+            OPENMETRICS,
+        ),
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;"
+            "version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;"
+            "q=0.2,*/*;q=0.1",
+            OPENMETRICS,
+        ),
+    ],
+)
+def test_the_form_that_is_asked_for(accept: str, form: object) -> None:
+    """The last is what Prometheus says; whatever else is said gets text."""
+    assert chosen(accept) is form
+
+
+def full(directory: Path) -> Snapshot:
+    """A snapshot that has something of everything."""
+    harness = JournalHarness(directory, listener(upstream=movable(failover(1, 2))))
+    harness.session()
+    taken = snapshot(harness.service.state, whole=False)
+    counts = tuple(range(len(BOUNDS) + 1))
+    return taken._replace(
+        workers=(WorkerRow(1, None, SERVES, 1, 0),),
+        times=(
+            *taken.times,
+            *(TimeRow(name, "main", counts, 7.5) for name, time in TIMES.items() if time.by),
+        ),
+        destinations=(DestinationRow("/queue/a", DestinationTally(1, 2, 3, 4)),),
+        certificates={"admin_tls": 2e9},
+    )
+
+
+def test_both_forms_say_the_same(tmp_path: Path) -> None:
+    """Of each series, but for the processor time that goes on."""
+    page = full(tmp_path)
+    found, other = (
+        {
+            (each.name, *each.labels.items()): each.value
+            for each in each_of
+            if not each.name.startswith("process_")
+        }
+        for each_of in (
+            samples(metrics(page, ready=True)),
+            [
+                sample
+                for family in parse_openmetrics(metrics(page, ready=True, form=OPENMETRICS))
+                for sample in family.samples
+            ],
+        )
+    )
+    assert found == other
+    assert len(found) > 100
+
+
+@judged
+def test_prometheus_finds_no_fault(tmp_path: Path) -> None:
+    """With the names either, its rules for them included."""
+    done = subprocess.run(
+        [PROMTOOL, "check", "metrics"],
+        input=metrics(full(tmp_path), ready=True),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# What was measured
+
+
+def test_how_long_things_took(tmp_path: Path) -> None:
+    """Each class includes those below, as Prometheus wants it; the last one is all."""
+    found = samples(metrics(full(tmp_path), ready=True))
+    buckets = [each for each in found if each.name == "stomprelay_ack_seconds_bucket"]
+    assert [each.value for each in buckets[:4]] == [0, 1, 3, 6]
+    assert [float(each.labels["le"]) for each in buckets] == [*BOUNDS, float("inf")]
+    assert {each.labels["listener"] for each in buckets} == {"main"}
+    told = spelled(found)
+    everything = sum(range(len(BOUNDS) + 1))
+    assert f'stomprelay_ack_seconds_count{{listener="main"}} {everything}' in told
+    assert 'stomprelay_receipt_seconds_sum{upstream="main"} 7.5' in told
+
+
+def test_how_late_the_relay_is() -> None:
+    """What is due each second and is done later; what was missed is not caught up with."""
+    harness = RelayHarness(listener(upstream=movable()))
+    harness.reactor.pump([1.0, 1.0, 1.5, 0.5, 1.0])
+    lag = harness.service.state.runtime.tallies.times[LAG, ""]
+    assert (lag.count, lag.sum) == (5, 0.5)
+    harness.reactor.advance(3.25)
+    assert (lag.count, lag.sum) == (6, 2.75)
+    harness.reactor.advance(0.75)
+    assert (lag.count, lag.sum) == (7, 2.75)
+    assert "stomprelay_lag_seconds_sum 2.75" in spelled(samples(page_of(harness)))
+
+
+def test_what_a_broker_carried() -> None:
+    """By its address; where that stands in two groups, the sum."""
+    harness = RelayHarness(listener(upstream=movable(failover(1), failover(1))))
+    taken = snapshot(harness.service.state, whole=False)
+    one, two = (
+        row._replace(tally=BrokerTally(1, 20, 3, 40, number)) for number, row in enumerate(taken.brokers)
+    )
+    found = spelled(samples(metrics(taken._replace(brokers=(one, two)), ready=True)))
+    at = '{broker="tcp://192.0.2.1:61613",upstream="main"}'
+    assert f"stomprelay_broker_sent_frames_total{at} 2" in found
+    assert f"stomprelay_broker_received_bytes_total{at} 80" in found
+    assert f"stomprelay_broker_failovers_total{at} 1" in found
+
+
+def test_versions_of_sessions() -> None:
+    """Of the clients; of those that have not said it, too."""
+    harness = RelayHarness()
+    harness.session()
+    harness.client()
+    harness.client().sends(CONNECT.replace(b"1.2", b"1.1"))
+    assert [each for each in spelled(samples(page_of(harness))) if "session_versions" in each] == [
+        'stomprelay_session_versions{listener="public",version="1.2"} 1',
+        'stomprelay_session_versions{listener="public",version="none"} 1',
+        'stomprelay_session_versions{listener="public",version="1.1"} 1',
+    ]
+
+
+# Destinations, whose names clients make up
+
+
+def of_destinations(rows: tuple[DestinationRow, ...]) -> list[str]:
+    """How many SENDs are counted of each."""
+    taken = snapshot(RelayHarness().service.state, whole=False)._replace(destinations=rows)
+    found = samples(metrics(taken, ready=True))
+    return spelled(each for each in found if each.name == "stomprelay_destination_sends_total")
+
+
+def test_so_many_destinations_and_no_more() -> None:
+    """Those with most frames, though several processes show more; and always that of all others."""
+    rows = tuple(DestinationRow(f"/queue/{n}", DestinationTally(n, 1, 1, 1)) for n in range(3 * PLACES))
+    found = of_destinations((DestinationRow(None, DestinationTally(7, 1, 1, 1)), *rows))
+    assert len(found) == PLACES + 1
+    assert (
+        found[0]
+        == f'stomprelay_destination_sends_total{{destination="/queue/{3 * PLACES - 1}"}} {3 * PLACES - 1}'
+    )
+    assert found[-1] == 'stomprelay_destination_sends_total{destination=""} 7'
+
+
+def test_a_name_spoils_nothing() -> None:
+    """Quotes, line ends and what looks like a sample are part of the name; what is spelled alike is one series."""
+    odd = '/queue/"} 1\nstomprelay_ready 0\r\\ \u2028\x00'
+    found = of_destinations(
+        (
+            DestinationRow(odd, DestinationTally(1)),
+            DestinationRow("\\xff", DestinationTally(2)),
+            DestinationRow("\\xff", DestinationTally(3)),
+            DestinationRow("", DestinationTally(4)),
+            DestinationRow(None, DestinationTally(5)),
+        )
+    )
+    assert sorted(found) == sorted(
+        f'stomprelay_destination_sends_total{{destination="{name}"}} {sends}'
+        for name, sends in ((odd, 1), ("\\xff", 5), ("", 9))
+    )
+
+
+# Certificates
+
+
+def test_when_certificates_end(tmp_path: Path) -> None:
+    """Each by the table that names it; with workers the earliest, in sum; nothing where none is shown."""
+    own = Authority(tmp_path, "authority").issue("localhost")
+    end = own.leaf.not_valid_after_utc.timestamp()
+    files = ClientTLS(certificate=str(own.certificate), key=str(own.key))
+    secured = Broker("ssl://192.0.2.1:61614", "tcp:host=192.0.2.1:port=61614", "192.0.2.1", tls=True)
+    harness = RelayHarness(
+        listener(tls=serving(own), upstream=upstream(broker=secured, tls=files)),
+        listener(name="plain", endpoint="tcp:61616"),
+        admin="tcp:61680:interface=127.0.0.1",
+        admin_tls=serving(own),
+    )
+    taken = snapshot(harness.service.state, whole=False)
+    assert taken.certificates == dict.fromkeys(("listener.public.tls", "upstream.main.tls", "admin_tls"), end)
+    page = metrics(taken, ready=True)
+    assert f'stomprelay_certificate_expires_timestamp_seconds{{for="admin_tls"}} {end:.15g}' in spelled(
+        samples(page)
+    )
+    workers = [taken._replace(certificates={"listener.public.tls": end + more}) for more in (9, 5)]
+    crew = summed(taken, [*workers, ended(taken._replace(certificates={"listener.public.tls": 1.0}))])
+    assert crew.certificates == {**taken.certificates, "listener.public.tls": end + 5}
+    assert parse(spell(crew).encode()) == crew
+    assert "certificate" not in "".join(spelled(samples(page_of(RelayHarness()))))
+
+
+def test_a_certificate_that_is_renewed(tmp_path: Path) -> None:
+    """Its time is that of the new one as soon as that is in use."""
+    authority = Authority(tmp_path, "authority")
+    harness = RelayHarness(listener(tls=serving(authority.issue("localhost", expired=True))))
+    end = authority.issue("localhost").leaf.not_valid_after_utc.timestamp()
+    assert snapshot(harness.service.state, whole=False).certificates["listener.public.tls"] < end
+    harness.reactor.pump([EVERY, EVERY])
+    assert snapshot(harness.service.state, whole=False).certificates == {"listener.public.tls": end}
+
+
+# Processes
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
+def test_what_the_system_says_of_processes() -> None:
+    """Of this one without a label, of workers with theirs; nothing of one that is away."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        found = of_processes(process.pid)
+        assert {"", "1"} == set(found["process_open_fds"]) == set(found["process_max_fds"])
+        assert found["process_resident_memory_bytes"][""] > found["process_resident_memory_bytes"]["1"] > 0
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert "" in of_processes(process.pid)["process_open_fds"]
+    assert set(of_processes(process.pid)["process_open_fds"]) == {""}
+
+
+def of_processes(number: int) -> dict[str, dict[str, float]]:
+    """Each metric of processes, by worker: of one that is this process, and of one that has none."""
+    rows = (WorkerRow(1, number, SERVES, 0, 0), WorkerRow(2, None, "is away", 0, 1))
+    page = metrics(snapshot(RelayHarness().service.state, whole=False)._replace(workers=rows), ready=True)
+    assert page.count("# TYPE process_open_fds ") == 1
+    found: dict[str, dict[str, float]] = {}
+    for each in samples(page):
+        if each.name.startswith("process_"):
+            found.setdefault(each.name, {})[each.labels.get("worker", "")] = each.value
+    return found
+
+
+@pytest.mark.parametrize("error", [IndexError, UnboundLocalError, ValueError])
+def test_a_process_of_which_nothing_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """As one that ended and was not waited for: the page does without it."""
+    monkeypatch.setattr(ProcessCollector, "collect", Mock(side_effect=error))
+    found = samples(page_of(RelayHarness()))
+    assert found
+    assert not [each for each in found if each.name.startswith("process_")]
+
+
+# Many pages
+
+
+@pytest.mark.parametrize("form", [TEXT, OPENMETRICS])
+def test_pages_leave_nothing_behind(tmp_path: Path, form: Any) -> None:
+    """However often they are asked for."""
+    taken = full(tmp_path)
+    metrics(taken, ready=True, form=form)
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            metrics(taken, ready=True, form=form)
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(30):
+            metrics(taken, ready=True, form=form)
+        gc.collect()  # the interpreter's own lists of objects to use again
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 10_000
+
+
+def test_who_is_not_asked_loads_nothing() -> None:
+    """A relay, its endpoint included, starts without what makes the page."""
+    asks = "import sys; from tests.service.harness import RelayHarness; RelayHarness(metrics='tcp:61681')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{asks}; print('prometheus_client' in sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
