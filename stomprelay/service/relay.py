@@ -103,9 +103,9 @@ class RelayService(MultiService):
         self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
-        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
-        self._outages = Outages(brokers, runtime.timers, seconds)
-        runtime.observe(self._outages.noted, self._outages.probed)
+        outages = Outages(brokers, runtime.timers, seconds, clock)
+        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal, outages)
+        runtime.observe(outages.noted, outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
         self.embedded: BrokerService | None = None
         if any(each.broker.endpoint == MEMORY for each in brokers):
@@ -265,7 +265,7 @@ class RelayService(MultiService):
         self._checks.stop()
         if closed is not None:
             await closed
-        self._outages.stop()
+        self.state.outages.stop()
         runtime.repeats.stop()
         if not await runtime.wait_closed(linger):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)

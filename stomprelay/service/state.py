@@ -12,6 +12,7 @@ from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.service.brokers.brokers import Brokers
+from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -170,3 +171,4 @@ class RelayState(NamedTuple):
     brokers: Brokers
     pauses: Pauses
     journal: Journal | None
+    outages: Outages

@@ -170,7 +170,7 @@ def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
     """Those that went on elsewhere, those that waited, and attempts; a second outage begins its own account."""
     crowd = Crowd(1, 2)
     one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
-    outages, upstream_name = crowd.relay.service._outages, "main"
+    outages, upstream_name = crowd.relay.service.state.outages, "main"
     log.clear()
     for back in (one, one):
         facts = {"upstream": upstream_name, "broker": str(one)}
@@ -199,7 +199,7 @@ def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
     """A client may bring that about: it is told once in ten seconds."""
     crowd = Crowd(1, 2)
     log.clear()
-    outages = crowd.relay.service._outages
+    outages = crowd.relay.service.state.outages
     for _ in range(30):
         facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613", "reason": "it went"}
         outages.noted(Note(Event.LOST, "", facts, detail=True))

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.model.health import Health
 from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.brokers.outages import LAST, Outage, Outages
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState
 
@@ -28,7 +29,7 @@ class ListenerRow(NamedTuple):
 
 class BrokerRow(NamedTuple):
     """A broker in its group. `up` is None where nobody asked for it yet; `moving` of its `sessions` are about to leave
-    it.
+    it. `why` it is in trouble, if it is: the reason of the last failure.
     """
 
     uri: str
@@ -40,6 +41,7 @@ class BrokerRow(NamedTuple):
     sessions: int
     moving: int
     failures: int
+    why: str = ""
 
 
 class JournalRow(NamedTuple):
@@ -66,7 +68,9 @@ class WorkerRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What a relay is at one moment. `workers` is empty in a relay of one process."""
+    """What a relay is at one moment. `workers` is empty in a relay of one process. `time` is that moment, in seconds
+    since 1970; `outages` are those that go on, and the last ones.
+    """
 
     stopping: bool
     connections: int
@@ -74,6 +78,8 @@ class Snapshot(NamedTuple):
     brokers: tuple[BrokerRow, ...]
     journal: JournalRow | None
     workers: tuple[WorkerRow, ...] = ()
+    time: float = 0.0
+    outages: tuple[Outage, ...] = ()
 
     @property
     def clients(self) -> int:
@@ -96,8 +102,10 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         state.sessions.stopping,
         state.runtime.sockets,
         tuple(_listener(each) for each in state.sessions.listeners.values()),
-        tuple(_broker(each, now, moving.get(each.broker, 0)) for each in state.brokers),
+        tuple(_broker(each, now, moving.get(each.broker, 0), state.outages) for each in state.brokers),
         None if state.journal is None else _journal(state.journal),
+        time=state.outages.time,
+        outages=state.outages.shown(),
     )
 
 
@@ -107,7 +115,7 @@ def _listener(sessions: ListenerSessions) -> ListenerRow:
     return ListenerRow(listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters))
 
 
-def _broker(each: ConfiguredBroker, now: float, moving: int) -> BrokerRow:
+def _broker(each: ConfiguredBroker, now: float, moving: int, outages: Outages) -> BrokerRow:
     health: Health = each.broker.health
     return BrokerRow(
         each.broker.uri,
@@ -119,6 +127,7 @@ def _broker(each: ConfiguredBroker, now: float, moving: int) -> BrokerRow:
         health.sessions,
         moving,
         health.failures,
+        outages.reason(each.upstream.name, str(each.broker)),
     )
 
 
@@ -148,7 +157,7 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    stopping, connections, listeners, brokers, journal, workers = json.loads(text)
+    stopping, connections, listeners, brokers, journal, workers, time, outages = json.loads(text)
     return Snapshot(
         stopping,
         connections,
@@ -156,6 +165,8 @@ def parse(text: bytes) -> Snapshot:
         tuple(BrokerRow(*each) for each in brokers),
         None if journal is None else JournalRow(*journal),
         tuple(WorkerRow(*each) for each in workers),
+        time,
+        tuple(Outage(*each) for each in outages),
     )
 
 
@@ -163,7 +174,8 @@ def ended(last: Snapshot) -> Snapshot:
     """Return what is left of a process that ended, from its last snapshot: what it counted, and nothing that is."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0) for each in last.listeners)
-    return Snapshot(last.stopping, 0, listeners, (), journal)
+    outages = tuple(each._replace(ended=each.ended or last.time) for each in last.outages)
+    return Snapshot(last.stopping, 0, listeners, (), journal, time=last.time, outages=outages)
 
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
@@ -186,7 +198,28 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         tuple(listeners.values()),
         tuple(brokers.values()),
         _journals(journals) if journals else None,
+        time=max(one.time for one in each),
+        outages=_outages(outage for one in each for outage in one.outages),
     )
+
+
+def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
+    """Return the last outages, in the order in which they began: what several processes found out of a broker at a time
+    is one.
+    """
+    joined: list[Outage] = []
+    latest: dict[tuple[str, str], int] = {}
+    for each in sorted(found, key=lambda outage: outage.began):
+        place = each.upstream, each.broker
+        before = joined[latest[place]] if place in latest else None
+        if before is not None and (before.ended is None or each.began <= before.ended):
+            joined[latest[place]] = before.joined(each)
+        else:
+            latest[place] = len(joined)
+            joined.append(each)
+    over = [each for each in joined if each.ended is not None]
+    left_out = set(over[:-LAST])
+    return tuple(each for each in joined if each not in left_out)
 
 
 def _key(row: BrokerRow) -> tuple[str, str, str]:
@@ -207,6 +240,7 @@ def _brokers(one: BrokerRow, other: BrokerRow) -> BrokerRow:
         sessions=one.sessions + other.sessions,
         moving=one.moving + other.moving,
         failures=max(one.failures, other.failures),
+        why=one.why or other.why,
     )
 
 
