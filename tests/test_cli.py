@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import stomprelay
-from stomprelay import cli, remote
+from stomprelay import remote
 from stomprelay.cli import main
+from stomprelay.cli.configuration import LOG_FORMATS
 from stomprelay.config import OPTIONS
 from stomprelay.files import files
 from stomprelay.service.log import FORMS
@@ -181,7 +182,7 @@ def test_every_option_says_what_it_is_for(capsys: pytest.CaptureFixture[str], co
 
 def test_the_forms_of_a_log() -> None:
     """Those of the command line are those that there are; the first one is taken where none is named."""
-    assert list(cli.LOG_FORMATS) == list(FORMS)
+    assert list(LOG_FORMATS) == list(FORMS)
 
 
 @pytest.fixture
@@ -374,7 +375,7 @@ def test_pause_that_does_not_come_to_an_end(
     relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was counted stands in the output, why it failed on standard error."""
-    monkeypatch.setattr(remote, "_GRACE", 0.0)
+    monkeypatch.setattr(remote.commands, "_GRACE", 0.0)
     relay.answer("/brokers/pause", told(replace(A, state="paused")))
     assert main(["pause", "a:1", "--admin", relay.place, "--within", "0"]) == 1
     out, err = capsys.readouterr()

@@ -181,7 +181,7 @@ def test_every_command_is_in_the_table() -> None:
     """docs/commands.md has each command of both programs, and no other."""
     table = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     told = [row[0].strip("`") for row in rows(table) if row[0] != "command"]
-    there = {*subcommands(cli._parser()), *subcommands(pipeline._parser([]))}
+    there = {*subcommands(cli.parser()), *subcommands(pipeline._parser([]))}
     assert sorted(told) == sorted(there)
 
 

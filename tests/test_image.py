@@ -122,9 +122,9 @@ def test_the_entry_point_runs_a_relay() -> None:
     """By the real parser; what is added to it wins over the file, another file too."""
     command, *words = image.entry_point()
     assert command == "stomprelay"
-    options = cli._parser().parse_args(words)
+    options = cli.parser().parse_args(words)
     assert options.command == "run"
-    more = cli._parser().parse_args([*words, "--config", "/etc/mine.toml", "--upstream", "tcp://broker"])
+    more = cli.parser().parse_args([*words, "--config", "/etc/mine.toml", "--upstream", "tcp://broker"])
     assert (more.config, more.upstream) == ("/etc/mine.toml", "tcp://broker")
 
 

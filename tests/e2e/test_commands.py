@@ -234,7 +234,7 @@ def test_every_command_can_be_said(block: Block) -> None:
         assert cannot(command) or command.startswith(OURS), command
         program, *words = shlex.split(command.replace("\\\n", " ").partition(" > ")[0], comments=True)
         if program == "stomprelay":
-            cli._parser().parse_args(words)
+            cli.parser().parse_args(words)
         elif program == "stomprelay-pipeline":
             pipeline._parser(words).parse_args(words)
         elif program == "make":

@@ -1,0 +1,9 @@
+"""The program `stomprelay`.
+
+`commands` its commands, and those that need nothing else; `configuration` a relay to run or to check; `asking` the ones
+that ask a relay that runs.
+"""
+
+from stomprelay.cli.commands import main, parser
+
+__all__ = ["main", "parser"]

@@ -1,0 +1,173 @@
+"""The commands that ask a relay that runs."""
+
+import argparse
+
+from stomprelay import remote
+from stomprelay.config import ConfigError, admin
+from stomprelay.config.access import read_token
+from stomprelay.config.config import COMMAND_LINE
+from stomprelay.config.values import seconds_or_none
+
+_PAUSE = """
+Takes a broker of a running relay out of service, for an upgrade or a restart. No session comes to it any more; those
+on it let their deliveries finish and move to other brokers of their group, or wait where there is none. Clients see
+silence and heart-beats. Waits until no session is left on the broker. Exit status: 0 then; 1 if some are left, or if
+the relay cannot be asked. What was paused stays paused until it is resumed.
+"""
+_RESUME = """
+Lets a broker of a running relay serve again. Sessions that wait for it go on at once. Exit status: 0; 1 if the relay
+cannot be asked.
+"""
+_BROKERS = """
+Lists the brokers of a running relay. A broker is up or down as it was seen last, out for a while after failures,
+paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the relay cannot be asked.
+"""
+_SESSIONS = """
+Lists who is connected to a running relay, each session in a line: login, address and version of the client, the
+brokers that serve it, how long it has been there, and how long nothing but heart-beats came, SENDs whose RECEIPT is
+awaited, deliveries that were not acknowledged, bytes received from client and brokers, and what it is subscribed to.
+Texts are sorted from the first, numbers from the largest. Exit status: 0; 1 if the relay cannot be asked, or some of
+its workers did not answer.
+"""
+_SESSIONS_EXAMPLE = """
+examples:
+  stomprelay sessions --sort unacknowledged --top 10
+  stomprelay sessions --filter login=app --filter 'destination=/queue/orders*' --json
+"""
+_KILL = """
+Ends a session of a running relay, by its name. Its client gets an ERROR that says so and is closed, and its brokers are
+left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1 if there is no such session, or if the
+relay cannot be asked.
+"""
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands that send requests to a running relay."""
+    relay = argparse.ArgumentParser(add_help=False)
+    relay.add_argument(
+        "--admin",
+        metavar="PLACE",
+        help="the relay's admin endpoint, or its URL; default: that of --config, else " + remote.DEFAULT,
+    )
+    relay.add_argument(
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="the relay's configuration, which has its admin endpoint, and its token",
+    )
+    relay.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="the file that holds the endpoint's token; default: that of --config",
+    )
+    relay.add_argument(
+        "--ca", metavar="FILE", help="the authorities of the endpoint's certificate (https), PEM"
+    )
+    relay.add_argument("--certificate", metavar="FILE", help="our own certificate (https), PEM")
+    relay.add_argument("--key", metavar="FILE", help="its key; default: in the same file")
+    relay.set_defaults(run=_ask)
+    named = argparse.ArgumentParser(add_help=False)
+    named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
+
+    pause = commands.add_parser(
+        "pause", parents=[named, relay], help="take a broker out of service", description=_PAUSE
+    )
+    pause.add_argument(
+        "--within",
+        type=_seconds,
+        metavar="SECONDS",
+        help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
+    )
+    table = argparse.ArgumentParser(add_help=False)
+    table.add_argument("--json", action="store_true", help="one JSON object in a line")
+    commands.add_parser(
+        "resume", parents=[named, relay, table], help="let a broker serve again", description=_RESUME
+    )
+    commands.add_parser("brokers", parents=[relay, table], help="list the brokers", description=_BROKERS)
+    sessions = commands.add_parser(
+        "sessions",
+        parents=[relay, table],
+        help="list who is connected",
+        description=_SESSIONS,
+        epilog=_SESSIONS_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sessions.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        type=_filter,
+        metavar="NAME=GLOB",
+        help=f"those only that match; NAME is {', '.join(remote.FILTERS)}, each once",
+    )
+    sessions.add_argument(
+        "--sort", choices=remote.ORDERS, default=remote.ORDERS[0], metavar="NAME",
+        help=f"the order: {', '.join(remote.ORDERS)}; default: %(default)s",
+    )  # fmt: skip
+    sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
+    kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
+    kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
+
+
+def _filter(text: str) -> tuple[str, str]:
+    name, equals, glob = text.partition("=")
+    if not equals or name not in remote.FILTERS:
+        raise argparse.ArgumentTypeError(f"must be NAME=GLOB, with a name of {', '.join(remote.FILTERS)}")
+    return name, glob
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds_or_none(float(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, not {text!r}") from None
+
+
+def _ask(options: argparse.Namespace) -> int:
+    relay = _admin(options)
+    match options.command:
+        case "pause":
+            return remote.pause(relay, options.broker, options.within, _print_line)
+        case "resume":
+            return remote.resume(relay, options.broker, _print_line, as_json=options.json)
+        case "sessions":
+            return remote.sessions(
+                relay, options.filter, options.sort, options.top, _print_line, as_json=options.json
+            )
+        case "kill":
+            return remote.kill(relay, options.session, _print_line)
+    return remote.brokers(relay, _print_line, as_json=options.json)
+
+
+def _admin(options: argparse.Namespace) -> remote.AdminClient:
+    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default; with
+    what it may ask for. Raises `ConfigError` where the file has none, and for a token that cannot be read.
+    """
+    place, token, own = options.admin, None, None
+    if options.config is not None:
+        found = admin(options.config)
+        token = found.token
+        if place is None:
+            place, own = found.endpoint, None if found.tls is None else found.tls.certificate
+        if place is None:
+            raise ConfigError(f"{options.config}: admin: is missing; without it, the relay cannot be asked")
+    if options.token_file is not None:
+        try:
+            token = read_token(options.token_file)
+        except ValueError as error:
+            raise ConfigError(f"{COMMAND_LINE}: --token-file: {error}") from None
+    if options.key is not None and options.certificate is None:
+        raise ConfigError(f"{COMMAND_LINE}: --key: is of no use without --certificate")
+    known = remote.Credentials(token, options.certificate, options.key, options.ca, own)
+    return remote.AdminClient(remote.DEFAULT if place is None else place, known)
+
+
+def _print_line(line: str) -> None:
+    # At once, for it takes a while until a broker is empty.
+    print(line, flush=True)

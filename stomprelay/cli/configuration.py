@@ -1,0 +1,125 @@
+"""`run` and `check`: a relay by its configuration, which is a file and what the command line says over it."""
+
+import argparse
+import os
+import signal
+import sys
+
+from stomprelay.config import OPTIONS, Config, ConfigError
+from stomprelay.config.address import MEMORY
+from stomprelay.config.endpoint import server
+from stomprelay.config.summary import summary
+from stomprelay.service.workers.plan import Source
+
+_RUN = """
+Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without any option: clients of this
+machine on port 61613, to a broker in memory. Options win over the file. The log goes to standard error, and nothing is
+written to the current folder. Exit status: 1 if the relay cannot start, with the reason on standard error.
+"""
+_CHECK = """
+Reads a configuration, the certificates and keys that it names included, and prints what would run. Nothing is
+opened or connected to, and no secret is shown. Exit status: 0 if it can run; 1 if not, with the reason on standard
+error.
+"""
+LOG_FORMATS = ("text", "json")
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands."""
+    run = commands.add_parser("run", help="run the relay", description=_RUN)
+    _add_configuration(run, required=False)
+    run.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default=LOG_FORMATS[0],
+        help="lines of text, or a JSON object in each line; default: %(default)s",
+    )
+    run.set_defaults(run=_run)
+
+    check = commands.add_parser(
+        "check", help="validate a configuration and print what would run", description=_CHECK
+    )
+    _add_configuration(check, required=True)
+    check.set_defaults(run=_check)
+
+
+def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
+    """Add the options that say what runs: a file, and what the command line says over it."""
+    parser.add_argument("-c", "--config", required=required, metavar="FILE", help="the configuration, TOML")
+    for name, option in OPTIONS.items():
+        flags = [f"-{option.letter}"] if option.letter else []
+        flags.append(f"--{name.replace('_', '-')}")
+        if name == "listen":
+            parser.add_argument(
+                *flags, action="append", default=[], metavar=option.value, help=option.meaning
+            )
+        else:
+            parser.add_argument(*flags, metavar=option.value, help=option.meaning)
+
+
+def _source(options: argparse.Namespace) -> Source:
+    """Return the source of what the options of `_add_configuration` say. Raises `ConfigError`."""
+    return Source.of(options.config, {name: getattr(options, name) for name in OPTIONS})
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Signals have no default actions in process 1 of a container: SIGTERM would be lost until the reactor runs.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(_end_by(number)))
+    from stomprelay.service.network.endpoints import BadEndpoint
+    from stomprelay.service.run import run
+
+    try:
+        ended = run(_source(options), options.log_format)
+    except BadEndpoint as error:
+        raise ConfigError(str(error) if options.config is None else f"{options.config}: {error}") from None
+    return 0 if ended is None else _end_by(ended)
+
+
+def _end_by(number: int) -> int:
+    """End this process by a signal, as who sent it expects. Returns 0 in process 1 of a container, which lives on."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    config = _source(options).read()
+    _check_usable(options.config, config)
+    print(summary(config))
+    return 0
+
+
+def _check_usable(file: str, config: Config) -> None:
+    """Make every endpoint and load every certificate, as the relay does when it starts. Raises `ConfigError`."""
+    from twisted.internet import reactor
+    from twisted.internet.protocol import Factory
+
+    from stomprelay.service.network import tls
+    from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
+
+    places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in config.listeners]
+    doors = (("admin", config.admin), ("metrics", config.metrics))
+    places += [(name, place) for name, place in doors if place is not None]
+    key = "admin_tls"
+    try:
+        if config.admin_tls is not None:
+            tls.for_listener(config.admin_tls)
+        for listener in config.listeners:
+            key = f"listener.{listener.name}.tls"
+            if listener.tls is not None:
+                tls.for_listener(listener.tls)
+        for upstream, broker in [(each, broker) for each in config.upstreams for broker in each.brokers]:
+            key = f"upstream.{upstream.name}.tls"
+            if broker.tls:
+                tls.for_broker(upstream.tls, broker.host)
+            key = f"upstream.{upstream.name}.uri"
+            if broker.endpoint != MEMORY:
+                client_endpoint(reactor, broker, upstream.tls)
+        for key, place in places:
+            # systemd's sockets are there only when it starts the relay itself.
+            if server(place).kind != "systemd":
+                listening_service(reactor, key, place, Factory())
+    except tls.Unusable as error:
+        raise ConfigError(f"{file}: {key}.{error}") from None
+    except BadEndpoint as error:
+        raise ConfigError(f"{file}: {key}: {error}") from None

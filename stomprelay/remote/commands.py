@@ -1,0 +1,143 @@
+"""The commands that ask a running relay: each prints lines, and returns the exit status."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any, Final
+
+from stomprelay.config.address import broker as read_broker
+from stomprelay.config.address import host_and_port
+from stomprelay.config.table import nearest
+from stomprelay.journal.command import visible
+from stomprelay.remote.client import AdminClient, BrokerStatus
+from stomprelay.remote.connecting import AdminError
+from stomprelay.remote.tables import BROKER, SESSION, session_cells, table
+
+ALL: Final = "*"
+"""In place of a broker: all of them."""
+
+_PAGE: Final = 1000
+"""Sessions that are asked for at a time, which is the most that the relay gives."""
+_POLL: Final = 0.25
+_GRACE: Final = 5.0
+"""Seconds added to the time that sessions have to leave a broker."""
+_WAIT: Final = 60.0
+"""Seconds to wait for sessions to leave where the time is the relay's own setting, which is not known here."""
+
+PrintLine = Callable[[str], None]
+
+
+def brokers(admin: AdminClient, print_line: PrintLine, *, as_json: bool = False) -> int:
+    """Print all brokers and their states, and return the exit status."""
+    _print_brokers(admin.brokers(), print_line, as_json=as_json)
+    return 0
+
+
+def resume(admin: AdminClient, name: str, print_line: PrintLine, *, as_json: bool = False) -> int:
+    """Let a broker serve again, print its state, and return the exit status."""
+    uri = _uri(admin.brokers(), name)
+    _print_brokers(_of(uri, admin.resume(uri)), print_line, as_json=as_json)
+    return 0
+
+
+def sessions(
+    admin: AdminClient,
+    filters: Iterable[tuple[str, str]],
+    sort: str,
+    top: int | None,
+    print_line: PrintLine,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. Raises
+    `AdminError` after that where some are missing.
+    """
+    filters, rows, after = tuple(filters), list[dict[str, Any]](), ""
+    missing: set[str] = set()
+    while True:
+        page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)
+        rows += page.sessions
+        missing.update(page.missing)
+        if page.next is None or len(rows) == top:
+            break
+        after = page.next
+    for line in map(json.dumps, rows) if as_json else table(SESSION, map(session_cells, rows)):
+        print_line(line)
+    if missing:
+        raise AdminError(f"{' and '.join(sorted(missing))} did not answer: their sessions are left out")
+    return 0
+
+
+def kill(admin: AdminClient, name: str, print_line: PrintLine) -> int:
+    """End a session, and return the exit status."""
+    admin.kill(name)
+    print_line(f"{visible(name)}: ended")
+    return 0
+
+
+def pause(
+    admin: AdminClient,
+    name: str,
+    within: float | None,
+    print_line: PrintLine,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Take a broker out of service and wait until no session is left on it. Returns the exit status, 0. Raises
+    `AdminError` where some are left when the time is over.
+    """
+    uri = _uri(admin.brokers(), name)
+    statuses = _of(uri, admin.pause(uri, within))
+    end = clock() + (_WAIT if within is None else within + _GRACE)
+    printed = None
+    while True:
+        if any(each.state != "paused" for each in statuses):
+            raise AdminError(f"{name}: is not paused any more")
+        left = sum(each.sessions for each in statuses)
+        if left != printed:
+            print_line(f"{name}: paused, {left or 'no'} session{'' if left == 1 else 's'} left")
+            printed = left
+        if not left:
+            return 0
+        if clock() >= end:
+            raise AdminError(f"{name}: the sessions that are left did not leave in time; it stays paused")
+        sleep(_POLL)
+        statuses = _of(uri, admin.brokers())
+
+
+def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:
+    found = [each for each in statuses if uri in (ALL, each.uri)]
+    if not found:
+        raise AdminError(f"{uri}: the relay does not know it any more")
+    return found
+
+
+def _uri(statuses: Iterable[BrokerStatus], name: str) -> str:
+    """Return the URI of the broker with this name: its URI, or its `host:port`. Raises `AdminError` where none or
+    several have it.
+    """
+    uris = list(dict.fromkeys(each.uri for each in statuses))
+    if name == ALL or name in uris:
+        return name
+    found = [uri for uri in uris if name.lower() == _host_and_port(uri)]
+    if len(found) > 1:
+        raise AdminError(f"{name}: may be any of {', '.join(found)}; say which")
+    if not found:
+        raise AdminError(f"{name}: the relay knows no such broker; {nearest(name, uris)}")
+    return found[0]
+
+
+def _host_and_port(uri: str) -> str | None:
+    try:
+        found = host_and_port(read_broker(uri))
+    except ValueError:
+        return None
+    return None if found is None else found.lower()
+
+
+def _print_brokers(statuses: Iterable[BrokerStatus], print_line: PrintLine, *, as_json: bool) -> None:
+    rows = [asdict(each) for each in statuses]
+    cells = (tuple(map(str, row.values())) for row in rows)
+    for line in map(json.dumps, rows) if as_json else table(BROKER, cells):
+        print_line(line)

@@ -1,0 +1,180 @@
+"""How requests to the admin endpoints are answered: pages and actions by their paths, and who may ask for them."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
+
+from stomprelay.service.admin.access import Hosts, Token
+from stomprelay.service.admin.requests import Unavailable
+from stomprelay.service.admin.server import LONGEST_BODY
+from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.log import logger
+
+_log: Final = logger()
+
+PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
+"""The pages that nobody needs a token for: they are for machines that are given none, and say little."""
+_KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
+JSON: Final = "application/json"
+_PHRASES: Final = {421: b"Misdirected Request"}
+"""Those that Twisted does not know."""
+_GUARDS: Final = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"content-security-policy": b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"referrer-policy": b"no-referrer",
+}
+"""Headers of every response: no page of another site may show it, run it or embed it."""
+
+
+class Response(NamedTuple):
+    """The response to a request."""
+
+    text: str
+    kind: str = "text/plain; charset=utf-8"
+    status: int = 200
+
+
+Page = Callable[[Mapping[bytes, list[bytes]]], Response | Deferred[Response]]
+"""Returns the response to a GET whose URL has these arguments, at once or later."""
+Action = Callable[[bytes], Response | Deferred[Response]]
+"""Does what the body of a POST asks for, and returns the response, at once or later."""
+Kill = Callable[[str, bytes], Response | Deferred[Response]]
+"""The same for the session of this name."""
+
+
+def refusal(status: int, reason: str) -> Response:
+    """Return the JSON response to a POST that is not carried out: `status` and the reason."""
+    return Response(json.dumps({"error": reason}) + "\n", JSON, status)
+
+
+class AdminPages(Resource):
+    """All pages and actions by path. Twisted's own page for a path that is not there does not escape it properly.
+
+    `token` is needed for all but `PROBES`. `repeats` decides how often it is logged that a wrong one was said.
+    """
+
+    isLeaf = True
+
+    def __init__(
+        self,
+        pages: Mapping[bytes, Page],
+        actions: Mapping[bytes, Action],
+        kill: Kill | None,
+        hosts: Hosts,
+        token: Token | None,
+        repeats: Repeats,
+    ) -> None:
+        super().__init__()
+        self._pages = pages
+        self._actions = actions
+        self._kill = kill
+        self._hosts = hosts
+        self._token = token
+        self._repeats = repeats
+
+    def render(self, request: Any) -> Any:
+        """Respond to GET and HEAD of pages, and to POST of actions, where the request has a `Host` of ours, and the
+        token.
+        """
+        response = self._response(request)
+        if isinstance(response, Response):
+            return _begun(request, response)
+        gone: list[Failure] = []
+        request.notifyFinish().addErrback(gone.append)
+
+        def respond(found: Response) -> None:
+            if not gone:
+                request.write(_begun(request, found))
+                request.finish()
+
+        _ = response.addErrback(_failed).addCallback(respond)
+        return NOT_DONE_YET
+
+    def _response(self, request: Any) -> Response | Deferred[Response]:
+        page, action = self._pages.get(request.path), self._action(request.path)
+        refused = self._misdirected(request) or self._unauthorized(request)
+        if refused is not None:
+            return refused
+        if page is not None and request.method in (b"GET", b"HEAD"):
+            return page(request.args)
+        if action is not None and request.method == b"POST":
+            return _post(request, action)
+        if page is not None:
+            request.setHeader(b"allow", b"GET, HEAD")
+            return Response("GET only\n", status=405)
+        if action is not None:
+            request.setHeader(b"allow", b"POST")
+            return refusal(405, "POST only")
+        return Response("not found\n", status=404)
+
+    def _action(self, path: bytes) -> Action | None:
+        killed = _KILL.fullmatch(path)
+        if self._kill is None or killed is None:
+            return self._actions.get(path)
+        return partial(self._kill, unquote(killed[1]))
+
+    def _misdirected(self, request: Any) -> Response | None:
+        """Return the refusal of a request to a host that is not ours; None where it is. Every browser says one, so that
+        a client of HTTP/1.0 need not.
+        """
+        named = request.requestHeaders.getRawHeaders(b"host", [])
+        if len(named) != 1:
+            fine = not named and request.clientproto == b"HTTP/1.0"
+            return None if fine else Response("there must be one Host\n", status=400)
+        if self._hosts.known(named[0], request.getHost(), secure=request.isSecure()):
+            return None
+        return Response("this host is not the relay's: name it in admin_hosts\n", status=421)
+
+    def _unauthorized(self, request: Any) -> Response | None:
+        """Return the refusal of a request that does not say the token; None where it does, or need not."""
+        if self._token is None or request.path in PROBES:
+            return None
+        said = request.getHeader(b"authorization")
+        if said is not None and self._token.said(said):
+            return None
+        if said is not None and self._repeats.passes("admin: wrong token"):
+            address = getattr(request.getClientAddress(), "host", "a local socket")
+            _log.warn("admin: a request from {address} said a wrong token", address=address)
+        request.setHeader(b"www-authenticate", b'Basic realm="stomprelay", charset="UTF-8"')
+        return refusal(401, "this needs the token of admin_token_file, as a bearer token or as a password")
+
+
+def _begun(request: Any, response: Response) -> bytes:
+    """Set status and headers of a response, and return the body to send."""
+    body = response.text.encode("utf-8")
+    request.setResponseCode(response.status, _PHRASES.get(response.status))
+    request.setHeader(b"content-type", response.kind.encode("ascii"))
+    request.setHeader(b"content-length", b"%d" % len(body))
+    request.setHeader(b"cache-control", b"no-store")
+    for name, value in _GUARDS.items():
+        request.setHeader(name, value)
+    return b"" if request.method == b"HEAD" else body
+
+
+def _failed(failure: Failure) -> Response:
+    if failure.check(Unavailable):
+        return refusal(503, failure.getErrorMessage())
+    _log.failure("a request could not be responded to", failure)
+    return refusal(500, "the relay failed; see its log")
+
+
+def _post(request: Any, action: Action) -> Response | Deferred[Response]:
+    """Return the response of `action`, or a refusal where a web page in a browser could have sent the request."""
+    if request.getHeader(b"origin") is not None or request.getHeader(b"sec-fetch-site") is not None:
+        return refusal(403, "not from a web page")
+    kind = request.getHeader(b"content-type") or b""
+    if kind.partition(b";")[0].strip().lower() != JSON.encode("ascii"):
+        return refusal(415, f"the content-type must be {JSON}")
+    if request.excess:
+        return refusal(413, f"the body must not be longer than {LONGEST_BODY} bytes")
+    return action(request.content.read())
