@@ -58,13 +58,16 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A process of a relay that has several: how often it was started anew, and its state in words."""
+    """A process of a relay that has several: how often it was started anew, and its state in words. Its figures are from
+    the time `seen`, in seconds since 1970; 0 where it has not told any.
+    """
 
     number: int
     process: int | None
     state: str
     sessions: int
     restarts: int
+    seen: float = 0.0
 
 
 class Snapshot(NamedTuple):

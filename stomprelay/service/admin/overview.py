@@ -1,0 +1,53 @@
+"""The page for people, and what it asks for once a second: all but the sessions, in JSON.
+
+The page is three files and an icon in `page/`, sent as they are; its script fills it. A browser that has it open asks for
+`GET /overview` each second, and for a page of `GET /sessions`, as long as somebody can see it, and keeps what it
+draws: nothing of it stays here.
+
+    GET /overview   {"version": ..., "time": ..., "listeners": [...], "brokers": [...], ...}
+
+`time` is when it was so, in seconds since 1970; `running` for how many seconds the relay has been there; `orders` are the
+paths that a POST may be sent to. The rest are the rows of `snapshot`.
+"""
+
+import json
+from collections.abc import Iterable
+from importlib import resources
+from typing import Final
+
+from stomprelay import __version__
+from stomprelay.service.admin.snapshot import Snapshot
+
+FILES: Final = {
+    b"/": ("dashboard.html", "text/html; charset=utf-8"),
+    b"/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
+    b"/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
+    b"/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""The files of the page, with their types, by path."""
+
+
+def file(name: str) -> str:
+    """Return the text of a file of the page."""
+    return resources.files("stomprelay.service.admin").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def overview(taken: Snapshot, running: float, orders: Iterable[str]) -> str:
+    """Return what runs, as JSON text; `running` is for how many seconds the relay has been there, `orders` are the paths
+    of what it can be told to do.
+    """
+    found = {
+        "version": __version__,
+        "time": taken.time,
+        "running": round(running, 3),
+        "stopping": taken.stopping,
+        "connections": taken.connections,
+        "sessions": taken.clients,
+        "listeners": [each._asdict() for each in taken.listeners],
+        "brokers": [each._asdict() for each in taken.brokers],
+        "journal": taken.journal and taken.journal._asdict(),
+        "workers": [each._asdict() for each in taken.workers],
+        "outages": [each._asdict() for each in taken.outages],
+        "orders": sorted(orders),
+    }
+    return json.dumps(found) + "\n"

@@ -1,0 +1,582 @@
+// The page of a relay. It asks for the overview once a second while somebody can see it, and for one page of sessions; it
+// keeps the last five minutes of what it draws, and says so when its figures are old. What a client or a broker may have
+// said is only ever put into the page as text.
+"use strict";
+
+const EVERY = 1000; // ms between two questions
+const OLD = 2000; // ms after which figures are old
+const PATIENCE = 8000; // ms that an answer may take; a worker that is silent delays it by five seconds
+const KEPT = 300; // seconds of history
+const GAP = 5; // seconds between two answers of which no rate is made
+const SHOWN_FOR = 10000; // ms that a notice stays
+const COST = 10; // sessions are asked for again after so many times what the last answer took
+
+const $ = (id) => document.getElementById(id);
+
+function make(name, attributes = {}, ...children) {
+  const made = name === "svg" || name === "path" ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function put(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// ---- words for numbers
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const count = (value) => whole.format(value);
+const rough = (value) => (value >= 10000 ? short.format(value) : value >= 10 ? whole.format(Math.round(value)) : tenths.format(value));
+
+function bytes(value) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  for (; value >= 1000 && unit < units.length - 1; unit += 1) value /= 1000;
+  return `${value >= 100 || unit === 0 ? Math.round(value) : tenths.format(value)} ${units[unit]}`;
+}
+
+function duration(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  const two = (value) => String(value).padStart(2, "0");
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${two(Math.floor(s / 60) % 60)} min`;
+  return `${Math.floor(s / 86400)} d ${two(Math.floor(s / 3600) % 24)} h`;
+}
+
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
+const plural = (value, thing) => `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+const sum = (rows, field) => rows.reduce((total, row) => total + field(row), 0);
+
+// ---- history: what is drawn, by name; a name that is not told any more is forgotten
+
+let histories = new Map();
+let told = new Map();
+
+function history(name) {
+  const found = histories.get(name) ?? { points: [], last: null };
+  told.set(name, found);
+  return found;
+}
+
+function add(found, time, value) {
+  found.points.push([time, value]);
+  while (found.points.length > KEPT + 100 || found.points[0][0] < time - KEPT) found.points.shift();
+}
+
+function gauge(name, time, value) {
+  const found = history(name);
+  const before = found.points.at(-1);
+  if (before !== undefined && time <= before[0]) return found;
+  if (before !== undefined && time - before[0] > GAP) add(found, time, null);
+  add(found, time, value);
+  return found;
+}
+
+function rate(name, time, total) {
+  const found = history(name);
+  const last = found.last;
+  if (last !== null && time - last.time < EVERY / 4000) return found;
+  if (last !== null) add(found, time, time - last.time > GAP || total < last.total ? null : (total - last.total) / (time - last.time));
+  found.last = { time, total };
+  return found;
+}
+
+const now = (found) => found.points.at(-1)?.[1] ?? null;
+
+// ---- sparklines
+
+function sparkline(way) {
+  return make("svg", { class: `spark ${way}`, viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img" },
+    make("path", { class: "area" }), make("path", { class: "line" }));
+}
+
+function draw(svg, found, unit) {
+  const values = found.points.filter(([, value]) => value !== null);
+  const most = Math.max(0, ...values.map(([, value]) => value));
+  const end = found.points.at(-1)?.[0] ?? 0;
+  const x = (time) => (100 * (1 - (end - time) / KEPT)).toFixed(2);
+  const y = (value) => (28.5 - 26 * (most ? value / most : 0)).toFixed(2);
+  let line = "", area = "", from = null, to = null;
+  const close = () => { if (from !== null) area += `L${to} 30L${from} 30Z`; from = null; };
+  for (const [time, value] of found.points) {
+    if (value === null) { close(); continue; }
+    to = x(time);
+    const step = `${from === null ? "M" : "L"}${to} ${y(value)}`;
+    line += step;
+    area += step;
+    from ??= to;
+  }
+  close();
+  svg.firstChild.setAttribute("d", area);
+  svg.lastChild.setAttribute("d", line);
+  svg.setAttribute("aria-label", values.length ? `at most ${unit(most)} in five minutes` : "nothing yet");
+}
+
+// ---- tables: a row stays the same element while its key does, so that whoever is on one of its buttons stays there
+
+const CELLS = {
+  text: (cell, value) => put(cell, value == null ? "" : String(value)),
+  noted: (cell, [text, note]) => {
+    if (!cell.firstChild) cell.append(make("div", {}, make("span"), make("small")));
+    put(cell.firstChild.firstChild, text);
+    put(cell.firstChild.lastChild, note);
+  },
+  state: (cell, [word, tone, note]) => {
+    if (!cell.firstChild) cell.append(make("div", {}, make("span"), make("small")));
+    cell.firstChild.firstChild.className = `state ${tone}`;
+    put(cell.firstChild.firstChild, word);
+    put(cell.firstChild.lastChild, note ?? "");
+  },
+  rate: (cell, [found, unit, way]) => {
+    if (!cell.firstChild) cell.append(make("div", {}, sparkline(way), make("span")));
+    draw(cell.firstChild.firstChild, found, unit);
+    const value = now(found);
+    put(cell.firstChild.lastChild, value === null ? "–" : unit(value));
+  },
+  button: (cell, value) => {
+    if (value === null) return cell.replaceChildren();
+    if (!cell.firstChild) cell.append(make("button", { type: "button" }));
+    const button = cell.firstChild;
+    put(button, value.text);
+    button.setAttribute("aria-label", `${value.text} ${value.what}`);
+    button.onclick = value.act;
+  },
+};
+
+class Table {
+  // `columns` are [heading, kind, class, key to sort by]; `empty` is said where there are no rows.
+  constructor(place, columns, empty, sort = null) {
+    this.columns = columns;
+    this.rows = new Map();
+    this.none = make("p", { class: "none" }, empty);
+    this.heads = columns.map(([name, , kind, key]) => {
+      const head = make("th", { scope: "col", role: "columnheader", class: kind });
+      if (key) {
+        const button = make("button", { type: "button" }, name);
+        button.onclick = () => sort(key);
+        head.append(button);
+      } else head.append(name === "" ? make("span", { class: "unseen" }, "Order") : name);
+      return head;
+    });
+    this.body = make("tbody", { role: "rowgroup" });
+    this.whole = make("table", { role: "table", "aria-labelledby": place.parentElement.querySelector("h2").id },
+      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...this.heads)), this.body);
+    place.append(this.whole, this.none);
+    this.show([]);
+  }
+
+  // Show rows, each {key, cells}, and `group` where it is one of sums.
+  show(rows) {
+    this.whole.hidden = !rows.length;
+    this.none.hidden = rows.length > 0;
+    const kept = new Map();
+    let place = this.body.firstChild;
+    for (const { key, cells, group } of rows) {
+      const row = this.rows.get(key) ?? this.made(group);
+      kept.set(key, row);
+      this.columns.forEach(([, kind], at) => CELLS[kind](row.children[at], cells[at]));
+      if (row === place) place = place.nextSibling;
+      else this.body.insertBefore(row, place);
+    }
+    for (const [key, row] of this.rows) if (!kept.has(key)) row.remove();
+    this.rows = kept;
+  }
+
+  made(group) {
+    const cells = this.columns.map(([name, , kind], at) => {
+      const shared = { class: kind, ...(at && name ? { "data-label": name } : {}) };
+      return at ? make("td", { role: "cell", ...shared }) : make("th", { scope: "row", role: "rowheader", ...shared });
+    });
+    return make("tr", { role: "row", ...(group ? { class: "group" } : {}) }, ...cells);
+  }
+}
+
+// ---- what is told to whoever looks
+
+let noticed = 0;
+
+function notice(text, alarmed = false) {
+  $("notice").className = alarmed ? "notice alarmed" : "notice";
+  $("notice").hidden = false;
+  put($("notice"), text);
+  noticed = performance.now();
+}
+
+let fresh = null; // when the figures that are shown were asked for, by the browser's clock; null before the first
+let freshAt = 0; // the same by the relay's clock
+let trouble = "";
+
+function watch() {
+  const age = fresh === null ? null : performance.now() - fresh;
+  const stale = age === null ? trouble !== "" : age > OLD;
+  document.body.classList.toggle("stale", stale);
+  $("fresh").dataset.state = stale ? "stale" : age === null ? "waiting" : "live";
+  if (age !== null) put($("fresh-text"), stale ? `stale since ${clock(freshAt)}` : `live, ${clock(freshAt)}`);
+  const why = trouble || "the relay has not answered yet";
+  const since = age === null ? "Nothing is known yet" : `Stale since ${clock(freshAt)}`;
+  if (stale) put($("stale"), `${since}: ${why}. What is shown may be wrong; it is asked for again and again.`);
+  $("stale").hidden = !stale;
+  if (stale) document.title = "stale – stomprelay";
+  if (!$("notice").hidden && performance.now() - noticed > SHOWN_FOR) $("notice").hidden = true;
+  const listed = sessions.asked === null ? null : performance.now() - sessions.asked;
+  const how = $("hold").checked ? "held still, " : "";
+  put($("sessions-age"), listed === null || listed <= OLD ? how.slice(0, -2) : `${how}as of ${duration(listed / 1000)} ago`);
+}
+
+async function answer(path, options = {}) {
+  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE), ...options });
+  if (response.ok) return response.json();
+  if (response.status === 401) throw new Error("the token is asked for: load this page anew");
+  const said = await response.json().catch(() => ({}));
+  throw new Error(said.error ?? `the relay answered ${response.status}`);
+}
+
+const reason = (error) => (error.name === "TimeoutError" ? "the relay does not answer in time" : error instanceof TypeError ? "the relay does not answer" : error.message);
+
+// ---- orders
+
+async function order(path, body, done) {
+  try {
+    await answer(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    notice(done);
+  } catch (error) {
+    notice(`Not done: ${reason(error)}`, true);
+  }
+  ask();
+  sessions.ask();
+}
+
+// Ask whether an order is meant; resolves with the seconds that were typed, or null where it is not.
+function meant(title, text, verb, timed = false) {
+  const dialog = $("confirm");
+  put($("confirm-title"), title);
+  put($("confirm-text"), text);
+  put($("do"), verb);
+  $("within-label").hidden = !timed;
+  $("within").value = "";
+  return new Promise((resolve) => {
+    let found = null;
+    $("do").onclick = () => { if ($("within").reportValidity()) { found = $("within").value; dialog.close(); } };
+    $("cancel").onclick = () => dialog.close();
+    dialog.onclose = () => resolve(found);
+    dialog.showModal();
+    $("cancel").focus();
+  });
+}
+
+async function pause(broker) {
+  const text = `${broker.uri} gets no session any more. Those that it has (${count(broker.sessions)}) go to another broker of their group, or wait where there is none, until it is resumed.`;
+  const within = await meant("Pause this broker?", text, "Pause", true);
+  if (within !== null) await order("brokers/pause", { broker: broker.uri, ...(within === "" ? {} : { within: Number(within) }) }, `${broker.uri} is paused.`);
+}
+
+async function resume(broker) {
+  const within = await meant("Resume this broker?", `${broker.uri} gets sessions again, and those that wait for it go on.`, "Resume");
+  if (within !== null) await order("brokers/resume", { broker: broker.uri }, `${broker.uri} is resumed.`);
+}
+
+async function kill(row) {
+  const who = row.login === null ? row.client : `${row.login} at ${row.client}`;
+  const text = `${row.session} of ${who} gets an ERROR and is closed. What has no receipt yet (${count(row.unconfirmed)}) may be lost.`;
+  const within = await meant("End this session?", text, "End");
+  if (within !== null) await order(`sessions/${encodeURIComponent(row.session)}/kill`, {}, `${row.session} is ended.`);
+}
+
+// ---- the overview
+
+const frameRate = (value) => `${rough(value)}/s`;
+const byteRate = (value) => `${bytes(value)}/s`;
+const TONES = { up: "good", down: "bad", out: "bad", paused: "warn", unknown: "" };
+const WORDS = { down: "cannot be reached", out: "left out for a while, for it failed", paused: "by an operator", unknown: "nobody asked for it yet" };
+
+const tables = {
+  brokers: new Table($("brokers"), [["Broker", "noted", "long"], ["State", "state", "words"], ["Sessions", "text", "number"], ["Failures in a row", "text", "number"], ["", "button", "number"]], "No broker is configured."),
+  listeners: new Table($("listeners"), [["Listener", "noted", "long"], ["Sessions", "text", "number"], ["Frames from clients", "rate", "rate number"], ["Frames from brokers", "rate", "rate number"], ["Bytes from clients", "rate", "rate number"], ["Bytes from brokers", "rate", "rate number"], ["Ever", "text", "number"], ["Failovers", "text", "number"], ["Errors", "text", "number"], ["Refused", "text", "number"]], "No listener."),
+  outages: new Table($("outages"), [["Broker", "noted", "long"], ["State", "state", ""], ["Began", "text", ""], ["Lasted", "text", "number"], ["Sessions lost", "text", "number"], ["Went on elsewhere", "text", "number"], ["Waited for it", "text", "number"], ["Failed attempts", "text", "number"], ["Why", "text", "words"]], "None since the relay was started."),
+  journal: new Table($("journal"), [["Directory", "text", "long"], ["State", "state", ""], ["Frames", "rate", "rate number"], ["Bytes", "rate", "rate number"], ["Bytes waiting", "text", "number"], ["Frames left out", "text", "number"], ["Write errors", "text", "number"]], ""),
+  workers: new Table($("workers"), [["Worker", "text", ""], ["State", "state", ""], ["Process", "text", "number"], ["Sessions", "text", "number"], ["Started anew", "text", "number"]], ""),
+  counters: new Table($("counters"), [["Counter", "text", "long"], ["All listeners", "text", "number"], ["Each", "text", "words"]], "Nothing yet."),
+};
+
+const tiles = new Map();
+
+function tile(name, { figure, unit = "", below = "", alarmed = false, found = null, way = "in", spell = count }) {
+  if (!tiles.has(name)) {
+    const made = make("article", { class: "tile" }, make("h3", {}, name), make("div", { class: "figure" }, make("span"), make("small")), make("p"));
+    if (found !== null) made.append(sparkline(way));
+    tiles.set(name, made);
+    $("tiles").append(made);
+  }
+  const [, head, text, svg] = tiles.get(name).children;
+  put(head.firstChild, figure);
+  put(head.lastChild, unit);
+  put(text, below);
+  text.classList.toggle("alarmed", alarmed);
+  if (found !== null) draw(svg, found, spell);
+}
+
+function showTiles(data) {
+  const total = (name) => sum(data.listeners, (each) => each.counters[name]);
+  const rates = Object.fromEntries(["client_frames", "client_bytes", "broker_frames", "broker_bytes"].map((name) => [name, rate(`relay ${name}`, data.time, total(name))]));
+  const figure = (name, spell) => (now(rates[name]) === null ? "–" : spell(now(rates[name])));
+  tile("Sessions", { figure: count(data.sessions), below: plural(data.connections, "connection"), found: gauge("relay sessions", data.time, data.sessions) });
+  tile("Frames from clients", { figure: figure("client_frames", rough), unit: "/s", below: figure("client_bytes", byteRate), found: rates.client_frames, spell: frameRate });
+  tile("Frames from brokers", { figure: figure("broker_frames", rough), unit: "/s", below: figure("broker_bytes", byteRate), found: rates.broker_frames, way: "out", spell: frameRate });
+  const up = data.brokers.filter((each) => each.state === "up").length;
+  const bad = data.brokers.filter((each) => each.state === "down" || each.state === "out").length;
+  const failovers = plural(total("failovers"), "failover");
+  tile("Brokers up", { figure: count(up), unit: `of ${count(data.brokers.length)}`, below: bad ? `${count(bad)} down; ${failovers}` : failovers, alarmed: bad > 0 });
+  const lost = total("possibly_lost");
+  const errors = total("errors_sent") + total("errors_passed");
+  tile("Possibly lost", { figure: count(lost), unit: lost === 1 ? "message" : "messages", below: `${plural(errors, "error")} to clients`, alarmed: lost > 0 });
+  document.title = `${bad ? `${bad} down – ` : ""}${data.stopping ? "stopping – " : ""}stomprelay`;
+}
+
+function showBrokers(data) {
+  const can = (path) => data.orders.includes(path);
+  const rows = [];
+  for (const upstream of new Set(data.brokers.map((each) => each.upstream))) {
+    const own = data.brokers.filter((each) => each.upstream === upstream);
+    const up = own.filter((each) => each.state === "up").length;
+    const groups = new Set(own.map((each) => each.group)).size;
+    const state = up ? [`${up} of ${own.length} up`, up === own.length ? "good" : "warn"] : own.every((each) => each.state === "unknown") ? ["unknown", ""] : ["none up", "bad"];
+    rows.push({ key: `upstream ${upstream}`, group: true, cells: [[upstream, groups > 1 ? `upstream of ${groups} groups` : "upstream"], [...state, ""], count(sum(own, (each) => each.sessions)), "", null] });
+    const seen = new Map();
+    for (const each of own) {
+      const name = JSON.stringify([upstream, each.group, each.uri]);
+      seen.set(name, (seen.get(name) ?? 0) + 1);
+      const act = each.paused ? (can("/brokers/resume") ? { text: "Resume", what: each.uri, act: () => resume(each) } : null) : can("/brokers/pause") ? { text: "Pause", what: each.uri, act: () => pause(each) } : null;
+      rows.push({ key: `${name} ${seen.get(name)}`, cells: [[each.uri, groups > 1 ? `group ${each.group}` : ""], [each.state, TONES[each.state] ?? "", each.why || WORDS[each.state]], count(each.sessions), count(each.failures), act] });
+    }
+  }
+  tables.brokers.show(rows);
+}
+
+function showListeners(data) {
+  tables.listeners.show(data.listeners.map((each) => {
+    const counters = each.counters;
+    const one = (name, unit, way) => [rate(`listener ${each.name} ${name}`, data.time, counters[name]), unit, way];
+    return { key: each.name, cells: [[each.name, `${each.endpoint} to ${each.brokers}`], count(each.sessions),
+      one("client_frames", frameRate, "in"), one("broker_frames", frameRate, "out"), one("client_bytes", byteRate, "in"), one("broker_bytes", byteRate, "out"),
+      count(counters.sessions_opened), count(counters.failovers), count(counters.errors_sent + counters.errors_passed), count(counters.clients_refused)] };
+  }));
+}
+
+let known = null; // the outages that were there before
+
+function showOutages(data) {
+  const names = data.outages.map((each) => JSON.stringify([each.upstream, each.broker, each.began]));
+  const rows = data.outages.map((each, at) => ({ key: names[at], cells: [[each.broker, `upstream ${each.upstream}`],
+    each.ended === null ? [each.down ? "is down" : "loses sessions", "bad"] : ["over", ""], clock(each.began), duration((each.ended ?? data.time) - each.began),
+    count(each.lost), count(each.elsewhere), count(each.waited), count(each.failed), each.reason] }));
+  tables.outages.show(rows.reverse());
+  for (const [at, each] of data.outages.entries()) {
+    if (known !== null && !known.has(names[at]) && each.ended === null) notice(`${each.broker} of upstream ${each.upstream} ${each.down ? "is down" : "loses sessions"}: ${each.reason}`, true);
+  }
+  known = new Set(names);
+}
+
+function showRest(data) {
+  const { journal, workers } = data;
+  $("journal-section").hidden = journal === null;
+  if (journal !== null) {
+    const one = (name, unit) => [rate(`journal ${name}`, data.time, journal.counts[name]), unit, "in"];
+    tables.journal.show([{ key: "journal", cells: [journal.directory, [journal.state, journal.trouble || journal.stuck ? "bad" : "good"], one("frames", frameRate), one("bytes", byteRate), bytes(journal.waiting), count(journal.counts.dropped_frames), count(journal.counts.write_errors)] }]);
+  }
+  $("workers-section").hidden = !workers.length;
+  tables.workers.show(workers.map((each) => {
+    const late = each.state === "serves" && data.time - each.seen > OLD / 1000;
+    const note = late ? `does not answer; its figures are ${each.seen ? `from ${clock(each.seen)}` : "missing"}` : "";
+    return { key: String(each.number), cells: [each.number, [each.state, late ? "bad" : each.state === "serves" ? "good" : "warn", note], each.process, count(each.sessions), count(each.restarts)] };
+  }));
+  const names = Object.keys(data.listeners[0]?.counters ?? {});
+  const counted = names.map((name) => [name, data.listeners.filter((each) => each.counters[name])]).filter(([, found]) => found.length);
+  tables.counters.show(counted.map(([name, found]) => ({ key: name, cells: [name.replaceAll("_", " "), count(sum(found, (each) => each.counters[name])), found.map((each) => `${each.name}: ${count(each.counters[name])}`).join(", ")] })));
+}
+
+let shown = null; // the overview before
+
+function show(data) {
+  if (shown !== null && data.running < shown.running) {
+    histories = new Map();
+    known = null;
+    notice(data.version === shown.version ? "The relay was started anew." : `The relay was started anew, and is version ${data.version} now: load this page anew.`);
+  }
+  told = new Map();
+  put($("version"), data.version);
+  put($("state"), data.stopping ? "stopping" : "running");
+  $("state").className = `state ${data.stopping ? "warn" : "good"}`;
+  put($("running"), `for ${duration(data.running)}`);
+  showTiles(data);
+  showBrokers(data);
+  showListeners(data);
+  showOutages(data);
+  showRest(data);
+  histories = told;
+  shown = data;
+}
+
+let next = null; // the timer of the next question
+let asking = false;
+
+async function ask() {
+  clearTimeout(next);
+  if (document.hidden || asking) return;
+  asking = true;
+  const asked = performance.now();
+  try {
+    const data = await answer("overview");
+    show(data);
+    [fresh, freshAt, trouble] = [asked, data.time, ""];
+  } catch (error) {
+    trouble = reason(error);
+  }
+  asking = false;
+  watch();
+  next = setTimeout(ask, Math.max(0, EVERY - (performance.now() - asked)));
+}
+
+// ---- sessions
+
+const SORTS = { session: "Session", login: "Login", client: "Client", listener: "Listener", age: "Age", idle: "Idle", destinations: "Destinations", unconfirmed: "Unconfirmed", unacknowledged: "Unacknowledged", client_bytes: "From client", broker_bytes: "From brokers" };
+const WORDY = new Set(["session", "login", "client", "listener"]); // from the first; the others from the largest
+
+const sessions = {
+  sort: "session",
+  search: "",
+  cursors: [], // of the pages before, so that there is a way back
+  after: "",
+  following: null,
+  before: 0, // sessions on the pages before
+  asked: null,
+  current: null, // the question that is on its way
+  timer: null,
+  last: new Map(), // what was counted for the sessions that are shown
+
+  query() {
+    const found = new URLSearchParams({ sort: this.sort, limit: $("size").value });
+    // Each sign that means something in a pattern stands for itself.
+    if (this.search) found.set("any", `*${this.search.replace(/[[*?]/g, "[$&]")}*`);
+    if (this.after) found.set("after", this.after);
+    return found;
+  },
+
+  // Begin anew, for something else is asked for.
+  restart() {
+    this.current?.abort();
+    Object.assign(this, { cursors: [], after: "", before: 0, current: null });
+    this.ask();
+  },
+
+  turn(after, cursors, before) {
+    this.current?.abort();
+    Object.assign(this, { after, cursors, before, current: null });
+    this.ask();
+  },
+
+  by(key) {
+    this.sort = this.sort === key ? `-${key}` : key;
+    this.mark();
+    this.restart();
+  },
+
+  mark() {
+    const key = this.sort.replace(/^-/, "");
+    const rising = WORDY.has(key) === !this.sort.startsWith("-");
+    listing.columns.forEach(([, , , sorts], at) => {
+      if (sorts === key) listing.heads[at].setAttribute("aria-sort", rising ? "ascending" : "descending");
+      else listing.heads[at].removeAttribute("aria-sort");
+    });
+    $("sort").value = this.sort;
+  },
+
+  async ask() {
+    clearTimeout(this.timer);
+    if (document.hidden || this.current !== null) return;
+    const asked = performance.now();
+    const question = (this.current = new AbortController());
+    try {
+      const signal = AbortSignal.any([question.signal, AbortSignal.timeout(PATIENCE)]);
+      const found = await answer(`sessions?${this.query()}`, { signal });
+      if (this.current !== question) return;
+      this.show(found);
+      this.asked = asked;
+    } catch (error) {
+      if (this.current !== question) return;
+      // That the relay is away is said on top.
+      if (!(error instanceof TypeError)) notice(`No sessions: ${reason(error)}`, true);
+    }
+    this.current = null;
+    const took = performance.now() - asked;
+    this.timer = setTimeout(() => this.again(), Math.max(EVERY - took, COST * took));
+  },
+
+  again() {
+    if ($("hold").checked || $("confirm").open) this.timer = setTimeout(() => this.again(), EVERY);
+    else this.ask();
+  },
+
+  show(found) {
+    const before = this.last;
+    this.last = new Map();
+    listing.show(found.sessions.map((row) => ({ key: row.session, cells: this.cells(row, before.get(row.session)) })));
+    this.following = found.next;
+    const all = this.before + found.matching;
+    const range = found.sessions.length ? `${count(this.before + 1)}–${count(this.before + found.sessions.length)} of ${count(all)}` : "none";
+    const missing = found.missing.length ? `; ${found.missing.join(" and ")} did not answer` : "";
+    put($("range"), `${range}${this.search ? ` found, ${count(found.total)} in all` : ""}${missing}`);
+    $("first").disabled = $("previous").disabled = !this.cursors.length;
+    $("next").disabled = found.next === null;
+  },
+
+  cells(row, last) {
+    this.last.set(row.session, row);
+    const seconds = last ? row.age - last.age : 0;
+    const passed = (name) => [bytes(row[name]), seconds > 0 ? byteRate((row[name] - last[name]) / seconds) : ""];
+    const spoken = [...new Set(row.broker_versions.filter(Boolean))].join(", ");
+    const version = row.version === null ? "no CONNECT yet" : spoken && spoken !== row.version ? `STOMP ${row.version} to ${spoken}` : `STOMP ${row.version}`;
+    const brokers = row.brokers.map((each) => each ?? "searching").join(", ");
+    const destinations = [...row.destinations, ...(row.more_destinations ? [`${count(row.more_destinations)} more`] : [])].join(", ");
+    return [row.session, row.login, [row.client, version], row.listener, brokers, duration(row.age), row.idle === null ? "" : duration(row.idle), destinations,
+      count(row.unconfirmed), count(row.unacknowledged), passed("client_bytes"), passed("broker_bytes"), { text: "End", what: row.session, act: () => kill(row) }];
+  },
+};
+
+const listing = new Table($("session-rows"), [["Session", "text", "", "session"], ["Login", "text", "words", "login"], ["Client", "noted", "", "client"], ["Listener", "text", "", "listener"], ["Broker", "text", "words"], ["Age", "text", "number", "age"], ["Idle", "text", "number", "idle"], ["Subscribed to", "text", "words", "destinations"], ["Un\u00adconfirmed", "text", "number", "unconfirmed"], ["Unacked", "text", "number", "unacknowledged"], ["From client", "noted", "number", "client_bytes"], ["From brokers", "noted", "number", "broker_bytes"], ["", "button", "number"]], "No session is like that.", (key) => sessions.by(key));
+
+for (const [key, name] of Object.entries(SORTS)) {
+  for (const sort of [key, `-${key}`]) {
+    const rising = WORDY.has(key) === (sort === key);
+    $("sort").append(make("option", { value: sort }, `${name} ${rising ? "▲" : "▼"}`));
+  }
+}
+$("sort").onchange = () => { sessions.sort = $("sort").value; sessions.mark(); sessions.restart(); };
+$("size").onchange = () => sessions.restart();
+$("hold").onchange = () => { watch(); if (!$("hold").checked) sessions.ask(); };
+$("first").onclick = () => sessions.restart();
+$("next").onclick = () => sessions.turn(sessions.following, [...sessions.cursors, [sessions.after, sessions.before]], sessions.before + listing.rows.size);
+$("previous").onclick = () => {
+  const [after, before] = sessions.cursors.at(-1);
+  sessions.turn(after, sessions.cursors.slice(0, -1), before);
+};
+let typing = null;
+$("search").oninput = () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => { sessions.search = $("search").value; sessions.restart(); }, 250);
+};
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  watch();
+  ask();
+  sessions.ask();
+});
+setInterval(watch, 250);
+sessions.mark();
+ask();
+sessions.ask();
