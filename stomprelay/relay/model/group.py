@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
+from typing import NamedTuple
 
 from stomprelay.relay.model.health import Health
 from stomprelay.relay.model.profile import Profile
@@ -58,15 +59,32 @@ class Reconnect:
         return most or 1
 
 
+class BrokerTally(NamedTuple):
+    """What was counted of a broker: frames and bytes that sessions sent to it, and received from it, and how many of
+    them lost it and went on with another, or with itself again.
+    """
+
+    sent_frames: int = 0
+    sent_bytes: int = 0
+    received_frames: int = 0
+    received_bytes: int = 0
+    failovers: int = 0
+
+    def plus(self, other: "BrokerTally") -> "BrokerTally":
+        """Return the sum of both."""
+        return BrokerTally(*map(sum, zip(self, other, strict=True)))
+
+
 class Broker:
     """One address, and what was learnt of it.
 
     `endpoint` is a Twisted client endpoint string, or `memory:` for the embedded broker; `tls` is set where the
     address asks for TLS. `weight` is its share of the sessions, beside its neighbours'. `versions` are those it named
-    when it refused ours; `profile` is the product that it was found to be. `health` is how it is.
+    when it refused ours; `profile` is the product that it was found to be. `health` is how it is. `tally` is what was
+    counted of connections to it that have ended.
     """
 
-    __slots__ = ("endpoint", "health", "host", "profile", "tls", "uri", "versions", "weight")
+    __slots__ = ("endpoint", "health", "host", "profile", "tally", "tls", "uri", "versions", "weight")
 
     def __init__(
         self, uri: str, endpoint: str, host: str = "", *, tls: bool = False, weight: int = 1
@@ -77,11 +95,16 @@ class Broker:
         self.tls = tls
         self.weight = weight
         self.health = Health()
+        self.tally = BrokerTally()
         self.versions: frozenset[bytes] | None = None
         self.profile: Profile | None = None
 
     def __str__(self) -> str:
         return self.uri
+
+    def count(self, more: BrokerTally) -> None:
+        """Count this too."""
+        self.tally = self.tally.plus(more)
 
     def speaks(self, versions: frozenset[bytes] | None) -> None:
         """Record that the broker accepts these versions only; None: forget what is known of it."""

@@ -59,7 +59,9 @@ def own_page(headers: Headers, *, secure: bool) -> bool:
     `secure` it came by TLS; a proxy in front may have taken that away, which is believed where the browser says that
     the page and we are one site.
     """
-    hosts, origins, sites = (headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site"))
+    hosts, origins, sites = (
+        headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
+    )
     if not origins and not sites:
         return True
     if len(origins) != 1 or len(hosts) != 1 or sites not in ([], [b"same-origin"]):

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from stomprelay.relay.model.destinations import FORMER, DestinationTally
+from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.health import Health
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.brokers.outages import LAST, Outage, Outages
@@ -29,7 +31,8 @@ class ListenerRow(NamedTuple):
 
 class BrokerRow(NamedTuple):
     """A broker in its group. `up` is None where nobody asked for it yet; `moving` of its `sessions` are about to leave
-    it. `why` it is in trouble, if it is: the reason of the last failure.
+    it. `why` it is in trouble, if it is: the reason of the last failure. `tally` is what was counted of it since the
+    start, open connections included.
     """
 
     uri: str
@@ -42,6 +45,7 @@ class BrokerRow(NamedTuple):
     moving: int
     failures: int
     why: str = ""
+    tally: BrokerTally = BrokerTally()
 
 
 class JournalRow(NamedTuple):
@@ -70,9 +74,33 @@ class WorkerRow(NamedTuple):
     seen: float = 0.0
 
 
+class TimeRow(NamedTuple):
+    """How often something took how long since the start: `name` is one of `TIMES`, `label` the listener or upstream, as
+    that has it. `counts` and `sum` are those of a `Histogram`: by class of `BOUNDS`, none includes another.
+    """
+
+    name: str
+    label: str
+    counts: tuple[int, ...]
+    sum: float
+
+
+class DestinationRow(NamedTuple):
+    """What was counted of a destination since it had its first row; None: of all others while they had none. A name is
+    text that clients make up, the first `LONGEST` bytes of it; what is no UTF-8 is spelled with backslashes.
+
+    A row that is not `shown` is for the sum of several processes: in this one another destination has its place.
+    """
+
+    destination: str | None
+    tally: DestinationTally
+    shown: bool = True
+
+
 class Snapshot(NamedTuple):
-    """What a relay is at one moment. `workers` is empty in a relay of one process. `time` is that moment, in seconds
-    since 1970; `outages` are those that go on, and the last ones.
+    """What a relay is at one moment. `workers` is empty in a relay of one process. `destinations` are sampled where
+    there is much traffic, see `Destinations`; their rows come and go, and what is counted never falls. `top` are those
+    to show. `time` is that moment, in seconds since 1970; `outages` are those that go on, and the last ones.
     """
 
     stopping: bool
@@ -81,6 +109,8 @@ class Snapshot(NamedTuple):
     brokers: tuple[BrokerRow, ...]
     journal: JournalRow | None
     workers: tuple[WorkerRow, ...] = ()
+    times: tuple[TimeRow, ...] = ()
+    destinations: tuple[DestinationRow, ...] = ()
     time: float = 0.0
     outages: tuple[Outage, ...] = ()
 
@@ -88,6 +118,12 @@ class Snapshot(NamedTuple):
     def clients(self) -> int:
         """Return how many sessions there are."""
         return sum(each.sessions for each in self.listeners)
+
+    @property
+    def top(self) -> list[DestinationRow]:
+        """Return the rows of destinations to show, the one with most frames first, that of all others last."""
+        shown = [each for each in self.destinations if each.shown]
+        return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
 
 def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
@@ -130,7 +166,7 @@ def _broker(each: ConfiguredBroker, now: float, moving: int, outages: Outages) -
         health.sessions,
         moving,
         health.failures,
-        outages.reason(each.upstream.name, str(each.broker)),
+        why=outages.reason(each.upstream.name, str(each.broker)),
     )
 
 
@@ -160,14 +196,17 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    stopping, connections, listeners, brokers, journal, workers, time, outages = json.loads(text)
+    stopping, connections, listeners, brokers, journal, workers, times, destinations, *rest = json.loads(text)
+    time, outages = rest
     return Snapshot(
         stopping,
         connections,
         tuple(ListenerRow(*each) for each in listeners),
-        tuple(BrokerRow(*each) for each in brokers),
+        tuple(BrokerRow(*each)._replace(tally=BrokerTally(*each[-1])) for each in brokers),
         None if journal is None else JournalRow(*journal),
         tuple(WorkerRow(*each) for each in workers),
+        tuple(TimeRow(name, label, tuple(counts), sum) for name, label, counts, sum in times),
+        tuple(DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in destinations),
         time,
         tuple(Outage(*each) for each in outages),
     )
@@ -177,8 +216,15 @@ def ended(last: Snapshot) -> Snapshot:
     """Return what is left of a process that ended, from its last snapshot: what it counted, and nothing that is."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0) for each in last.listeners)
+    brokers = tuple(
+        each._replace(state=_WORST_FIRST[-1], up=None, paused=False, sessions=0, moving=0, failures=0, why="")
+        for each in last.brokers
+    )
+    destinations = tuple(each._replace(shown=each.destination is None) for each in last.destinations)
     outages = tuple(each._replace(ended=each.ended or last.time) for each in last.outages)
-    return Snapshot(last.stopping, 0, listeners, (), journal, time=last.time, outages=outages)
+    return Snapshot(
+        last.stopping, 0, listeners, brokers, journal, (), last.times, destinations, last.time, outages
+    )
 
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
@@ -201,9 +247,39 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         tuple(listeners.values()),
         tuple(brokers.values()),
         _journals(journals) if journals else None,
-        time=max(one.time for one in each),
-        outages=_outages(outage for one in each for outage in one.outages),
+        (),
+        _times(each),
+        _destinations(each),
+        max(one.time for one in each),
+        _outages(outage for one in each for outage in one.outages),
     )
+
+
+def _times(each: list[Snapshot]) -> tuple[TimeRow, ...]:
+    found: dict[tuple[str, str], TimeRow] = {}
+    for row in (row for one in each for row in one.times):
+        key = row.name, row.label
+        known = found.get(key)
+        if known is None:
+            found[key] = row
+        else:
+            counts = tuple(map(sum, zip(known.counts, row.counts, strict=True)))
+            found[key] = row._replace(counts=counts, sum=known.sum + row.sum)
+    return tuple(found.values())
+
+
+def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
+    """Return the sums by destination. Those that no process shows are there for the sums to come, so many of them."""
+    found: dict[str | None, DestinationRow] = {}
+    for row in (row for one in each for row in one.destinations):
+        known = found.get(row.destination)
+        if known is None:
+            found[row.destination] = row
+        else:
+            tally, shown = known.tally.plus(row.tally), known.shown or row.shown
+            found[row.destination] = row._replace(tally=tally, shown=shown)
+    hidden = sorted((row for row in found.values() if not row.shown), key=lambda row: -max(row.tally))
+    return (*(row for row in found.values() if row.shown), *hidden[:FORMER])
 
 
 def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
@@ -244,6 +320,7 @@ def _brokers(one: BrokerRow, other: BrokerRow) -> BrokerRow:
         moving=one.moving + other.moving,
         failures=max(one.failures, other.failures),
         why=one.why or other.why,
+        tally=one.tally.plus(other.tally),
     )
 
 

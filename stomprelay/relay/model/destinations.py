@@ -1,0 +1,112 @@
+"""To and from which destinations most is sent.
+
+Clients make destinations up, so there are not places for all: see `Destinations`.
+"""
+
+from typing import Final, NamedTuple
+
+PLACES: Final = 100
+"""Destinations that are counted by name at a time, at most."""
+FORMER: Final = 1000
+"""Destinations that had a place, whose counts are kept for when they have one again, at most."""
+LONGEST: Final = 200
+"""Bytes of a name; of a longer one its beginning is counted."""
+
+
+class DestinationTally(NamedTuple):
+    """What was counted of a destination: SENDs to it and MESSAGEs from it, and the bytes of both, heads and all."""
+
+    sends: int = 0
+    send_bytes: int = 0
+    messages: int = 0
+    message_bytes: int = 0
+
+    def plus(self, other: "DestinationTally") -> "DestinationTally":
+        """Return the sum of both."""
+        return DestinationTally(*map(sum, zip(self, other, strict=True)))
+
+
+NOTHING: Final = DestinationTally()
+_CANDIDATES: Final = 64
+"""Destinations without a place of which is remembered how busy they are."""
+_CHANGES: Final = 10
+"""Places that go to another destination in a turn, at most: who stores what is shown stores each name for ever."""
+
+
+class _Place:
+    """A destination with a place: what was counted since it had its first one, and how many frames lately."""
+
+    __slots__ = ("recent", "tally")
+
+    def __init__(self, tally: DestinationTally, recent: int) -> None:
+        self.tally = tally
+        self.recent = recent
+
+
+class Destinations:
+    """What was counted by destination: of `PLACES` of them each for itself, and of all `other` together. Call `turn`
+    once a minute.
+
+    The first have the places. Another one gets the place of the least busy if it was twice as busy lately. It begins at
+    nothing, for until then it was counted among all others. Who loses a place takes the counts along, and goes on from
+    there with the next one. So no count ever falls, unless `FORMER` others lost their places since.
+
+    Who is busy among the others is found by a vote: each of a few ballots is for one name; the same name adds to it,
+    all that share the ballot take from it, and who finds it empty has it. A name that comes often wins it against any
+    number of names that come once, and each costs the same.
+    """
+
+    __slots__ = ("_ballots", "_former", "_places", "other")
+
+    def __init__(self) -> None:
+        self.other = NOTHING
+        self._places: dict[bytes, _Place] = {}
+        self._former: dict[bytes, DestinationTally] = {}
+        self._ballots: list[tuple[bytes, int]] = [(b"", 0)] * _CANDIDATES
+
+    def count(self, name: bytes, more: DestinationTally) -> None:
+        """Count this for a destination, by the beginning of its name."""
+        name = name[:LONGEST]
+        frames = more.sends + more.messages
+        place = self._places.get(name)
+        if place is None and len(self._places) < PLACES:
+            place = self._places[name] = _Place(NOTHING, 0)
+        if place is not None:
+            place.tally = place.tally.plus(more)
+            place.recent += frames
+            return
+        self.other = self.other.plus(more)
+        at = hash(name) % _CANDIDATES
+        leader, votes = self._ballots[at]
+        if leader == name:
+            self._ballots[at] = name, votes + frames
+        elif votes >= frames:
+            self._ballots[at] = leader, votes - frames
+        else:
+            self._ballots[at] = name, frames - votes
+
+    def turn(self) -> None:
+        """Give places to those who are busier than who has them; what was lately is worth half from now on."""
+        weakest = sorted(self._places, key=lambda name: self._places[name].recent)[:_CHANGES]
+        strongest = sorted(self._ballots, key=lambda ballot: -ballot[1])[: len(weakest)]
+        for old, (new, votes) in zip(weakest, strongest, strict=True):
+            if votes <= 2 * self._places[old].recent:
+                break
+            self._former[old] = self._places.pop(old).tally
+            self._places[new] = _Place(self._former.pop(new, NOTHING), votes)
+            self._ballots[hash(new) % _CANDIDATES] = b"", 0
+        while len(self._former) > FORMER:
+            del self._former[next(iter(self._former))]
+        for place in self._places.values():
+            place.recent //= 2
+        self._ballots = [(name, votes // 2) for name, votes in self._ballots]
+
+    @property
+    def shown(self) -> dict[bytes, DestinationTally]:
+        """What was counted of those who have a place."""
+        return {name: place.tally for name, place in self._places.items()}
+
+    @property
+    def former(self) -> dict[bytes, DestinationTally]:
+        """What was counted of those who had one."""
+        return dict(self._former)
