@@ -25,6 +25,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Match, Route
+from stomprelay.service.brokers.outages import LAST, LONGEST
 from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
 from stomprelay.service.log import (
@@ -209,6 +210,25 @@ def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
         "11 sessions lost it so far)",
         "21 sessions lost it so far)",
     ]
+
+
+def test_outages_are_remembered() -> None:
+    """Those that go on, as they are, and the last ones: for the page for people. A long reason is cut."""
+    crowd = Crowd(1, 2)
+    one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
+    state, facts = crowd.relay.service.state, {"upstream": "main", "broker": str(one)}
+    for number in range(LAST + 2):
+        lost = Note(Event.LOST, "", facts | {"reason": f"{number}\n" + "x" * 1000}, detail=True)
+        state.outages.noted(lost)
+        [*_, outage] = state.outages.shown()
+        assert (outage.upstream, outage.broker, outage.ended, outage.lost) == ("main", str(one), None, 1)
+        assert outage.reason == f"{number}\\n" + "x" * (LONGEST - len(str(number)) - 2) + "..."
+        assert state.outages.reason("main", str(one)) == outage.reason
+        crowd.relay.reactor.pump([1.0] * 15)
+    over = state.outages.shown()
+    assert [each.reason.partition("\\")[0] for each in over] == [str(each) for each in range(2, LAST + 2)]
+    assert all(each.ended is not None and each.ended >= each.began for each in over)
+    assert state.outages.reason("main", str(one)) == ""
 
 
 # A session's own lines

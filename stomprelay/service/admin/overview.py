@@ -16,7 +16,8 @@ from importlib import resources
 from typing import Final
 
 from stomprelay import __version__
-from stomprelay.service.admin.snapshot import Snapshot
+from stomprelay.relay.model.histogram import BOUNDS, TIMES
+from stomprelay.service.admin.snapshot import Snapshot, TimeRow
 
 FILES: Final = {
     b"/": ("dashboard.html", "text/html; charset=utf-8"),
@@ -44,10 +45,19 @@ def overview(taken: Snapshot, running: float, orders: Iterable[str]) -> str:
         "connections": taken.connections,
         "sessions": taken.clients,
         "listeners": [each._asdict() for each in taken.listeners],
-        "brokers": [each._asdict() for each in taken.brokers],
+        "brokers": [{**each._asdict(), "tally": each.tally._asdict()} for each in taken.brokers],
         "journal": taken.journal and taken.journal._asdict(),
         "workers": [each._asdict() for each in taken.workers],
+        "times": [_time(each) for each in taken.times],
+        "bounds": BOUNDS,
+        "destinations": [{"destination": each.destination, **each.tally._asdict()} for each in taken.top],
         "outages": [each._asdict() for each in taken.outages],
         "orders": sorted(orders),
     }
     return json.dumps(found) + "\n"
+
+
+def _time(row: TimeRow) -> dict[str, object]:
+    """Return how long something took, and in words what that is."""
+    time = TIMES[row.name]
+    return {**row._asdict(), "by": time.by, "meaning": time.meaning}

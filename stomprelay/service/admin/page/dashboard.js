@@ -7,6 +7,10 @@ const EVERY = 1000; // ms between two questions
 const OLD = 2000; // ms after which figures are old
 const PATIENCE = 8000; // ms that an answer may take; a worker that is silent delays it by five seconds
 const KEPT = 300; // seconds of history
+const LEAST = 60; // seconds that are drawn at least
+const BUSIEST = 25; // destinations that are shown
+const SORTED = 10; // seconds after which they are sorted anew
+const STEP = 5; // seconds between two states of a histogram that are kept
 const GAP = 5; // seconds between two answers of which no rate is made
 const SHOWN_FOR = 10000; // ms that a notice stays
 const COST = 10; // sessions are asked for again after so many times what the last answer took
@@ -99,7 +103,8 @@ function draw(svg, found, unit) {
   const values = found.points.filter(([, value]) => value !== null);
   const most = Math.max(0, ...values.map(([, value]) => value));
   const end = found.points.at(-1)?.[0] ?? 0;
-  const x = (time) => (100 * (1 - (end - time) / KEPT)).toFixed(2);
+  const span = Math.min(KEPT, Math.max(LEAST, end - (found.points[0]?.[0] ?? end)));
+  const x = (time) => (100 * (1 - (end - time) / span)).toFixed(2);
   const y = (value) => (28.5 - 26 * (most ? value / most : 0)).toFixed(2);
   let line = "", area = "", from = null, to = null;
   const close = () => { if (from !== null) area += `L${to} 30L${from} 30Z`; from = null; };
@@ -132,11 +137,12 @@ const CELLS = {
     put(cell.firstChild.firstChild, word);
     put(cell.firstChild.lastChild, note ?? "");
   },
-  rate: (cell, [found, unit, way]) => {
-    if (!cell.firstChild) cell.append(make("div", {}, sparkline(way), make("span")));
-    draw(cell.firstChild.firstChild, found, unit);
-    const value = now(found);
-    put(cell.firstChild.lastChild, value === null ? "–" : unit(value));
+  traffic: (cell, [frames, size, way]) => {
+    if (!cell.firstChild) cell.append(make("div", {}, sparkline(way), make("span", {}, make("b"), make("small"))));
+    draw(cell.firstChild.firstChild, frames, frameRate);
+    const [figure, note] = cell.firstChild.lastChild.children;
+    put(figure, now(frames) === null ? "–" : frameRate(now(frames)));
+    put(note, now(size) === null ? "" : byteRate(now(size)));
   },
   button: (cell, value) => {
     if (value === null) return cell.replaceChildren();
@@ -295,10 +301,12 @@ const TONES = { up: "good", down: "bad", out: "bad", paused: "warn", unknown: ""
 const WORDS = { down: "cannot be reached", out: "left out for a while, for it failed", paused: "by an operator", unknown: "nobody asked for it yet" };
 
 const tables = {
-  brokers: new Table($("brokers"), [["Broker", "noted", "long"], ["State", "state", "words"], ["Sessions", "text", "number"], ["Failures in a row", "text", "number"], ["", "button", "number"]], "No broker is configured."),
-  listeners: new Table($("listeners"), [["Listener", "noted", "long"], ["Sessions", "text", "number"], ["Frames from clients", "rate", "rate number"], ["Frames from brokers", "rate", "rate number"], ["Bytes from clients", "rate", "rate number"], ["Bytes from brokers", "rate", "rate number"], ["Ever", "text", "number"], ["Failovers", "text", "number"], ["Errors", "text", "number"], ["Refused", "text", "number"]], "No listener."),
+  brokers: new Table($("brokers"), [["Broker", "noted", "long"], ["State", "state", "words"], ["Sessions", "text", "number"], ["To the broker", "traffic", "rate number"], ["From the broker", "traffic", "rate number"], ["Failovers", "text", "number"], ["Failures in a row", "text", "number"], ["", "button", "number"]], "No broker is configured."),
+  listeners: new Table($("listeners"), [["Listener", "noted", "long"], ["Sessions", "text", "number"], ["From clients", "traffic", "rate number"], ["From brokers", "traffic", "rate number"], ["Sessions ever", "text", "number"], ["Failovers", "text", "number"], ["Errors to clients", "text", "number"], ["Clients refused", "text", "number"]], "No listener."),
+  destinations: new Table($("destinations"), [["Destination", "text", "long"], ["SEND", "traffic", "rate number"], ["MESSAGE", "traffic", "rate number"], ["SENDs ever", "text", "number"], ["MESSAGEs ever", "text", "number"]], "Nothing was sent yet."),
+  times: new Table($("times"), [["What", "noted", "long"], ["Half within", "text", "number"], ["95 % within", "text", "number"], ["99 % within", "text", "number"], ["Counted", "text", "number"]], "Nothing was measured yet."),
   outages: new Table($("outages"), [["Broker", "noted", "long"], ["State", "state", ""], ["Began", "text", ""], ["Lasted", "text", "number"], ["Sessions lost", "text", "number"], ["Went on elsewhere", "text", "number"], ["Waited for it", "text", "number"], ["Failed attempts", "text", "number"], ["Why", "text", "words"]], "None since the relay was started."),
-  journal: new Table($("journal"), [["Directory", "text", "long"], ["State", "state", ""], ["Frames", "rate", "rate number"], ["Bytes", "rate", "rate number"], ["Bytes waiting", "text", "number"], ["Frames left out", "text", "number"], ["Write errors", "text", "number"]], ""),
+  journal: new Table($("journal"), [["Directory", "text", "long"], ["State", "state", ""], ["Frames written", "traffic", "rate number"], ["Bytes waiting", "text", "number"], ["Frames left out", "text", "number"], ["Write errors", "text", "number"]], ""),
   workers: new Table($("workers"), [["Worker", "text", ""], ["State", "state", ""], ["Process", "text", "number"], ["Sessions", "text", "number"], ["Started anew", "text", "number"]], ""),
   counters: new Table($("counters"), [["Counter", "text", "long"], ["All listeners", "text", "number"], ["Each", "text", "words"]], "Nothing yet."),
 };
@@ -316,7 +324,7 @@ function tile(name, { figure, unit = "", below = "", alarmed = false, found = nu
   put(head.firstChild, figure);
   put(head.lastChild, unit);
   put(text, below);
-  text.classList.toggle("alarmed", alarmed);
+  tiles.get(name).classList.toggle("alarm", alarmed);
   if (found !== null) draw(svg, found, spell);
 }
 
@@ -337,6 +345,12 @@ function showTiles(data) {
   document.title = `${bad ? `${bad} down – ` : ""}${data.stopping ? "stopping – " : ""}stomprelay`;
 }
 
+// The cells of what brokers carried: both ways, and failovers.
+function carried(name, data, brokers) {
+  const one = (field) => rate(`${name} ${field}`, data.time, sum(brokers, (each) => each.tally[field]));
+  return [[one("sent_frames"), one("sent_bytes"), "in"], [one("received_frames"), one("received_bytes"), "out"], count(sum(brokers, (each) => each.tally.failovers))];
+}
+
 function showBrokers(data) {
   const can = (path) => data.orders.includes(path);
   const rows = [];
@@ -345,13 +359,13 @@ function showBrokers(data) {
     const up = own.filter((each) => each.state === "up").length;
     const groups = new Set(own.map((each) => each.group)).size;
     const state = up ? [`${up} of ${own.length} up`, up === own.length ? "good" : "warn"] : own.every((each) => each.state === "unknown") ? ["unknown", ""] : ["none up", "bad"];
-    rows.push({ key: `upstream ${upstream}`, group: true, cells: [[upstream, groups > 1 ? `upstream of ${groups} groups` : "upstream"], [...state, ""], count(sum(own, (each) => each.sessions)), "", null] });
+    rows.push({ key: `upstream ${upstream}`, group: true, cells: [[upstream, groups > 1 ? `upstream of ${groups} groups` : "upstream"], [...state, ""], count(sum(own, (each) => each.sessions)), ...carried(`upstream ${upstream}`, data, own), "", null] });
     const seen = new Map();
     for (const each of own) {
       const name = JSON.stringify([upstream, each.group, each.uri]);
       seen.set(name, (seen.get(name) ?? 0) + 1);
       const act = each.paused ? (can("/brokers/resume") ? { text: "Resume", what: each.uri, act: () => resume(each) } : null) : can("/brokers/pause") ? { text: "Pause", what: each.uri, act: () => pause(each) } : null;
-      rows.push({ key: `${name} ${seen.get(name)}`, cells: [[each.uri, groups > 1 ? `group ${each.group}` : ""], [each.state, TONES[each.state] ?? "", each.why || WORDS[each.state]], count(each.sessions), count(each.failures), act] });
+      rows.push({ key: `${name} ${seen.get(name)}`, cells: [[each.uri, groups > 1 ? `group ${each.group}` : ""], [each.state, TONES[each.state] ?? "", each.why || WORDS[each.state]], count(each.sessions), ...carried(`broker ${name} ${seen.get(name)}`, data, [each]), count(each.failures), act] });
     }
   }
   tables.brokers.show(rows);
@@ -360,10 +374,56 @@ function showBrokers(data) {
 function showListeners(data) {
   tables.listeners.show(data.listeners.map((each) => {
     const counters = each.counters;
-    const one = (name, unit, way) => [rate(`listener ${each.name} ${name}`, data.time, counters[name]), unit, way];
-    return { key: each.name, cells: [[each.name, `${each.endpoint} to ${each.brokers}`], count(each.sessions),
-      one("client_frames", frameRate, "in"), one("broker_frames", frameRate, "out"), one("client_bytes", byteRate, "in"), one("broker_bytes", byteRate, "out"),
+    const one = (name) => rate(`listener ${each.name} ${name}`, data.time, counters[name]);
+    return { key: each.name, cells: [[each.name, each.endpoint], count(each.sessions),
+      [one("client_frames"), one("client_bytes"), "in"], [one("broker_frames"), one("broker_bytes"), "out"],
       count(counters.sessions_opened), count(counters.failovers), count(counters.errors_sent + counters.errors_passed), count(counters.clients_refused)] };
+  }));
+}
+
+let busiest = { at: 0, names: [] }; // the destinations that are shown, and when they were sorted
+
+function showDestinations(data) {
+  const rows = new Map(data.destinations.map((each) => {
+    const name = JSON.stringify(each.destination);
+    const one = (field) => rate(`destination ${name} ${field}`, data.time, each[field]);
+    const [sends, messages] = [one("sends"), one("messages")];
+    const lately = sum([...sends.points, ...messages.points], ([, value]) => value ?? 0);
+    return [name, { key: name, lately, cells: [each.destination ?? "all others", [sends, one("send_bytes"), "in"], [messages, one("message_bytes"), "out"], count(each.sends), count(each.messages)] }];
+  }));
+  if (Math.abs(data.time - busiest.at) > SORTED || busiest.names.length < Math.min(BUSIEST, rows.size)) {
+    const names = [...rows.values()].sort((one, other) => other.lately - one.lately).map((each) => each.key);
+    busiest = { at: data.time, names: names.slice(0, BUSIEST) };
+  }
+  tables.destinations.show(busiest.names.flatMap((name) => rows.get(name) ?? []));
+}
+
+// Return in how many seconds a share of what was counted was over, as Prometheus' histogram_quantile does.
+function within(share, counts, bounds) {
+  let left = share * sum(counts, (each) => each);
+  for (const [at, each] of counts.entries()) {
+    if (at === bounds.length) break;
+    const from = at ? bounds[at - 1] : 0;
+    if (each && left <= each) return seconds(from + ((bounds[at] - from) * left) / each);
+    left -= each;
+  }
+  return `over ${seconds(bounds.at(-1))}`;
+}
+
+const seconds = (value) => (value < 1 ? `${tenths.format(value * 1000)} ms` : `${tenths.format(value)} s`);
+
+function showTimes(data) {
+  tables.times.show(data.times.flatMap((each) => {
+    const name = `${each.name} ${each.label}`;
+    const found = history(`time ${name}`);
+    const states = (found.states ??= []);
+    if (!states.length || data.time - states.at(-1).time >= STEP) states.push({ time: data.time, counts: each.counts });
+    while (states.length > KEPT / STEP + 1 || states[0].time < data.time - KEPT) states.shift();
+    const lately = each.counts.map((value, at) => value - (states[0]?.counts[at] ?? 0));
+    // A page that was just loaded has no past: then it is all since the start.
+    const counts = lately.some((value) => value) ? lately : each.counts;
+    const note = counts === lately ? `${each.by} ${each.label}` : `${each.by} ${each.label}, since the start`;
+    return [{ key: name, cells: [[each.meaning, note], ...[0.5, 0.95, 0.99].map((share) => within(share, counts, data.bounds)), count(sum(counts, (value) => value))] }];
   }));
 }
 
@@ -385,8 +445,8 @@ function showRest(data) {
   const { journal, workers } = data;
   $("journal-section").hidden = journal === null;
   if (journal !== null) {
-    const one = (name, unit) => [rate(`journal ${name}`, data.time, journal.counts[name]), unit, "in"];
-    tables.journal.show([{ key: "journal", cells: [journal.directory, [journal.state, journal.trouble || journal.stuck ? "bad" : "good"], one("frames", frameRate), one("bytes", byteRate), bytes(journal.waiting), count(journal.counts.dropped_frames), count(journal.counts.write_errors)] }]);
+    const one = (name) => rate(`journal ${name}`, data.time, journal.counts[name]);
+    tables.journal.show([{ key: "journal", cells: [journal.directory, [journal.state, journal.trouble || journal.stuck ? "bad" : "good"], [one("frames"), one("bytes"), "in"], bytes(journal.waiting), count(journal.counts.dropped_frames), count(journal.counts.write_errors)] }]);
   }
   $("workers-section").hidden = !workers.length;
   tables.workers.show(workers.map((each) => {
@@ -415,6 +475,8 @@ function show(data) {
   showTiles(data);
   showBrokers(data);
   showListeners(data);
+  showDestinations(data);
+  showTimes(data);
   showOutages(data);
   showRest(data);
   histories = told;

@@ -45,7 +45,9 @@ def page(browser: Any, **context: Any) -> Iterator[Any]:
     """Open a page of its own, with nothing in it that another one knows. What its console complains of is in
     `complaints`.
     """
-    opened = browser.new_context(**{"viewport": {"width": 1440, "height": 1000}, "locale": "en-GB", **context})
+    opened = browser.new_context(
+        **{"viewport": {"width": 1440, "height": 1000}, "locale": "en-GB", **context}
+    )
     opened.set_default_timeout(60_000)
     found = opened.new_page()
     found.complaints = []
