@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS: Final = (
@@ -27,10 +28,9 @@ def browsing() -> Iterator[Any]:
     path = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip("there is no chromium: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     # Root may not have a sandbox; our own pages need none.
     sandbox = os.geteuid() != 0
-    with playwright.sync_playwright() as driver:
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=path, args=[*_OPTIONS], chromium_sandbox=sandbox, timeout=120_000
         )

@@ -1,13 +1,13 @@
-"""By which names the endpoints `admin` and `metrics` may be asked, from which web pages orders are taken, and the token that
-`admin` may ask for.
+"""By which names the endpoints `admin` and `metrics` may be asked, from which web pages orders are taken, and the token
+that `admin` may ask for.
 
 A page of another site can have its own name point to this machine once it is loaded, and the browser then takes the
 admin endpoint for that site and lets the page read everything (DNS rebinding). But it says the name in `Host`, and
 that is none of ours.
 
-A page of another site can also send a request without reading the response, and the browser adds the password that somebody
-typed for us, or the certificate (CSRF). But it says where the page is from: in `Origin` with every POST, and in
-`Sec-Fetch-Site` where it asks by TLS or this machine. No page can change either. Who says neither is no browser.
+A page of another site can also send a request without reading the response, and the browser adds the password that
+somebody typed for us, or the certificate (CSRF). But it says where the page is from: in `Origin` with every POST, and
+in `Sec-Fetch-Site` where it asks by TLS or this machine. No page can change either. Who says neither is no browser.
 """
 
 from base64 import b64decode

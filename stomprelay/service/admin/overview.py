@@ -1,13 +1,14 @@
 """The page for people, and what it asks for once a second: all but the sessions, in JSON.
 
-The page is three files and an icon in `page/`, sent as they are; its script fills it. A browser that has it open asks for
-`GET /overview` each second, and for a page of `GET /sessions`, as long as somebody can see it, and keeps what it
+The page is three files and an icon in `page/`, sent as they are; its script fills it. A browser that has it open asks
+for `GET /overview` each second, and for a page of `GET /sessions`, as long as somebody can see it, and keeps what it
 draws: nothing of it stays here.
 
     GET /overview   {"version": ..., "time": ..., "listeners": [...], "brokers": [...], ...}
 
-`time` is when it was so, in seconds since 1970; `running` for how many seconds the relay has been there; `orders` are the
-paths that a POST may be sent to. The rest are the rows of `snapshot`.
+`time` is when it was so, in seconds since 1970; `running` for how many seconds the relay has been there; `orders` are
+the paths that a POST may be sent to; `bounds` are those of the histograms in `times`. The rest are the rows of
+`snapshot`.
 """
 
 import json
@@ -34,8 +35,8 @@ def file(name: str) -> str:
 
 
 def overview(taken: Snapshot, running: float, orders: Iterable[str]) -> str:
-    """Return what runs, as JSON text; `running` is for how many seconds the relay has been there, `orders` are the paths
-    of what it can be told to do.
+    """Return what runs, as JSON text; `running` is for how many seconds the relay has been there, `orders` are the
+    paths of what it can be told to do.
     """
     found = {
         "version": __version__,

@@ -62,8 +62,8 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A process of a relay that has several: how often it was started anew, and its state in words. Its figures are from
-    the time `seen`, in seconds since 1970; 0 where it has not told any.
+    """A process of a relay that has several: how often it was started anew, and its state in words. Its figures are
+    from the time `seen`, in seconds since 1970; 0 where it has not told any.
     """
 
     number: int

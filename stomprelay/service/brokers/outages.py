@@ -1,5 +1,5 @@
-"""Brokers in trouble, for all sessions together: what the log has of them, one line when one is down, and one when it is
-back; and the last outages as they are, for the page for people.
+"""Brokers in trouble, for all sessions together: what the log has of them, one line when one is down, and one when it
+is back; and the last outages as they are, for the page for people.
 
 What each session has to do with it are details of the log, and events of the journal.
 """
@@ -64,9 +64,9 @@ class Outage(NamedTuple):
 
 
 class _Trouble:
-    """One broker since its first trouble, at `began`, `since` in seconds since 1970. `lost` counts sessions that lost it; of those, `elsewhere` went
-    on at another broker and `waited` at this one. `failed` counts attempts to reach it. `down`: the log has it that it
-    is down. `told` is how many losses and failures the log has.
+    """One broker since its first trouble, at `began`, which is `since` in seconds since 1970. `lost` counts sessions
+    that lost it; of those, `elsewhere` went on at another broker and `waited` at this one. `failed` counts attempts to
+    reach it. `down`: the log has it that it is down. `told` is how many losses and failures the log has.
     """
 
     __slots__ = (

@@ -227,7 +227,7 @@ function watch() {
   const since = age === null ? "Nothing is known yet" : `Stale since ${clock(freshAt)}`;
   if (stale) put($("stale"), `${since}: ${why}. What is shown may be wrong; it is asked for again and again.`);
   $("stale").hidden = !stale;
-  if (stale) document.title = "stale – stomprelay";
+  if (stale) document.title = "stale: stomprelay";
   if (!$("notice").hidden && performance.now() - noticed > SHOWN_FOR) $("notice").hidden = true;
   const listed = sessions.asked === null ? null : performance.now() - sessions.asked;
   const how = $("hold").checked ? "held still, " : "";
@@ -342,7 +342,7 @@ function showTiles(data) {
   const lost = total("possibly_lost");
   const errors = total("errors_sent") + total("errors_passed");
   tile("Possibly lost", { figure: count(lost), unit: lost === 1 ? "message" : "messages", below: `${plural(errors, "error")} to clients`, alarmed: lost > 0 });
-  document.title = `${bad ? `${bad} down – ` : ""}${data.stopping ? "stopping – " : ""}stomprelay`;
+  document.title = `${bad ? `${bad} down: ` : ""}${data.stopping ? "stopping: " : ""}stomprelay`;
 }
 
 // The cells of what brokers carried: both ways, and failovers.
@@ -365,7 +365,7 @@ function showBrokers(data) {
       const name = JSON.stringify([upstream, each.group, each.uri]);
       seen.set(name, (seen.get(name) ?? 0) + 1);
       const act = each.paused ? (can("/brokers/resume") ? { text: "Resume", what: each.uri, act: () => resume(each) } : null) : can("/brokers/pause") ? { text: "Pause", what: each.uri, act: () => pause(each) } : null;
-      rows.push({ key: `${name} ${seen.get(name)}`, cells: [[each.uri, groups > 1 ? `group ${each.group}` : ""], [each.state, TONES[each.state] ?? "", each.why || WORDS[each.state]], count(each.sessions), ...carried(`broker ${name} ${seen.get(name)}`, data, [each]), count(each.failures), act] });
+      rows.push({ key: `${name} ${seen.get(name)}`, cells: [[each.uri, groups > 1 ? `group ${each.group}` : ""], [each.state, each.state === "up" && each.why ? "warn" : TONES[each.state], each.why || (WORDS[each.state] ?? "")], count(each.sessions), ...carried(`broker ${name} ${seen.get(name)}`, data, [each]), count(each.failures), act] });
     }
   }
   tables.brokers.show(rows);
@@ -589,7 +589,7 @@ const sessions = {
     listing.show(found.sessions.map((row) => ({ key: row.session, cells: this.cells(row, before.get(row.session)) })));
     this.following = found.next;
     const all = this.before + found.matching;
-    const range = found.sessions.length ? `${count(this.before + 1)}–${count(this.before + found.sessions.length)} of ${count(all)}` : "none";
+    const range = found.sessions.length ? `${count(this.before + 1)} to ${count(this.before + found.sessions.length)} of ${count(all)}` : "none";
     const missing = found.missing.length ? `; ${found.missing.join(" and ")} did not answer` : "";
     put($("range"), `${range}${this.search ? ` found, ${count(found.total)} in all` : ""}${missing}`);
     $("first").disabled = $("previous").disabled = !this.cursors.length;
