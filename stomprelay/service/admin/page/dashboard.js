@@ -13,7 +13,7 @@ const SORTED = 10; // seconds after which they are sorted anew
 const STEP = 5; // seconds between two states of a histogram that are kept
 const GAP = 5; // seconds between two answers of which no rate is made
 const SHOWN_FOR = 10000; // ms that a notice stays
-const COST = 10; // sessions are asked for again after so many times what the last answer took
+const COST = 20; // sessions are asked for again after so many times what the last answer took
 
 const $ = (id) => document.getElementById(id);
 
@@ -609,7 +609,7 @@ const sessions = {
   },
 };
 
-const listing = new Table($("session-rows"), [["Session", "text", "", "session"], ["Login", "text", "words", "login"], ["Client", "noted", "", "client"], ["Listener", "text", "", "listener"], ["Broker", "text", "words"], ["Age", "text", "number", "age"], ["Idle", "text", "number", "idle"], ["Subscribed to", "text", "words", "destinations"], ["Un\u00adconfirmed", "text", "number", "unconfirmed"], ["Unacked", "text", "number", "unacknowledged"], ["From client", "noted", "number", "client_bytes"], ["From brokers", "noted", "number", "broker_bytes"], ["", "button", "number"]], "No session is like that.", (key) => sessions.by(key));
+const listing = new Table($("session-rows"), [["Session", "text", "fixed", "session"], ["Login", "text", "words", "login"], ["Client", "noted", "fixed", "client"], ["Listener", "text", "", "listener"], ["Broker", "text", "words"], ["Age", "text", "number", "age"], ["Idle", "text", "number", "idle"], ["Subscribed to", "text", "words", "destinations"], ["Un\u00adconfirmed", "text", "number", "unconfirmed"], ["Unacked", "text", "number", "unacknowledged"], ["From client", "noted", "number", "client_bytes"], ["From brokers", "noted", "number", "broker_bytes"], ["", "button", "number"]], "No session is like that.", (key) => sessions.by(key));
 
 for (const [key, name] of Object.entries(SORTS)) {
   for (const sort of [key, `-${key}`]) {
@@ -638,6 +638,8 @@ document.addEventListener("visibilitychange", () => {
   ask();
   sessions.ask();
 });
+// On a phone a row is a card, and fifty are a long way.
+if (matchMedia("(max-width: 860px)").matches) $("size").value = "25";
 setInterval(watch, 250);
 sessions.mark();
 ask();
