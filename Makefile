@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep delta-jars class-archive coverage lint format types check bench fuzz chaos crash demo news clean distclean
+.PHONY: help run test test-deep delta-jars class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ crash: $(VENV)/.test ## SIGKILL to relay, pipeline, source, replay; what is left
 
 demo: $(VENV)/.test ## clients, a relay, a failover for twenty seconds; then tables and a report to look at
 	$(BIN)/python -m demo $(ARGS)
+
+docs: $(VENV)/.dev ## the pages as a site, in build/site; a link that leads nowhere is an error
+	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs/site . build/site
 
 news: $(VENV)/.dev ## the next release's news, as the fragments have it now
 	@$(BIN)/towncrier build --draft
