@@ -19,6 +19,8 @@ from stomprelay.remote import (
     AdminError,
     Credentials,
     brokers,
+    cancel_drain,
+    drain,
     kill,
     pause,
     resume,
@@ -326,6 +328,46 @@ def test_pause_gives_up(relay: Relay, within: float | None, longest: float) -> N
         pause(AdminClient(relay.place), "a:1", within, lines.append, clock.sleep, clock)
     assert lines == ["a:1: paused, 3 sessions left"]
     assert clock.now == 100.0 + longest
+
+
+def left(sessions: int, draining: bool = True) -> bytes:
+    """What a relay answers to who drains it."""
+    return json.dumps({"draining": draining, "sessions": sessions}).encode()
+
+
+def test_drain_waits_until_no_session_is_left(relay: Relay) -> None:
+    """It says how many are left each time the number changes, as JSON where that is wanted."""
+    relay.answer("/drain", left(2), left(2), left(1), left(0))
+    clock, lines = Clock(), list[str]()
+    assert drain(AdminClient(relay.place), None, lines.append, clock.sleep, clock) == 0
+    assert lines == ["draining: 2 sessions left", "draining: 1 session left", "draining: no sessions left"]
+    assert [each[:3] for each in relay.asked] == [("POST", "/drain", {}), *[("GET", "/drain", None)] * 3]
+    assert drain(AdminClient(relay.place), 0, lines.append, clock.sleep, clock, as_json=True) == 0
+    assert lines[3:] == ['{"draining": true, "sessions": 0}']
+
+
+def test_drain_gives_up_when_its_time_is_over(relay: Relay) -> None:
+    """The relay stays drained, and that is said."""
+    relay.answer("/drain", left(1))
+    clock, lines = Clock(), list[str]()
+    said = r"^1 session is left; new clients are still refused, until `stomprelay drain --cancel`$"
+    with pytest.raises(AdminError, match=said):
+        drain(AdminClient(relay.place), 5, lines.append, clock.sleep, clock)
+    assert clock.now == 105.0
+
+
+def test_a_drain_that_is_taken_back(relay: Relay) -> None:
+    """Somebody else lets clients in again; or we do."""
+    relay.answer("/drain", left(1), left(1, draining=False))
+    relay.answer("/drain/cancel", left(1, draining=False))
+    clock, lines = Clock(), list[str]()
+    with pytest.raises(AdminError, match=r"^clients are let in again$"):
+        drain(AdminClient(relay.place), None, lines.append, clock.sleep, clock)
+    assert cancel_drain(AdminClient(relay.place), lines.append) == 0
+    assert lines[1:] == ["clients are let in again: 1 session"]
+    relay.answer("/drain/cancel", b'{"draining": 1, "sessions": 1}')
+    with pytest.raises(AdminError, match="is no relay that can be asked"):
+        cancel_drain(AdminClient(relay.place), lines.append)
 
 
 def test_a_pause_that_is_taken_back(relay: Relay) -> None:

@@ -39,6 +39,12 @@ Ends a session of a running relay, by its name. Its client gets an ERROR that sa
 left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1 if there is no such session, or if the
 relay cannot be asked.
 """
+_DRAIN = """
+Has a running relay refuse new clients, by an ERROR that says so, and `/readyz` say that it is drained; the sessions
+that it has go on, for as long as their clients want. Waits until none is left. What was drained stays so, until
+--cancel or a restart; the relay itself does not end by it. Exit status: 0 when no session is left; 1 if some are when
+the time is over, or if the relay cannot be asked.
+"""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -107,6 +113,17 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
     kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
     kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
+    drain = commands.add_parser(
+        "drain",
+        parents=[relay, table],
+        help="let no new client in, and wait for the others",
+        description=_DRAIN,
+    )
+    either = drain.add_mutually_exclusive_group()
+    either.add_argument(
+        "--within", type=_seconds, metavar="SECONDS", help="how long to wait; default: as long as it takes"
+    )
+    either.add_argument("--cancel", action="store_true", help="let clients in again")
 
 
 def _filter(text: str) -> tuple[str, str]:
@@ -140,6 +157,10 @@ def _ask(options: argparse.Namespace) -> int:
             return remote.sessions(
                 relay, options.filter, options.sort, options.top, _print_line, as_json=options.json
             )
+        case "drain" if options.cancel:
+            return remote.cancel_drain(relay, _print_line, as_json=options.json)
+        case "drain":
+            return remote.drain(relay, options.within, _print_line, as_json=options.json)
         case "kill":
             return remote.kill(relay, options.session, _print_line)
     return remote.brokers(relay, _print_line, as_json=options.json)

@@ -39,6 +39,13 @@ class SessionPage(NamedTuple):
     missing: list[str]
 
 
+class DrainStatus(NamedTuple):
+    """Whether a relay refuses new clients, and how many sessions it has."""
+
+    draining: bool
+    sessions: int
+
+
 class AdminClient:
     """The admin endpoint of a running relay: a URL, or the server endpoint string that the relay was given.
 
@@ -73,6 +80,18 @@ class AdminClient:
     def kill(self, name: str) -> None:
         """End a session, by its name."""
         self._request("POST", f"/sessions/{quote(name, safe='')}/kill", lambda answer: answer["killed"], {})
+
+    def drain(self) -> DrainStatus:
+        """Have it refuse new clients from now on."""
+        return self._request("POST", "/drain", _drain_status, {})
+
+    def cancel_drain(self) -> DrainStatus:
+        """Have it let clients in again."""
+        return self._request("POST", "/drain/cancel", _drain_status, {})
+
+    def drain_status(self) -> DrainStatus:
+        """Return whether it refuses them."""
+        return self._request("GET", "/drain", _drain_status)
 
     def _request(
         self, method: str, path: str, read: Callable[[Any], Answer], values: object = None
@@ -127,6 +146,13 @@ def _session_page(answer: Any) -> SessionPage:
     if not isinstance(following, str | None) or not all(isinstance(each, str) for each in missing):
         raise TypeError
     return SessionPage(rows, following, missing)
+
+
+def _drain_status(answer: Any) -> DrainStatus:
+    found = DrainStatus(answer["draining"], answer["sessions"])
+    if type(found.draining) is not bool or type(found.sessions) is not int:
+        raise TypeError
+    return found
 
 
 def _broker_status(row: Any) -> BrokerStatus:

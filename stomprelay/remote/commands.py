@@ -4,13 +4,14 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from math import inf
 from typing import Any, Final
 
 from stomprelay.config.address import broker as read_broker
 from stomprelay.config.address import host_and_port
 from stomprelay.config.table import nearest
 from stomprelay.journal.command import visible
-from stomprelay.remote.client import AdminClient, BrokerStatus
+from stomprelay.remote.client import AdminClient, BrokerStatus, DrainStatus
 from stomprelay.remote.connecting import AdminError
 from stomprelay.remote.tables import BROKER, SESSION, session_cells, table
 
@@ -104,6 +105,49 @@ def pause(
             raise AdminError(f"{name}: the sessions that are left did not leave in time; it stays paused")
         sleep(_POLL)
         statuses = _of(uri, admin.brokers())
+
+
+def drain(
+    admin: AdminClient,
+    within: float | None,
+    print_line: PrintLine,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Have a relay refuse new clients, and wait until no session is left, for as long as it takes where `within` is
+    None. Returns the exit status, 0. Raises `AdminError` where some are left after `within` seconds.
+    """
+    end, printed = inf if within is None else clock() + within, None
+    status = admin.drain()
+    while True:
+        if not status.draining:
+            raise AdminError("clients are let in again")
+        if status != printed:
+            _print_drain(status, print_line, as_json=as_json)
+            printed = status
+        if not status.sessions:
+            return 0
+        if clock() >= end:
+            left = "1 session is" if status.sessions == 1 else f"{status.sessions} sessions are"
+            raise AdminError(f"{left} left; new clients are still refused, until `stomprelay drain --cancel`")
+        sleep(_POLL)
+        status = admin.drain_status()
+
+
+def cancel_drain(admin: AdminClient, print_line: PrintLine, *, as_json: bool = False) -> int:
+    """Have a relay let clients in again, and return the exit status."""
+    _print_drain(admin.cancel_drain(), print_line, as_json=as_json)
+    return 0
+
+
+def _print_drain(status: DrainStatus, print_line: PrintLine, *, as_json: bool) -> None:
+    if as_json:
+        print_line(json.dumps(status._asdict()))
+        return
+    count = f"{status.sessions or 'no'} session{'' if status.sessions == 1 else 's'}"
+    print_line(f"draining: {count} left" if status.draining else f"clients are let in again: {count}")
 
 
 def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:

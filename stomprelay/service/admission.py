@@ -27,6 +27,10 @@ LINGERING: Final = 24
 RESERVE: Final = LINGERING + 32
 """Descriptors for what comes and goes: refused clients, name look-ups, files, notices to systemd."""
 
+TOO_MANY: Final = "too many connections"
+DRAINING: Final = "no new connections"
+"""What an ERROR and the log have in short, by which a client is refused."""
+
 _log: Final = logger()
 
 
@@ -94,6 +98,17 @@ class Admission:
                 clients=clients,
             )
 
+    def refusal(
+        self, sessions: ListenerSessions, address: object, *, draining: bool
+    ) -> tuple[str, str] | None:
+        """Return why a new client of this listener, from this address, is not taken, in short and in full; None where
+        it is. `draining`: none is.
+        """
+        if draining:
+            return DRAINING, "the relay is being drained: it keeps its clients and takes no others"
+        reason = self.too_many(sessions, address)
+        return (TOO_MANY, reason) if reason else None
+
     def too_many(self, sessions: ListenerSessions, address: object) -> str:
         """Return why one client more of this listener, from this address, would be too many; "" where it is not."""
         listener = sessions.listener
@@ -110,14 +125,14 @@ class Admission:
             return "there are no file descriptors left for more"
         return ""
 
-    def turn_away(self, sessions: ListenerSessions, reason: str) -> LegProtocol:
-        """Return the protocol of a client that is sent an ERROR with this reason, and is closed."""
+    def turn_away(self, sessions: ListenerSessions, short: str, reason: str) -> LegProtocol:
+        """Return the protocol of a client that is sent an ERROR with this reason, in short and in full, and closed."""
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1
-        refused = f"{listener.name}: too many connections"
+        refused = f"{listener.name}: {short}"
         if self._runtime.repeats.passes(refused, 1):
             _log.warn("a client was refused by {refused}: {reason}", refused=refused, reason=reason)
-        error = complain(StompError("too many connections", reason), V1_0, spell_versions(listener.versions))
+        error = complain(StompError(short, reason), V1_0, spell_versions(listener.versions))
         owner = Refused(self._runtime, listener.linger, error)
         protocol = LegProtocol(owner, Leg(Side.DOWNSTREAM, listener.limits))
         if len(self._refused) >= LINGERING:

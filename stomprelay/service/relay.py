@@ -181,14 +181,14 @@ class RelayService(MultiService):
 
     def _accept(self, sessions: ListenerSessions, address: object) -> LegProtocol | None:
         """Begin a session for a new client and return the protocol of its leg; None while the relay stops. One that is
-        too many is sent an ERROR.
+        too many, or comes while the relay is drained, is sent an ERROR.
         """
         runtime, journal = self.state.runtime, self.state.journal
         if self.state.sessions.stopping:
             return None
-        reason = self._admission.too_many(sessions, address)
-        if reason:
-            return self._admission.turn_away(sessions, reason)
+        refusal = self._admission.refusal(sessions, address, draining=self.state.sessions.draining)
+        if refusal is not None:
+            return self._admission.turn_away(sessions, *refusal)
         relay = Relay(
             sessions.listener, self._next_name(), sessions.counters, random.random, passes=self._passes
         )
@@ -209,7 +209,7 @@ class RelayService(MultiService):
         """Return the relay's status in one line, for systemd."""
         sessions, journal = self.state.sessions, self.state.journal
         count, listeners = len(sessions), len(sessions.listeners)
-        state = "stopping, " if sessions.stopping else ""
+        state = "stopping, " if sessions.stopping else "draining, " if sessions.draining else ""
         trouble = f", the journal {journal.state}" if journal is not None and journal.trouble else ""
         return (
             f"{state}{count} session{'s'[: count != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"

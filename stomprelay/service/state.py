@@ -89,8 +89,9 @@ class ListenerSessions:
 class Sessions:
     """The sessions of all listeners. Copy them before you do anything to them that may end one.
 
-    `listeners` has those of each listener by its name. `stopping`: no session is accepted any more. `on_end` is called
-    when one is over, with the number of those that are left.
+    `listeners` has those of each listener by its name. `stopping`: no session is accepted any more. `draining`: new
+    clients are refused, until an operator lets them in again. `on_end` is called when one is over, with the number of
+    those that are left.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Sessions:
     ) -> None:
         self.listeners: Final = {each.name: ListenerSessions(each, self._ended) for each in listeners}
         self.stopping = False
+        self.draining = False
         self._on_end = on_end
         self._over: Deferred[None] | None = None
 
@@ -111,6 +113,17 @@ class Sessions:
     def refuse(self) -> None:
         """Accept no more sessions: the factories of the listeners build no protocol from now on."""
         self.stopping = True
+
+    def drain(self, draining: bool) -> None:
+        """Refuse new clients from now on, or let them in again; the sessions that are there go on."""
+        if draining != self.draining:
+            self.draining = draining
+            _log.info(
+                "draining: new clients are refused, {count} connected"
+                if draining
+                else "clients are let in again",
+                count=len(self),
+            )
 
     def begin_stop(self) -> None:
         """End all sessions that have nothing left to deliver; the others end when they have not."""

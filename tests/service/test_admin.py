@@ -27,6 +27,7 @@ from tests.service.harness import (
     CONNECT,
     CONNECTED,
     SEND,
+    FakeTransport,
     JournalHarness,
     RelayHarness,
     failover,
@@ -194,6 +195,7 @@ def test_secrets_are_not_shown() -> None:
         ("POST", "/sessions//kill", 404),
         ("POST", "/sessions/x/y/kill", 404),
         ("POST", "/sessions/x/kill/", 404),
+        ("GET", "/drain/cancel", 405),
         ("HEAD", "/", 200),
         ("HEAD", "/healthz", 200),
         ("HEAD", "/livez", 200),
@@ -224,6 +226,27 @@ def order(harness: RelayHarness, what: str, body: str | bytes, **headers: str) -
     """The answer to a POST of JSON."""
     body = body if isinstance(body, bytes) else body.encode()
     return Answer(harness, f"/brokers/{what}", "POST", body, **{"content_type": JSON, **headers})
+
+
+def test_drain(pair: RelayHarness) -> None:
+    """The answer says how many sessions there are; they stay, and a new client is told why it has none."""
+    pair.session()
+    drained = {"draining": True, "sessions": 1}
+    answer = Answer(pair, "/drain", "POST", b"{}", content_type=JSON)
+    assert (answer.status, json.loads(answer.text)) == (200, drained)
+    assert json.loads(Answer(pair, "/drain").text) == drained
+    refused = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(None))
+    refused.protocol.makeConnection(refused)
+    error = refused.written()
+    assert error.startswith(b"ERROR\nmessage:no new connections\n")
+    assert b"the relay is being drained: it keeps its clients and takes no others" in error
+    assert Answer(pair, "/drain", "POST", b'{"within": 5}', content_type=JSON).status == 400
+    answer = Answer(pair, "/drain/cancel", "POST", b"", content_type=JSON)
+    assert json.loads(answer.text) == {"draining": False, "sessions": 1}
+    taken = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(None))
+    taken.protocol.makeConnection(taken)
+    assert taken.written() == b""
+    assert json.loads(Answer(pair, "/drain").text) == {"draining": False, "sessions": 2}
 
 
 def states(answer: Answer) -> list[tuple[str, int, int]]:

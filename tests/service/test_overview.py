@@ -81,7 +81,7 @@ def test_what_runs(harness: RelayHarness) -> None:
     assert row["brokers"] == "tcp://192.0.2.1:61613, tcp://192.0.2.2:61613"
     assert set(row["counters"]) == set(COUNTERS)
     assert row["counters"]["client_frames"] == 1
-    assert asked(harness)["orders"] == ["/brokers/pause", "/brokers/resume"]
+    assert asked(harness)["orders"] == ["/brokers/pause", "/brokers/resume", "/drain", "/drain/cancel"]
 
 
 def test_for_how_long_it_has_been_there(harness: RelayHarness) -> None:

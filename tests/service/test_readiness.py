@@ -155,6 +155,21 @@ def test_a_relay_that_stops() -> None:
     assert (alive.status, alive.text) == (200, '{"live": true}\n')
 
 
+def test_a_relay_that_is_drained() -> None:
+    """Says so alone, until clients are let in again; it is well otherwise, and the page and the status line say it."""
+    harness = RelayHarness(admin=ADMIN)
+    harness.session()
+    before = reasons(harness)
+    harness.service.state.sessions.drain(True)
+    assert reasons(harness) == ["draining: new clients are refused"]
+    health = Answer(harness, "/healthz")
+    assert (health.status, health.text) == (200, "ok, but new clients are refused\n")
+    assert json.loads(Answer(harness, "/overview").text)["draining"] is True
+    assert harness.service._status().startswith("draining, 1 session,")
+    harness.service.state.sessions.drain(False)
+    assert reasons(harness) == before
+
+
 def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
     """A full disk, whatever becomes of the records."""
     harness = JournalHarness(tmp_path)

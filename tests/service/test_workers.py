@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
-from stomprelay.service.admin.readiness import AWAY, DRAINING
+from stomprelay.service.admin.readiness import AWAY, DRAINED, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions, parse
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
@@ -411,6 +411,10 @@ class Asked:
         self.orders.append((f"pause {within}", broker))
         return succeed(None)
 
+    def drain(self, draining: bool) -> Deferred[Any]:
+        self.orders.append(("drain", str(draining)))
+        return succeed(None)
+
     def resume(self, broker: str) -> Deferred[Any]:
         self.orders.append(("resume", broker))
         return fail(TimeoutError("no answer"))
@@ -523,6 +527,24 @@ def test_a_crew_that_stops(crew: Crew) -> None:
     """Nobody has to be asked."""
     crew._own.sessions.refuse()
     assert reasons(crew) == [DRAINING]
+
+
+def test_a_crew_that_is_drained(crew: Crew) -> None:
+    """All workers refuse clients, one that starts meanwhile as well; nobody has to be asked whether it is ready."""
+    _ = crew.drain(True)
+    assert [asked(crew, number).orders for number in (1, 2)] == [[("drain", "True")]] * 2
+    assert reasons(crew) == [DRAINED]
+    assert total(crew).draining
+    late = crew.workers[0]
+    late.plan = plan_of([])
+    crew.changed(late)
+    assert asked(crew, 1).orders[1:] == [("drain", "True")]
+    late.plan = late.plan._replace(draining=True)
+    crew.changed(late)
+    assert len(asked(crew, 1).orders) == 2
+    _ = crew.drain(False)
+    assert reasons(crew) == []
+    assert not total(crew).draining
 
 
 def listed(crew: Crew, query: SessionQuery) -> SessionList:

@@ -43,6 +43,7 @@ def overview(taken: Snapshot, running: float, orders: Iterable[str]) -> str:
         "time": taken.time,
         "running": round(running, 3),
         "stopping": taken.stopping,
+        "draining": taken.draining,
         "connections": taken.connections,
         "sessions": taken.clients,
         "listeners": [each._asdict() for each in taken.listeners],

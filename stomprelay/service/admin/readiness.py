@@ -1,7 +1,7 @@
 """Whether a relay lives, and whether it is to be sent clients: what `/livez` and `/readyz` are answered with.
 
-A relay is ready where each listener's upstream has a broker that is up, where it does not stop, and where its journal,
-if it keeps one, can be written. Upstreams of routes do not count: most clients may do without them.
+A relay is ready where each listener's upstream has a broker that is up, where it does not stop and is not drained, and
+where its journal, if it keeps one, can be written. Upstreams of routes do not count: most clients may do without them.
 
 Whoever asks wants to know how the brokers are. So where none is known to be up they are doubted, and `PeriodicChecks`
 probes them soon, unless they pause for having failed: else a relay to which no client is sent would never find out.
@@ -16,6 +16,7 @@ from stomprelay.service.brokers.brokers import UP
 from stomprelay.service.state import RelayState
 
 DRAINING: Final = "draining: the relay stops"
+DRAINED: Final = "draining: new clients are refused"
 AWAY: Final = "no worker serves"
 
 
@@ -23,6 +24,8 @@ def obstacles(state: RelayState) -> list[str]:
     """Return why the relay of this process is not to be sent clients, each in words; none where it is ready."""
     if state.sessions.stopping:
         return [DRAINING]
+    if state.sessions.draining:
+        return [DRAINED]
     found = []
     for each in state.sessions.listeners.values():
         name, upstream = each.listener.name, each.listener.upstream

@@ -17,9 +17,13 @@ only where its `Host` is ours (see `access`), else with 421.
     POST /brokers/resume    take them into service again: {"broker": "*"}
     GET /sessions           who is connected, in JSON: see `sessions`
     POST /sessions/NAME/kill    end a session: its client gets an ERROR that says so
+    GET /drain              whether new clients are refused, and how many sessions there are, in JSON
+    POST /drain             refuse new clients from now on
+    POST /drain/cancel      let them in again
 
 The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; one that a web page sends is
-refused unless the page is ours (see `access`). The response of those about brokers is that of `/brokers`.
+refused unless the page is ours (see `access`). The response of those about brokers is that of `/brokers`, and of those
+about draining that of `/drain`.
 """
 
 import json
@@ -37,7 +41,7 @@ from stomprelay.service.admin.overview import FILES, file, overview
 from stomprelay.service.admin.pages import JSON, Action, AdminPages, Page, Response, refusal
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
-from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
+from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, drain, parse
 from stomprelay.service.admin.server import CONNECTIONS, AdminSite
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
@@ -80,6 +84,9 @@ class Shown(Protocol):
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
         """Return the sessions that are asked for. The Deferred fails with `Unavailable` where they cannot be had."""
 
+    def drain(self, draining: bool) -> Deferred[None] | None:
+        """Refuse new clients, or let them in again."""
+
     def kill(self, name: str) -> Deferred[bool] | bool:
         """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
 
@@ -93,6 +100,7 @@ class OwnRelay:
         self.repeats = state.runtime.repeats
         self.pause = state.pauses.pause
         self.resume = state.pauses.resume
+        self.drain = state.sessions.drain
         self.kill = state.sessions.kill
         self._listing = DeferredLock()
 
@@ -113,6 +121,11 @@ class OwnRelay:
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
 
 
+def _empty(body: bytes) -> bool:
+    """Whether the body of a POST says nothing."""
+    return body.strip() in (b"", b"{}")
+
+
 def _health(taken: Snapshot) -> Response:
     """Return the response to GET /healthz. A journal that cannot be written is reported, and workers that are away; the
     status is 503 only where sessions are held for the journal, no worker serves, or the relay stops.
@@ -128,6 +141,8 @@ def _health(taken: Snapshot) -> Response:
     trouble = [f"{serve} of {len(workers)} workers serve"] if serve < len(workers) else []
     if journal is not None and journal.trouble:
         trouble.append(f"the journal {journal.state}")
+    if taken.draining:
+        trouble.append("new clients are refused")
     return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
@@ -209,8 +224,13 @@ def site(
     def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> Deferred[None] | None:
         return relay.resume(found)
 
+    def order_drain(body: bytes, *, draining: bool) -> Response | Deferred[Response]:
+        if not _empty(body):
+            return refusal(400, "the body must be {}")
+        return _later(relay.drain(draining), lambda _: drained({}))
+
     def kill(name: str, body: bytes) -> Response | Deferred[Response]:
-        if body.strip() not in (b"", b"{}"):
+        if not _empty(body):
             return refusal(400, "the body must be {}")
         missing = refusal(404, f"there is no session {json.dumps(name)}")
         killed = Response(json.dumps({"killed": name}) + "\n", JSON)
@@ -224,6 +244,7 @@ def site(
         return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
 
     listed = _page(relay, brokers, JSON, whole=True)
+    drained = _page(relay, drain, JSON, whole=False)
     begun = reactor.seconds()
 
     def running(taken: Snapshot) -> str:
@@ -234,6 +255,7 @@ def site(
         b"/overview": _page(relay, running, JSON, whole=False),
         b"/brokers": listed,
         b"/sessions": sessions,
+        b"/drain": drained,
         **_watching(relay),
     }
     if worker:
@@ -242,6 +264,8 @@ def site(
     actions: dict[bytes, Action] = {
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
+        b"/drain": lambda body: order_drain(body, draining=True),
+        b"/drain/cancel": lambda body: order_drain(body, draining=False),
     }
     secret = None if token is None else Token(token)
     return AdminSite("admin", AdminPages(pages, actions, kill, Hosts(hosts), secret, relay.repeats), reactor)

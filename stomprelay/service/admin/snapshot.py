@@ -101,6 +101,7 @@ class Snapshot(NamedTuple):
     """What a relay is at one moment. `workers` is empty in a relay of one process. `destinations` are sampled where
     there is much traffic, see `Destinations`; their rows come and go, and what is counted never falls. `top` are those
     to show. `time` is that moment, in seconds since 1970; `outages` are those that go on, and the last ones.
+    `draining`: no client is let in.
     """
 
     stopping: bool
@@ -113,6 +114,7 @@ class Snapshot(NamedTuple):
     destinations: tuple[DestinationRow, ...] = ()
     time: float = 0.0
     outages: tuple[Outage, ...] = ()
+    draining: bool = False
 
     @property
     def clients(self) -> int:
@@ -145,6 +147,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         None if state.journal is None else _journal(state.journal),
         time=state.outages.time,
         outages=state.outages.shown(),
+        draining=state.sessions.draining,
     )
 
 
@@ -196,19 +199,17 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    stopping, connections, listeners, brokers, journal, workers, times, destinations, *rest = json.loads(text)
-    time, outages = rest
-    return Snapshot(
-        stopping,
-        connections,
-        tuple(ListenerRow(*each) for each in listeners),
-        tuple(BrokerRow(*each)._replace(tally=BrokerTally(*each[-1])) for each in brokers),
-        None if journal is None else JournalRow(*journal),
-        tuple(WorkerRow(*each) for each in workers),
-        tuple(TimeRow(name, label, tuple(counts), sum) for name, label, counts, sum in times),
-        tuple(DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in destinations),
-        time,
-        tuple(Outage(*each) for each in outages),
+    found = Snapshot(*json.loads(text))
+    return found._replace(
+        listeners=tuple(ListenerRow(*each) for each in found.listeners),
+        brokers=tuple(BrokerRow(*each)._replace(tally=BrokerTally(*each[-1])) for each in found.brokers),
+        journal=None if found.journal is None else JournalRow(*found.journal),
+        workers=tuple(WorkerRow(*each) for each in found.workers),
+        times=tuple(TimeRow(name, label, tuple(counts), sum) for name, label, counts, sum in found.times),
+        destinations=tuple(
+            DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in found.destinations
+        ),
+        outages=tuple(Outage(*each) for each in found.outages),
     )
 
 
@@ -252,6 +253,7 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         _destinations(each),
         max(one.time for one in each),
         _outages(outage for one in each for outage in one.outages),
+        draining=first.draining,
     )
 
 

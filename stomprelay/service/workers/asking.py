@@ -1,5 +1,5 @@
-"""What the parent asks a worker for, over HTTP: its snapshot and sessions, whether it is ready, and that brokers are
-paused and resumed and sessions ended.
+"""What the parent asks a worker for, over HTTP: its snapshot and sessions, whether it is ready, that brokers are
+paused and resumed, sessions ended, and new clients refused.
 """
 
 import json
@@ -80,6 +80,10 @@ class WorkerAdmin:
         """Have it end a session; return whether it has one of this name."""
         asked = self._asked("POST", f"/sessions/{quote(name, safe='')}/kill", {}, (OK, NOT_FOUND))
         return asked.addCallback(lambda said: said[0] == OK)
+
+    def drain(self, draining: bool) -> Deferred[object]:
+        """Have it refuse new clients, or let them in again."""
+        return self._asked("POST", "/drain" if draining else "/drain/cancel", {})
 
     def pause(self, broker: str, within: float | None = None) -> Deferred[object]:
         """Have it take a broker out of service."""

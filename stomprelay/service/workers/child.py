@@ -110,6 +110,7 @@ def run(plan: Plan, reactor: Any) -> int:
     os.chdir(running_in)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
+    service.state.sessions.drain(plan.draining)
     start(service, reactor)
     loads.write(plan.number, 0)
     Lifeline(reactor).startReading()

@@ -6,7 +6,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
-from stomprelay.service.admin.readiness import AWAY, DRAINING
+from stomprelay.service.admin.readiness import AWAY, DRAINED, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, merged
 from stomprelay.service.admin.site import Shown
@@ -21,8 +21,8 @@ _log: Final = logger()
 
 
 class Crew(Shown):
-    """The workers of a relay. `own` is the parent's state, which has no sessions: it has the listeners and brokers, and
-    which brokers are paused, which a worker that starts is told.
+    """The workers of a relay. `own` is the parent's state, which has no sessions: it has the listeners and brokers,
+    which brokers are paused, and whether new clients are refused, which a worker that starts is told.
 
     What a worker counted stays in the sums when it ended, as it was when it was asked last.
     """
@@ -38,6 +38,11 @@ class Crew(Shown):
     def paused(self) -> list[str]:
         """Return the addresses of the brokers that are out of service, each once."""
         return list(dict.fromkeys(each.broker.uri for each in self.brokers if each.broker.health.paused))
+
+    @property
+    def draining(self) -> bool:
+        """Return whether new clients are refused."""
+        return self._own.sessions.draining
 
     @property
     def serving(self) -> int:
@@ -57,6 +62,8 @@ class Crew(Shown):
             _ = _heeded(worker, worker.admin.pause(uri))
         for uri in sorted(known - now):
             _ = _heeded(worker, worker.admin.resume(uri))
+        if worker.plan is not None and worker.plan.draining != self.draining:
+            _ = _heeded(worker, worker.admin.drain(self.draining))
 
     # What is shown and asked for
 
@@ -84,6 +91,8 @@ class Crew(Shown):
         """
         if self._own.sessions.stopping:
             return succeed([DRAINING])
+        if self.draining:
+            return succeed([DRAINED])
         answers, asked = self._ask_all(lambda worker: worker.admin.obstacles())
 
         def added(silent: list[str]) -> list[str]:
@@ -126,6 +135,12 @@ class Crew(Shown):
 
         asked = [told(worker) for worker in self.workers if worker.admin is not None]
         return answers, DeferredList(asked).addCallback(lambda _: silent)
+
+    def drain(self, draining: bool) -> Deferred[None]:
+        """Have all workers refuse new clients, or let them in again."""
+        self._own.sessions.drain(draining)
+        _, asked = self._ask_all(lambda worker: worker.admin.drain(draining))
+        return asked.addCallback(lambda _: None)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Have all workers take these brokers out of service."""

@@ -38,7 +38,7 @@ class Source(NamedTuple):
 class Plan(NamedTuple):
     """What worker `number` is told: `sockets` are the descriptors of the listeners by name, `admin` the path of the
     UNIX socket where it is asked, `loads` that of the file of `Loads`, `paused` the addresses of the brokers that are
-    out of service, `reactor` the module of the parent's reactor.
+    out of service, `reactor` the module of the parent's reactor; `draining`: new clients are refused.
     """
 
     number: int
@@ -48,6 +48,7 @@ class Plan(NamedTuple):
     loads: str
     paused: Sequence[str]
     reactor: str
+    draining: bool = False
 
     def spell(self) -> bytes:
         """Return it as a line, for the worker's standard input."""

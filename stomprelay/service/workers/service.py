@@ -71,7 +71,8 @@ class WorkersService(MultiService):
 
     def _status(self) -> str:
         """Return the relay's status in one line, for systemd."""
-        state = "stopping, " if self._own.sessions.stopping else ""
+        own = self._own.sessions
+        state = "stopping, " if own.stopping else "draining, " if own.draining else ""
         each = "; ".join(f"{worker.number}: {worker.status}" for worker in self.crew.workers if worker.status)
         return f"{state}{self.crew.serving} of {self._count} workers serve" + (f" ({each})" if each else "")
 
@@ -92,7 +93,9 @@ class WorkersService(MultiService):
         module = type(self._reactor).__module__
 
         def plan(number: int, admin: str) -> Plan:
-            return Plan(number, self._source, sockets, admin, loads, self.crew.paused, module)
+            return Plan(
+                number, self._source, sockets, admin, loads, self.crew.paused, module, self.crew.draining
+            )
 
         for number in range(1, self._count + 1):
             worker = Worker(number, self._reactor, self._folder, plan, self._changed)

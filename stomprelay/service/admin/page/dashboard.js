@@ -248,8 +248,8 @@ const reason = (error) => (error.name === "TimeoutError" ? "the relay does not a
 
 async function order(path, body, done) {
   try {
-    await answer(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
-    notice(done);
+    const said = await answer(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    notice(typeof done === "string" ? done : done(said));
   } catch (error) {
     notice(`Not done: ${reason(error)}`, true);
   }
@@ -291,6 +291,32 @@ async function kill(row) {
   const text = `${row.session} of ${who} gets an ERROR and is closed. What has no receipt yet (${count(row.unconfirmed)}) may be lost.`;
   const within = await meant("End this session?", text, "End");
   if (within !== null) await order(`sessions/${encodeURIComponent(row.session)}/kill`, {}, `${row.session} is ended.`);
+}
+
+// Orders to the whole relay, by path: shown where it takes them, and `when` there is a use for them.
+const ORDERS = {
+  "/reload": { text: "Reload", title: "Read the configuration anew?", when: (data) => !data.stopping,
+    note: "What is wrong in it is told, and then nothing changes. Sessions go on.",
+    done: ({ changed, restart }) => `Read anew: ${changed.join(", ") || "nothing changed"}.${restart.length ? ` It takes a restart for ${restart.join(", ")}.` : ""}` },
+  "/drain": { text: "Drain", title: "Let no new client in?", when: (data) => !data.stopping && !data.draining,
+    note: "Sessions go on. The relay says that it is not ready, so that clients are sent elsewhere.", done: "No new client is let in." },
+  "/drain/cancel": { text: "End draining", title: "Let clients in again?", when: (data) => !data.stopping && data.draining,
+    note: "The relay is ready again for new clients.", done: "Clients are let in again." },
+};
+
+const buttons = new Map();
+
+function showOrders(data) {
+  for (const [path, { text, title, note, when, done }] of Object.entries(ORDERS)) {
+    if (!data.orders.includes(path)) continue;
+    if (!buttons.has(path)) {
+      const button = make("button", { type: "button" }, text);
+      button.onclick = async () => { if ((await meant(title, note, text)) !== null) await order(path.slice(1), {}, done); };
+      buttons.set(path, button);
+      $("orders").append(button);
+    }
+    buttons.get(path).hidden = !when(data);
+  }
 }
 
 // ---- the overview
@@ -342,7 +368,7 @@ function showTiles(data) {
   const lost = total("possibly_lost");
   const errors = total("errors_sent") + total("errors_passed");
   tile("Possibly lost", { figure: count(lost), unit: lost === 1 ? "message" : "messages", below: `${plural(errors, "error")} to clients`, alarmed: lost > 0 });
-  document.title = `${bad ? `${bad} down: ` : ""}${data.stopping ? "stopping: " : ""}stomprelay`;
+  document.title = `${bad ? `${bad} down: ` : ""}${data.stopping ? "stopping: " : data.draining ? "draining: " : ""}stomprelay`;
 }
 
 // The cells of what brokers carried: both ways, and failovers.
@@ -469,9 +495,11 @@ function show(data) {
   }
   told = new Map();
   put($("version"), data.version);
-  put($("state"), data.stopping ? "stopping" : "running");
-  $("state").className = `state ${data.stopping ? "warn" : "good"}`;
+  const state = data.stopping ? "stopping" : data.draining ? "draining" : "running";
+  put($("state"), state);
+  $("state").className = `state ${state === "running" ? "good" : "warn"}`;
   put($("running"), `for ${duration(data.running)}`);
+  showOrders(data);
   showTiles(data);
   showBrokers(data);
   showListeners(data);

@@ -1,0 +1,237 @@
+"""Listening sockets on their way from one process to another, over a connected UNIX socket, with what is said of them.
+
+A message is a line of JSON, `{"sockets": [names], "said": {...}}`. Its descriptors come with its first bytes, in the
+order of the names. The system takes no more than `BATCH` at a time: of more, each batch has a byte of its own.
+"""
+
+import json
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from twisted.internet.abstract import FileDescriptor
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.python.failure import Failure
+
+BATCH: Final = 253
+"""Descriptors that the system passes at a time, at most (Linux: SCM_MAX_FD)."""
+MOST: Final = 1024
+"""Sockets that one message may have."""
+LONGEST: Final = 16 * 1024 * 1024
+"""Bytes that one message may have."""
+_CHUNK: Final = 64 * 1024
+_CLOEXEC: Final[int] = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class BrokenMessage(Exception):
+    """What came is no message, or not all of it came; the text is the reason."""
+
+
+class Passed(NamedTuple):
+    """A message. `sockets` listen, by name; they are the receiver's, who has to close those that it does not use."""
+
+    said: Mapping[str, Any]
+    sockets: Mapping[str, socket.socket]
+
+    def close(self) -> None:
+        """Close all its sockets."""
+        for each in self.sockets.values():
+            each.close()
+
+
+class Passage:
+    """One end of a connected UNIX socket, `own`, which may block, have a time-out, or not block. `close` it: that
+    closes `own`, and sockets that came without a whole message.
+    """
+
+    def __init__(self, own: socket.socket) -> None:
+        self.socket = own
+        self._line = bytearray()
+        self._came: list[int] = []
+        self._out: deque[tuple[bytes, list[int]]] = deque()
+
+    def put(self, said: Mapping[str, Any], sockets: Mapping[str, int] | None = None) -> None:
+        """Add a message with the descriptors of these sockets, which may be closed afterwards. Call `flush` next.
+        Raises `OSError` where no descriptor is left, `ValueError` for more than `MOST`.
+        """
+        sockets = sockets or {}
+        if len(sockets) > MOST:
+            raise ValueError(f"{len(sockets)} sockets are too many for a message, {MOST} at most")
+        line = json.dumps({"sockets": list(sockets), "said": said}).encode("ascii") + b"\n"
+        held: list[int] = []
+        try:
+            for each in sockets.values():
+                held.append(os.dup(each))
+        except OSError:
+            _close(held)
+            raise
+        while len(held) > BATCH:
+            self._out.append((line[:1], held[:BATCH]))
+            line, held = line[1:], held[BATCH:]
+        self._out.append((line, held))
+
+    def flush(self) -> None:
+        """Send what was put. Raises what the socket raises: `BlockingIOError` or `TimeoutError` where it takes no more
+        now, another `OSError` where the peer is gone.
+        """
+        while self._out:
+            data, held = self._out[0]
+            sent = socket.send_fds(self.socket, [data], held) if held else self.socket.send(data)
+            _close(held)
+            if sent < len(data):
+                self._out[0] = data[sent:], []
+            else:
+                self._out.popleft()
+
+    def receive(self) -> list[Passed]:
+        """Read once, and return the messages that are complete, often none. Raises `EOFError` at the end, and
+        `BrokenMessage`: close it then. Raises what the socket raises, too.
+        """
+        data, came, flags, _ = socket.recv_fds(self.socket, _CHUNK, BATCH, _CLOEXEC)
+        self._came += came
+        found: list[Passed] = []
+        try:
+            for each in came:
+                os.set_inheritable(each, False)
+            if flags & socket.MSG_CTRUNC:
+                raise BrokenMessage("sockets were lost on the way: this process can open no more")
+            if not data:
+                raise EOFError
+            self._line += data
+            if b"\n" in data:
+                *lines, self._line = self._line.split(b"\n")
+                for line in lines:
+                    found.append(self._message(line))
+            if len(self._line) > LONGEST or len(self._came) > (MOST if self._line else 0):
+                raise BrokenMessage("there is more than a message may have")
+        except (BrokenMessage, EOFError, OSError):
+            for message in found:
+                message.close()
+            raise
+        return found
+
+    def _message(self, line: bytes | bytearray) -> Passed:
+        try:
+            values = json.loads(line)
+            names, said = values["sockets"], values["said"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            raise BrokenMessage("what came is no message") from None
+        named = isinstance(names, list) and all(isinstance(each, str) for each in names)
+        if not named or len(set(names)) < len(names) or not isinstance(said, dict):
+            raise BrokenMessage("what came is no message")
+        if len(names) > len(self._came):
+            raise BrokenMessage(f"{len(names)} sockets are named, {len(self._came)} came")
+        passed = Passed(said, {name: _listening(self._came.pop(0)) for name in names})
+        for name, each in passed.sockets.items():
+            if not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                passed.close()
+                raise BrokenMessage(f"{name}: is no socket that listens")
+        return passed
+
+    def close(self) -> None:
+        """Close the connection, and all that is under way."""
+        self.socket.close()
+        _close(self._came)
+        for _, held in self._out:
+            _close(held)
+        self._out.clear()
+
+
+def _close(descriptors: list[int]) -> None:
+    """Close these descriptors, and forget them."""
+    while descriptors:
+        with suppress(OSError):
+            os.close(descriptors.pop())
+
+
+def _listening(descriptor: int) -> socket.socket:
+    """Return the socket of a descriptor. Raises `BrokenMessage` for what is none, and closes it."""
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise BrokenMessage("what came is no socket") from None
+
+
+class ReactorPassage(FileDescriptor):
+    """A passage in a reactor, over a connected UNIX socket: `received` gets each message, and `ended`, once, why
+    there will be no more; "" where the peer or we closed it in good order.
+    """
+
+    reactor: Any
+
+    def __init__(
+        self,
+        reactor: Any,
+        own: socket.socket,
+        received: Callable[[Passed], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        super().__init__(reactor)
+        own.setblocking(False)
+        self._passage = Passage(own)
+        self._received = received
+        self._ended = ended
+        self._why = ""
+        self.connected = 1
+        self.startReading()
+
+    def send(self, said: Mapping[str, Any], sockets: Mapping[str, int] | None = None) -> None:
+        """Send a message with these sockets, as soon as the peer takes it. Raises what `Passage.put` raises."""
+        if self.connected:
+            self._passage.put(said, sockets)
+            self.startWriting()
+
+    def fileno(self) -> int:
+        """Return the descriptor; -1 where it is closed."""
+        return self._passage.socket.fileno()
+
+    def doRead(self) -> Any:
+        """Pass on what came."""
+        try:
+            found = self._passage.receive()
+        except BlockingIOError:
+            return None
+        except EOFError:
+            return CONNECTION_DONE
+        except (BrokenMessage, OSError) as error:
+            self._why = str(error)
+            return CONNECTION_LOST
+        for each in found:
+            if self.connected:
+                self._received(each)
+            else:
+                each.close()
+        return None
+
+    def doWrite(self) -> Any:
+        """Send what waits."""
+        try:
+            self._passage.flush()
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            self._why = str(error)
+            return CONNECTION_LOST
+        self.stopWriting()
+        return None
+
+    def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
+        """Close it now; what was not sent is not."""
+        if self.connected:
+            self.connectionLost(Failure(CONNECTION_DONE))
+
+    def connectionLost(self, reason: Failure) -> None:
+        """It is over."""
+        if not self.connected:
+            return
+        super().connectionLost(reason)
+        self._passage.close()
+        self._ended(self._why)
+
+    def logPrefix(self) -> str:
+        """Return the name that Twisted's log lines have for it."""
+        return "passage"
