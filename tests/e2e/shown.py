@@ -76,6 +76,7 @@ class Made:
         self.brokers = Brokers([listener(upstream=movable(failover(1, 2, 3)))])
         self.repeats = Runtime(reactor, time.monotonic).repeats
         self._began = time.time()
+        self._draining = False
         self._sessions = [_driver(number, self._began) for number in range(1, SESSIONS + 1)]
         one, two, three = (each.broker.health for each in self.brokers)
         one.up, two.up, three.up = True, False, None
@@ -119,6 +120,7 @@ class Made:
                 ),
                 Outage("main", "tcp://192.0.2.2:61613", self._began, None, True, 4000, 4000, 0, 12, HOSTILE),
             ),
+            self._draining,
         )
 
     def _broker(self, each: ConfiguredBroker, tally: BrokerTally) -> BrokerRow:
@@ -152,6 +154,11 @@ class Made:
         """Return the sessions that are asked for."""
         state: Any = SimpleNamespace(sessions=self._sessions, runtime=SimpleNamespace(reactor=reactor))
         return Deferred.fromCoroutine(list_sessions(state, query))
+
+    def drain(self, draining: bool) -> None:
+        """Refuse new clients, or let them in again."""
+        self._draining = draining
+        print("draining", draining, flush=True)
 
     def kill(self, name: str) -> bool:
         """End the session of this name, and return whether there is one."""

@@ -341,6 +341,11 @@ uri = "failover:(memory:)"
             assert b"message:the session was ended" in client.frame()
             until(found, "() => document.querySelectorAll('#session-rows tbody tr').length === 1")
             assert logins(found) == ["other"]
+            ask(found, "#orders button:has-text('Drain')", "Drain")
+            found.wait_for_selector("#state.warn:has-text('draining')")
+            assert found.title() == "draining: stomprelay"
+            ask(found, "#orders button:has-text('End draining')", "End draining")
+            found.wait_for_selector("#state.good:has-text('running')")
         client.close()
         other.close()
 
@@ -357,6 +362,40 @@ def test_how_long_sessions_may_take(browser: Any, tmp_path: Path) -> None:
         running.child.wait_for_output(r"^paused tcp://192\.0\.2\.1:61613 7\.5$")
         ask(found, "#brokers tr:has-text('192.0.2.2') button", "Pause")
         running.child.wait_for_output(r"^paused tcp://192\.0\.2\.2:61613 None$")
+
+
+def test_reading_the_configuration_anew(browser: Any, shown: MadeUp) -> None:
+    """The button is there where the relay takes the order, and what became of it is told."""
+    changed = {"changed": ["listener.main", "log_level"], "restart": ["workers"]}
+    answers = [
+        (200, changed, "Read anew: listener.main, log_level. It takes a restart for workers."),
+        (200, {"changed": [], "restart": []}, "Read anew: nothing changed."),
+        (
+            409,
+            {"error": "r.toml: log_level: must be a string"},
+            "Not done: r.toml: log_level: must be a string",
+        ),
+    ]
+
+    def overview(route: Any) -> None:
+        answer = route.fetch()
+        said = answer.json()
+        route.fulfill(response=answer, json={**said, "orders": [*said["orders"], "/reload"]})
+
+    def reload(route: Any) -> None:
+        status, said, _ = left[0]
+        route.fulfill(status=status, json=said)
+
+    with page(browser) as found:
+        found.route("**/overview", overview)
+        found.route("**/reload", reload)
+        found.goto(shown.url)
+        for at, (*_, told) in enumerate(answers):
+            left = answers[at:]
+            ask(found, "#orders button:has-text('Reload')", "Reload")
+            found.wait_for_function(
+                "(told) => document.querySelector('#notice').innerText === told", arg=told
+            )
 
 
 def test_an_order_that_is_refused(browser: Any, tmp_path: Path) -> None:
@@ -480,8 +519,9 @@ def test_by_keyboard(browser: Any, tmp_path: Path) -> None:
         focused = (
             "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
         )
-        found.keyboard.press("Tab")
-        assert found.evaluate(focused) == "To the sessions"
+        for reached in ("To the sessions", "Drain"):
+            found.keyboard.press("Tab")
+            assert found.evaluate(focused) == reached
         found.keyboard.press("Tab")
         assert found.evaluate(focused) == "Pause tcp://192.0.2.1:61613"
         outline = "getComputedStyle(document.activeElement).outlineStyle"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_the_brokers_are_those_that_remote_commands_read() -> None:
 # Outages
 
 
-def outage(began: float, ended: float | None, broker: str = "a", lost: int = 1, **more: object) -> Outage:
+def outage(began: float, ended: float | None, broker: str = "a", lost: int = 1, **more: Any) -> Outage:
     """A time of trouble with a broker of upstream main."""
     return Outage("main", broker, began, ended, False, lost, 0, 0, 0, "it went")._replace(**more)
 
