@@ -560,4 +560,4 @@ def test_roles(browser: Any, shown: MadeUp) -> None:
         assert found.get_by_role("table", name="Sessions").get_by_role("row").count() == 26
         assert found.get_by_role("button", name="End relay-0a1b2c3d-7", exact=True).count() == 1
         assert found.locator("#stale[role=alert]").count() == 1
-        assert found.locator("#notice[role=status]").count() == 1
+        assert found.locator("#notice[role=status], #state[role=status]").count() == 2

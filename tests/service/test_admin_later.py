@@ -75,10 +75,17 @@ class Asking:
     """A request, and what came back so far."""
 
     def __init__(
-        self, shown: Any, method: str, path: str, body: bytes = b"", *, worker: bool = False
+        self,
+        shown: Any,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        worker: bool = False,
+        factory: Any = None,
     ) -> None:
         self.channel = DummyChannel()
-        self.channel.site = factory = site(shown, MemoryReactorClock(), worker=worker)
+        self.channel.site = factory = factory or site(shown, MemoryReactorClock(), worker=worker)
         self.request: Any = factory.requestFactory(self.channel)
         self.request.requestHeaders.addRawHeader("host", "localhost")
         self.request.requestHeaders.addRawHeader("content-type", "application/json")
@@ -135,6 +142,19 @@ def test_an_answer_that_fails(slow: Slow) -> None:
     status, text = asking()
     assert status == 500
     assert "secret" not in text
+
+
+def test_many_who_look(slow: Slow) -> None:
+    """Other processes are asked once for all of them, and nobody is left without an answer; then they are asked again."""
+    clock = MemoryReactorClock()
+    factory = site(slow, clock)
+    for answer, status in ((slow.taken(), 200), (ValueError("x"), 500)):
+        looking = [Asking(slow, "GET", "/overview", factory=factory) for _ in range(3)]
+        assert len(slow.asked) == 1
+        with capturedLogs():
+            slow.asked.pop().callback(answer if isinstance(answer, Snapshot) else Failure(answer))
+        assert [each()[0] for each in looking] == [status] * 3
+        clock.advance(1)
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,20 @@ def test_destinations_and_times(harness: RelayHarness) -> None:
     assert found["bounds"] == list(BOUNDS)
 
 
+def test_many_who_look(harness: RelayHarness) -> None:
+    """They get the same for half a second: it is made once for all of them."""
+    factory = site(harness.service.state, harness.reactor)
+
+    def look() -> Any:
+        return json.loads(Answer(harness, "/overview", factory=factory).text)
+
+    first = look()
+    harness.reactor.advance(0.4)
+    assert look() == first
+    harness.reactor.advance(0.2)
+    assert look()["running"] == 0.6
+
+
 def test_a_page_that_is_left_open(harness: RelayHarness) -> None:
     """What it asks for ten thousand times keeps nothing: it is some three hours of it."""
     harness.session()
@@ -168,6 +182,7 @@ def test_a_page_that_is_left_open(harness: RelayHarness) -> None:
 
     def ask(times: int) -> None:
         for _ in range(times):
+            harness.reactor.advance(1)
             channel.dataReceived(b"GET /overview HTTP/1.1\r\nhost: localhost:61680\r\n\r\n")
             assert transport.value().startswith(b"HTTP/1.1 200 OK\r\n")
             transport.clear()

@@ -61,6 +61,44 @@ def refusal(status: int, reason: str) -> Response:
     return Response(json.dumps({"error": reason}) + "\n", JSON, status)
 
 
+SHARED: Final = 0.5
+"""Seconds for which a page that is shared is the same for all who ask."""
+
+
+class SharedPage:
+    """A page that is made once for all who ask at a time: many who look cost no more than one. `seconds` is a clock."""
+
+    def __init__(self, page: Page, seconds: Callable[[], float]) -> None:
+        self._page = page
+        self._seconds = seconds
+        self._made: Response | None = None
+        self._until = 0.0
+        self._waiting: list[Deferred[Response]] | None = None
+
+    def __call__(self, arguments: Mapping[bytes, list[bytes]]) -> Response | Deferred[Response]:
+        """Return the page as it was made less than `SHARED` seconds ago, or else is made now."""
+        if self._waiting is not None:
+            self._waiting.append(Deferred())
+            return self._waiting[-1]
+        if self._made is not None and self._seconds() < self._until:
+            return self._made
+        found = self._page(arguments)
+        if isinstance(found, Response):
+            return self._keep(found)
+        self._waiting = []
+        return found.addCallback(self._keep).addBoth(self._tell)
+
+    def _keep(self, made: Response) -> Response:
+        self._made, self._until = made, self._seconds() + SHARED
+        return made
+
+    def _tell(self, made: Response | Failure) -> Response | Failure:
+        waiting, self._waiting = self._waiting or [], None
+        for each in waiting:
+            each.callback(made)
+        return made
+
+
 class AdminPages(Resource):
     """All pages and actions by path. Twisted's own page for a path that is not there does not escape it properly.
 

@@ -38,7 +38,7 @@ from stomprelay.config.address import Authority
 from stomprelay.service.admin.access import Hosts, Token
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.overview import FILES, file, overview
-from stomprelay.service.admin.pages import JSON, Action, AdminPages, Page, Response, refusal
+from stomprelay.service.admin.pages import JSON, Action, AdminPages, Page, Response, SharedPage, refusal
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
 from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, drain, parse
@@ -252,7 +252,7 @@ def site(
 
     pages: dict[bytes, Page] = {
         **{path: _file(name, kind) for path, (name, kind) in FILES.items()},
-        b"/overview": _page(relay, running, JSON, whole=False),
+        b"/overview": SharedPage(_page(relay, running, JSON, whole=False), reactor.seconds),
         b"/brokers": listed,
         b"/sessions": sessions,
         b"/drain": drained,

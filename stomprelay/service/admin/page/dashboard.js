@@ -5,6 +5,7 @@
 
 const EVERY = 1000; // ms between two questions
 const OLD = 2000; // ms after which figures are old
+const SHARED = 500; // ms that an answer may be old when it comes: the relay gives all who ask at a time the same
 const PATIENCE = 8000; // ms that an answer may take; a worker that is silent delays it by five seconds
 const KEPT = 300; // seconds of history
 const LEAST = 60; // seconds that are drawn at least
@@ -522,7 +523,7 @@ async function ask() {
   try {
     const data = await answer("overview");
     show(data);
-    [fresh, freshAt, trouble] = [asked, data.time, ""];
+    [fresh, freshAt, trouble] = [asked - SHARED, data.time, ""];
   } catch (error) {
     trouble = reason(error);
   }
