@@ -174,7 +174,7 @@ def test_many_who_look(harness: RelayHarness) -> None:
 
 
 def test_a_page_that_is_left_open(harness: RelayHarness) -> None:
-    """What it asks for ten thousand times keeps nothing: it is some three hours of it."""
+    """What it asks for two thousand times keeps nothing: it is half an hour of it."""
     harness.session()
     channel: Any = site(harness.service.state, harness.reactor).buildProtocol(None)
     transport = StringTransport(hostAddress=LOOPBACK)
@@ -191,7 +191,7 @@ def test_a_page_that_is_left_open(harness: RelayHarness) -> None:
     gc.collect()
     tracemalloc.start()
     try:
-        ask(9900)
+        ask(1900)
         gc.collect()
         kept, _ = tracemalloc.get_traced_memory()
     finally:
