@@ -27,6 +27,7 @@ def connected(number: int, **more: Any) -> dict[str, Any]:
         "version": "1.2", "brokers": ["tcp://a:1"], "broker_versions": ["1.1"], "age": 3725.5, "idle": 59.9,
         "destinations": ["/queue/a", "/queue/b"], "more_destinations": 0, "unconfirmed": 1,
         "unacknowledged": 2, "client_frames": 3, "broker_frames": 4, "client_bytes": 500, "broker_bytes": 6000,
+        "to_client_bytes": 6100, "to_broker_bytes": 510, "sent_to": ["/queue/a"],
     }  # fmt: skip
     return {**row, **more}
 

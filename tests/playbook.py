@@ -23,7 +23,8 @@ from typing import Any, Final, Self
 
 import pytest
 
-from stomprelay.relay.effects import Effect, Open, Pass
+from stomprelay.relay.counting import DestinationCounter
+from stomprelay.relay.effects import Effect, Open, Pass, Took
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
@@ -110,15 +111,18 @@ class Playbook(AbstractContextManager["Playbook"]):
         counters: Counters | None = None,
         name: bytes = b"relay-session",
         passes: bool = False,
+        counter: DestinationCounter | None = None,
     ) -> None:
         self.counters = Counters() if counters is None else counters
-        self.relay = Relay(front or listener(), name, self.counters, passes=passes or cut is Cut.PASSED)
+        passes = passes or cut is Cut.PASSED
+        self.relay = Relay(front or listener(), name, self.counters, passes=passes, counter=counter)
         self.passing: dict[Leg, Pass] = {}
         self.passed = 0
         self.cut = cut
         self.now = 1000.0
         self.wake = inf
         self.notes: list[Note] = []
+        self.took: list[Took] = []
         self.opened: list[Broker] = []
         self.client = Peer(self.relay.client)
         self.brokers: list[Peer] = []
@@ -380,6 +384,8 @@ class Playbook(AbstractContextManager["Playbook"]):
                         self.passing[leg] = effect
                 case Note():
                     self.notes.append(effect)
+                case Took():
+                    self.took.append(effect)
 
     def _peer(self, leg: Leg) -> Peer:
         for peer in (self.client, *self.brokers):

@@ -28,8 +28,7 @@ class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
 
     Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and the
-    client connection decides what the loss of either side means for the other. `login` is that of the client's CONNECT;
-    None where it has none.
+    client connection decides what the loss of either side means for the other. `login` is that of CONNECT, if any.
     """
 
     __slots__ = (
@@ -84,10 +83,9 @@ class ClientConnection:
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
-        deadline = min(self.shutdown.until, self._search.deadline)
-        if self.shutdown.listening and self._client.beating:
-            deadline = min(deadline, self._client.heartbeat.deadline)
-        return deadline
+        beating = self.shutdown.listening and self._client.beating
+        due = min(self.shutdown.until, self._search.deadline)
+        return min(due, self._client.heartbeat.deadline) if beating else due
 
     # Inputs
 
@@ -127,10 +125,13 @@ class ClientConnection:
         """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
         session, downstream = self.session, leg is self._client
         session.counters["client_bytes" if downstream else "broker_bytes"] += size
+        link = self._search.link(to if downstream else leg)
         if downstream:
             session.client_sent(frames)
         else:
             session.broker_sent(frames)
+        if link is not None and link.broker is not None:
+            link.connection.count(frames, sent=downstream)
         session.active_at = at
         leg.heartbeat.received(at)
         to.heartbeat.sent(at)
@@ -231,11 +232,12 @@ class ClientConnection:
             failure = error
         self._carried(self._client, before, failure, now)
 
-    def let_pass(self) -> None:
+    def let_pass(self, *, watched: bool) -> None:
         """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
         if not self._allowed and self._client.state is not State.CONNECTED:
             return
-        passes = tuple([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
+        able = [] if watched else self._flow.passes()
+        passes = tuple([each for each in able if self._unburdened(each.leg, each.to)])
         if passes != self._allowed:
             self._outbox.put(*changed(self._allowed, passes))
             self._allowed = passes
@@ -274,7 +276,7 @@ class ClientConnection:
         client, flow, counters, outbox = self._client, self._flow, self.session.counters, self._outbox
         leg, broker = link.connection.leg, link.connection.broker
         first = client.state is State.CONNECTING and flow.ready
-        counters["failovers"] += link.recovering
+        self._search.found(link, now)
         at, resent, before = len(outbox), counters["frames_resent"], link.before
         if first:
             self._welcome(accepted, now)
@@ -332,9 +334,7 @@ class ClientConnection:
             self._to_broker(now, data)
 
     def _to_broker(self, now: float, data: bytes = b"") -> None:
-        """Carry the client's frames to its brokers, a turn's worth: those that were read from its leg, with `data`
-        behind them.
-        """
+        """Carry the client's frames to its brokers, a turn's worth: those of its leg, with `data` behind them."""
         client, flow = self._client, self._flow
         before, failure = flow.disconnect, None
         try:
@@ -382,9 +382,7 @@ class ClientConnection:
                 self._give_way(link.leg, more=True)
 
     def _give_way(self, leg: Leg, *, more: bool = False) -> None:
-        """Where the leg has more frames than were carried in this turn, or there is `more` to do, that waits for the
-        next.
-        """
+        """Where the leg has more frames than were carried in this turn, or there is `more` to do, that has to wait."""
         if (more or leg.decoder.behind) and not leg.closed and leg not in self._deferred:
             self._deferred |= {leg}
             self._outbox.put(GiveWay(leg))

@@ -34,13 +34,22 @@ class Pass:
 
 
 @dataclass(slots=True)
+class Took:
+    """Count that something took so many seconds: `name` is one of `TIMES`, `label` the listener's or upstream's."""
+
+    name: str
+    label: str
+    seconds: float
+
+
+@dataclass(slots=True)
 class Report:
     """Log this error with its traceback: the relay itself failed. Its text may quote what a peer sent."""
 
     error: Exception
 
 
-Effect = effects.Effect | Open | Pass | Report
+Effect = effects.Effect | Open | Pass | Report | Took
 
 
 class Outbox(effects.Outbox[Effect]):
@@ -77,6 +86,10 @@ class Outbox(effects.Outbox[Effect]):
                 self._effects = [Send(leg, data)]
             else:
                 self._effects.append(Send(leg, data))
+
+    def sent_to(self, leg: Leg) -> list[bytes]:
+        """Return what was written to a leg since the last drain."""
+        return [each.data for each in self._effects or () if type(each) is Send and each.leg is leg]
 
     def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
         """Write the beats that are due on the legs that are connected. Returns the first leg whose peer is dead."""

@@ -18,15 +18,18 @@ from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client import ClientConnection
-from stomprelay.relay.effects import Effect, Outbox, Report
+from stomprelay.relay.counting import DestinationCounter
+from stomprelay.relay.effects import Effect, Outbox, Report, Took
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
+from stomprelay.relay.sample import Looks, Sample
 from stomprelay.relay.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
@@ -46,6 +49,7 @@ def join(
     session: Session,
     outbox: Outbox,
     chance: Callable[[], float],
+    counter: DestinationCounter | None = None,
 ) -> Flow:
     """Return what joins this client to the listener's upstream, and to those of its routes. Its links are still to
     seek their brokers.
@@ -53,7 +57,7 @@ def join(
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
         link = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
-        return Single(client, link, outbox, Tracer(session.name) if listener.trace else None)
+        return Single(client, link, outbox, Tracer(session.name) if listener.trace else None, counter)
     sessions = [session]
 
     def links(needed: Upstream) -> list[Link]:
@@ -72,7 +76,7 @@ def join(
             for group in needed.groups
         ]
 
-    return Fanout(client, listener, session, outbox, links)
+    return Fanout(client, listener, session, outbox, links, counter)
 
 
 def _never() -> float:
@@ -85,7 +89,8 @@ class Relay:
 
     `name` is unique, stands in logs and is the `session` of a client whose broker gives none. `client` is the
     client's leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which
-    sessions that do the same do it at different times. `passes`: the caller performs `Pass`.
+    sessions that do the same do it at different times. `passes`: the caller performs `Pass`. `counter`: who counts by
+    destination what passes, if anybody does.
     """
 
     __slots__ = (
@@ -93,8 +98,10 @@ class Relay:
         "_connection",
         "_outbox",
         "_passes",
+        "_sample",
         "_until",
         "client",
+        "counter",
         "counters",
         "listener",
         "name",
@@ -108,13 +115,16 @@ class Relay:
         chance: Callable[[], float] = _never,
         *,
         passes: bool = False,
+        counter: DestinationCounter | None = None,
     ) -> None:
         self.listener = listener
         self.name = name
         self.counters = counters
         self.client = Leg(Side.DOWNSTREAM, listener.limits)
         self._chance = chance
+        self.counter = counter
         self._passes = passes
+        self._sample: Sample | None = None
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
         self._until = inf
@@ -168,6 +178,12 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
+                if self._until < inf and self.client.state is State.CONNECTED:
+                    waited = now - (self._until - self.listener.connect_timeout)
+                    self._until = inf
+                    self._outbox.put(Took(CONNECT, self.listener.name, waited))
+                if self._sample is not None:
+                    self._watch(self._sample, leg, data, now)
                 self._let_pass()
             elif not leg.closed:
                 self.counters["client_bytes"] += len(data)
@@ -191,7 +207,13 @@ class Relay:
         connection = self._connection
         if connection is None or leg.closed:
             return []
-        return self._act(lambda: connection.gave_way(leg, now))
+
+        def act() -> None:
+            connection.gave_way(leg, now)
+            if self._sample is not None:
+                self._watch(self._sample, leg, b"", now)
+
+        return self._act(act)
 
     def connected(self, leg: Leg, now: float) -> list[Effect]:
         """The connection that an `Open` asked for is there."""
@@ -300,6 +322,45 @@ class Relay:
         connection = self._connection
         return [] if connection is None else self._act(lambda: connection.unblocked(leg, now))
 
+    # How long it waits
+
+    def watch(self, looks: Looks, now: float) -> list[Effect]:
+        """Watch the session until there is a sample of how long it waits for RECEIPTs and ACKs. Call `look` about once
+        a second as long as it is `watched`. Does nothing where its client is within a frame, or not connected.
+        """
+        connection, client = self._connection, self.client
+        if connection is None or client.state is not State.CONNECTED or client.decoder.buffered:
+            return []
+        limits = client.decoder.limits
+        self._sample = Sample(self.listener, connection.links, connection.session.dialect, limits, looks, now)
+        return self._act(lambda: None)
+
+    @property
+    def watched(self) -> bool:
+        """Whether it is watched."""
+        return self._sample is not None
+
+    def look(self, now: float) -> list[Effect]:
+        """Time has passed: watch the session no longer where that is not worth it."""
+        sample = self._sample
+        if sample is None or not (sample.over(now) or self.client.state is not State.CONNECTED):
+            return []
+        self._outbox.put(*sample.given_up(now))
+        self._sample = None
+        return self._act(lambda: None)
+
+    def _watch(self, sample: Sample, leg: Leg, data: bytes, now: float) -> None:
+        """Show the sample what came, and what the client is sent for that."""
+        try:
+            if leg is self.client and data:
+                self._outbox.put(*sample.from_client(data, now))
+            for sent in self._outbox.sent_to(self.client):
+                self._outbox.put(*sample.to_client(sent, now))
+        except StompError:
+            self._sample = None  # whoever reads it says so
+        if sample.over(now):
+            self._sample = None
+
     # What no input may raise
 
     def _act(self, act: Callable[[], None]) -> list[Effect]:
@@ -313,7 +374,7 @@ class Relay:
 
     def _let_pass(self) -> None:
         if self._passes and self._connection is not None:
-            self._connection.let_pass()
+            self._connection.let_pass(watched=self._sample is not None)
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
@@ -370,9 +431,8 @@ class Relay:
             kept=Budget(listener.budget),
             now=now,
         )
-        flow = join(client, listener, offer, session, self._outbox, self._chance)
+        flow = join(client, listener, offer, session, self._outbox, self._chance, self.counter)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
-        self._until = inf
         self._connection.begin(now)
 
     def _fail(self, error: StompError) -> None:

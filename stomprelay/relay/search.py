@@ -2,12 +2,13 @@
 
 from math import inf
 
-from stomprelay.relay.effects import Outbox
+from stomprelay.relay.effects import Outbox, Took
 from stomprelay.relay.flow import DisconnectState, Flow
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.suspicion import STRANGE
-from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.relay.model.histogram import SILENCE
 from stomprelay.relay.notes import lost
 from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg, State
@@ -113,6 +114,14 @@ class Search:
             link.session.counters["brokers_lost"] += 1
             link.lost()
             self._outbox.put(lost(link.broker, link.upstream, reason))
+
+    def found(self, link: Link, now: float) -> None:
+        """A link has a broker: count a failover where that is one, and how long it took."""
+        if link.recovering:
+            link.session.counters["failovers"] += 1
+            self._outbox.put(Took(SILENCE, link.upstream.name, now - link.seeks_since))
+            if link.before is not None:
+                link.before.count(BrokerTally(failovers=1))
 
     def again(self, link: Link, now: float) -> None:
         """A link that lost its broker, or left it, looks for the next one. Raises as `ended`."""

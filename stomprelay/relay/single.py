@@ -7,6 +7,7 @@ from itertools import islice
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
@@ -40,11 +41,12 @@ class Single:
     """A `Flow` with one link: one `Send` a chunk, made of slices.
 
     Where the session survives its broker, what the client sends goes by the link's resender; a `tracer` marks it
-    first. `erred`: the broker sent an ERROR.
+    first, and a `counter` counts it by destination. `erred`: the broker sent an ERROR.
     """
 
     __slots__ = (
         "_client",
+        "_counter",
         "_frame",
         "_known",
         "_link",
@@ -62,7 +64,14 @@ class Single:
     coupled = True
     """The service reads from neither leg faster than the other can be written to."""
 
-    def __init__(self, client: Leg, link: Link, outbox: Outbox, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        client: Leg,
+        link: Link,
+        outbox: Outbox,
+        tracer: Tracer | None = None,
+        counter: DestinationCounter | None = None,
+    ) -> None:
         self.disconnect = DisconnectState.NONE
         self.disconnect_receipt: bytes | None = None
         self.erred = False
@@ -72,6 +81,7 @@ class Single:
         self._resender = link.resender
         self._outbox = outbox
         self._tracer = tracer
+        self._counter = counter
         self._paused = False
         self._frame = b""
         self._known = _NONE_KNOWN
@@ -190,9 +200,9 @@ class Single:
         broker = connection.leg
         try:
             if self._resender is None:
-                self._forward(broker, connection.bridges.to_broker, now)
+                self._forward(connection, now)
             else:
-                self._resend(self._resender, now)
+                self._resend(self._resender, connection, now)
         finally:
             if self.disconnect is DisconnectState.SENT and broker.state is State.CONNECTED:
                 broker.enter(State.LEAVING)
@@ -201,17 +211,18 @@ class Single:
                 self._paused = False
                 self._outbox.put(Resume(broker))
 
-    def _forward(self, broker: Leg, bridge: Bridge, now: float) -> None:
+    def _forward(self, connection: Connected, now: float) -> None:
         """Carry the client's frames that are complete, `TURN` of them at most, without a resender."""
-        joiner, frames = Joiner(), self._client_frames()
+        bridge, joiner, frames = connection.bridges.to_broker, Joiner(), self._client_frames()
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
             joiner.carry(frames, bridge.untouched, lambda frame: upward(frame, bridge))
         finally:
             self._session.client_sent(joiner.frames)
+            connection.count(joiner.frames, sent=True)
             data = joiner.take()
             if data:
-                self._outbox.send(broker, data, now)
+                self._outbox.send(connection.leg, data, now)
 
     def _upward(self, frame: Frame, bridge: Bridge) -> bytes | None:
         """What becomes of a client's frame, without a resender; see `NewHead`."""
@@ -224,7 +235,7 @@ class Single:
         self._frame = bridge.carry(frame, self._session)
         return NOTHING
 
-    def _resend(self, resender: Resender, now: float) -> None:
+    def _resend(self, resender: Resender, connection: Connected, now: float) -> None:
         """Carry the client's frames that are complete, `TURN` of them at most, by the resender."""
         count = 0
         try:
@@ -244,6 +255,7 @@ class Single:
                         resender.send(frame)
         finally:
             self._session.client_sent(count)
+            connection.count(count, sent=True)
             resender.flush(now)
             self._give_receipts(resender, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
@@ -253,11 +265,15 @@ class Single:
         """Return a turn's worth of the client's frames."""
         decoder, tracer = self._client.decoder, self._tracer
         if tracer is not None and self._resender is not None:
-            return islice(tracer.frames(decoder), TURN)
+            return self._counted(islice(tracer.frames(decoder), TURN), self._client)
         passing = self._from_client(self._link.connection)
         if tracer is not None or passing is None or self._client.gone:
-            return islice(decoder.frames(), TURN)
-        return decoder.runs(passing[0], TURN)
+            return self._counted(islice(decoder.frames(), TURN), self._client)
+        return self._counted(decoder.runs(passing[0], TURN), self._client)
+
+    def _counted(self, frames: Iterator[Frame | Run], leg: Leg) -> Iterator[Frame | Run]:
+        """Return these frames of a leg, counted by destination where somebody wants to know."""
+        return frames if self._counter is None else self._counter.counting(frames, self._session, leg.dialect)
 
     def _disconnecting(self, frame: Frame) -> None:
         """Keep the client's DISCONNECT until all that was sent before is safe."""
@@ -289,12 +305,14 @@ class Single:
         else:
             frames = broker.decoder.runs(self._from_broker()[0], TURN)
         try:
+            frames = self._counted(frames, broker)
             joiner.carry(frames, untouched, lambda frame: self._downward(frame, broker, bridge, erred))
             if self._resender is not None and self._resender.careful:
                 self._resender.go_on(now)
                 self._resender.flush(now)
         finally:
             session.broker_sent(joiner.frames)
+            connection.count(joiner.frames, sent=False)
             if broker.decoder.trails:
                 joiner.trail()
             data = joiner.take()

@@ -121,6 +121,8 @@ class RelayService(MultiService):
         for each in sessions.listeners.values():
             self._listen(each)
         watched = config.admin is not None or config.metrics is not None
+        if watched:
+            runtime.tallies.count_destinations()
         self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal, watched=watched)
         self._checks.setServiceParent(self)
         self._add_admin(config)
@@ -190,7 +192,12 @@ class RelayService(MultiService):
         if refusal is not None:
             return self._admission.turn_away(sessions, *refusal)
         relay = Relay(
-            sessions.listener, self._next_name(), sessions.counters, random.random, passes=self._passes
+            sessions.listener,
+            self._next_name(),
+            sessions.counters,
+            random.random,
+            passes=self._passes,
+            counter=runtime.tallies.counter,
         )
         driver = (
             RelayDriver(runtime, relay, self._endpoints, sessions.ended)

@@ -83,6 +83,12 @@ class Transaction:
             self.doom("its broker was lost, and it was too large to be kept")
 
 
+SENT_TO: Final = 8
+"""Destinations of which is known that a client sent to them, at most."""
+_LONGEST: Final = 200
+"""Bytes that are kept of such a name."""
+_NOWHERE: Final[tuple[bytes, ...]] = ()
+
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
 _NO_RECEIPTS: Final[dict[bytes, None]] = {}
 """Of sessions that had none yet, as most have none: nothing is put into these."""
@@ -97,7 +103,8 @@ class Session:
     `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here,
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
     `client_frames` and `broker_frames` count those of the client and of its brokers, as `counters` does for all
-    sessions; of those that one client has on several brokers only the first does. All of these share `orders`, by
+    sessions; of those that one client has on several brokers only the first does. `sent_to` are destinations that the
+    client sent to lately, where somebody counts them. All of these share `orders`, by
     which their deliveries are numbered: see `beside`. `active_at` is when something but a beat was received last from
     the client or a broker, in seconds; at the beginning `now`.
     """
@@ -120,6 +127,7 @@ class Session:
         "most_transactions",
         "name",
         "receipts",
+        "sent_to",
         "subscriptions",
         "traces",
         "transactions",
@@ -152,6 +160,7 @@ class Session:
         self._transactions_size = 0
         self.receipts = _NO_RECEIPTS
         self.client_frames = self.broker_frames = 0
+        self.sent_to = _NOWHERE
         self.active_at = now
         self._most = unsettled
         self._most_subscriptions = subscriptions
@@ -189,6 +198,12 @@ class Session:
         """Count frames that were received from a broker."""
         self.counters["broker_frames"] += frames
         self.broker_frames += frames
+
+    def sends_to(self, destination: bytes) -> None:
+        """Note that the client sent to this destination: `sent_to` are the newest, `SENT_TO` of them at most."""
+        name = destination[:_LONGEST]
+        if name not in self.sent_to:
+            self.sent_to = (*self.sent_to[1 - SENT_TO :], name)
 
     @property
     def unacknowledged(self) -> int:

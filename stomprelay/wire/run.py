@@ -5,9 +5,16 @@ there is no compiled scanner every frame comes by itself, and nothing else diffe
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, final
+from sys import maxsize
+from typing import Final, NamedTuple, cast, final
 
+from stomprelay.wire.dialect import Dialect
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import RECEIPT_HEADER
+
+_ANY: Final = Limits(maxsize, maxsize, maxsize)
+"""A frame that was found was within its limits."""
 
 
 class Rule(NamedTuple):
@@ -127,6 +134,20 @@ class Run:
         from stomprelay.wire._scan import with_header  # what found this run
 
         return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
+
+    def frames(self, dialect: Dialect) -> list[Frame]:
+        """Return all of them, one by one; `dialect` is that of the leg that they came on."""
+        return self._found(dialect, self.start, self.count)
+
+    def last_frame(self, dialect: Dialect) -> Frame:
+        """Return the last one."""
+        return self._found(dialect, self.last, 1)[0]
+
+    def _found(self, dialect: Dialect, at: int, count: int) -> list[Frame]:
+        from stomprelay.wire._scan import Scanner  # what found this run
+
+        found = Scanner(_ANY, dialect, frozenset({self.command})).some(self.data, at, count, count)
+        return cast("list[Frame]", found)  # without a rule there is no run
 
     @property
     def payload(self) -> bytes:

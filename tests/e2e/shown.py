@@ -61,7 +61,7 @@ def _driver(number: int, began: float) -> Any:
             f"relay-0a1b2c3d-{number}", "public", NAMES.get(number, f"app-{number % 10}"),
             f"192.0.2.{number % 200}:{40000 + number}", "1.2", ("tcp://192.0.2.1:61613",), ("1.1",),
             round(age, 3), 0.5, (destination,), 0, number % 7, number % 3,
-            number, 2 * number, int(age * number), int(age * 100),
+            number, 2 * number, int(age * number), int(age * 100), int(age * 100), int(age * number), (destination,),
         )  # fmt: skip
 
     return SimpleNamespace(

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from stomprelay.relay.effects import Effect, Open, Pass, Report
+from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
@@ -10,9 +10,9 @@ from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
 
 
 def test_a_relay_asks_for_these_and_no_others() -> None:
-    """The service has to perform nine kinds of effects; a tenth, `Pass`, it may leave undone."""
+    """The service has to perform ten kinds of effects; another one, `Pass`, it may leave undone."""
     kinds = {kind for part in get_args(Effect) for kind in (get_args(part) or (part,))}
-    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report, Pass}
+    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report, Took, Pass}
 
 
 def test_effects_are_values() -> None:
@@ -37,7 +37,7 @@ def test_the_order_of_a_session() -> None:
     ]
     effects = list(relay.received(leg, SAY_WELCOME[b"1.2"], 4.0))
     kinds = [type(effect) for effect in effects if not isinstance(effect, Wake)]
-    assert kinds == [Note, Send, Resume]
+    assert kinds == [Note, Send, Resume, Took]
     assert Send(relay.client, SAY_WELCOME[b"1.2"] + b"\n") in effects
     relay.resumed(relay.client, 4.0)
     frame = b"SEND\ndestination:/queue/a\n\nx\0"

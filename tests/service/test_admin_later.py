@@ -145,7 +145,7 @@ def test_an_answer_that_fails(slow: Slow) -> None:
 
 
 def test_many_who_look(slow: Slow) -> None:
-    """Other processes are asked once for all of them, nobody is left without an answer, and then they are asked again."""
+    """Other processes are asked once for all of them, nobody is left without an answer, then they are asked again."""
     clock = MemoryReactorClock()
     factory = site(slow, clock)
     for answer, status in ((slow.taken(), 200), (ValueError("x"), 500)):

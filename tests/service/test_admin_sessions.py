@@ -87,6 +87,8 @@ def test_all_that_is_known(harness: RelayHarness) -> None:
     client_bytes, broker_bytes = row.pop("client_bytes"), row.pop("broker_bytes")
     assert client_bytes > len(CONNECT + SUBSCRIBE + SEND)
     assert broker_bytes > len(CONNECTED + MESSAGE)
+    assert row.pop("to_client_bytes") > len(CONNECTED + MESSAGE)
+    assert row.pop("to_broker_bytes") > len(CONNECT + SUBSCRIBE + SEND)
     assert row == {
         "session": f"{harness.service._prefix}-1",
         "listener": "public",
@@ -103,6 +105,7 @@ def test_all_that_is_known(harness: RelayHarness) -> None:
         "unacknowledged": 1,
         "client_frames": 2,
         "broker_frames": 1,
+        "sent_to": [],
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.fanout.disconnect import Disconnect
 from stomprelay.relay.fanout.dispatch import Dispatch
@@ -26,11 +27,13 @@ from stomprelay.wire.names import DISCONNECT
 
 class Fanout:
     """A `Flow` with several links. What the client sends goes by `Dispatch` to members, each of which waits for its own
-    broker alone; what brokers send comes by `Merge`. `links` makes those of an upstream.
+    broker alone; what brokers send comes by `Merge`. `links` makes those of an upstream, and a `counter` counts what is
+    carried by destination.
     """
 
     __slots__ = (
         "_client",
+        "_counter",
         "_disconnect",
         "_dispatch",
         "_merge",
@@ -53,9 +56,11 @@ class Fanout:
         session: Session,
         outbox: Outbox,
         links: Callable[[Upstream], list[Link]],
+        counter: DestinationCounter | None = None,
     ) -> None:
         self._client = client
         self._session = session
+        self._counter = counter
         self._tracer = Tracer(session.name) if listener.trace else None
         self._router = Router(listener, outbox, links)
         self._places = self._router.places
@@ -63,7 +68,7 @@ class Fanout:
         self._quorum = Quorum(client, session, outbox, self._router)
         self._dispatch = Dispatch(session, outbox, self._router, self._quorum.confirmations)
         self._disconnect = Disconnect(session, self._router, self._quorum)
-        self._merge = Merge(client, session, outbox, self._quorum, self._disconnect)
+        self._merge = Merge(client, session, outbox, self._quorum, self._disconnect, counter)
         self._started = False
         session.kept.watch(self)
 
@@ -142,6 +147,8 @@ class Fanout:
         frames = decoder.frames() if tracer is None else tracer.frames(decoder)
         try:
             for frame in islice(frames, max(1, TURN // len(self._places))):
+                if self._counter is not None:
+                    self._counter.passed(frame, self._session, self._client.dialect, 1)
                 count += 1
                 if frame.command is DISCONNECT:
                     self._disconnect.received(frame, self._client)

@@ -134,7 +134,12 @@ class Member:
             self._waiting.append(frame.wire)
             self._size += frame.after - frame.start
         else:
-            self.resender.send(frame)
+            self._put(frame)
+
+    def _put(self, frame: Frame) -> None:
+        if self.link.broker is not None:
+            self.link.connection.count(1, sent=True)
+        self.resender.send(frame)
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """Put in a frame that the relay sends in the client's name. Raises as `send` does."""
@@ -195,7 +200,7 @@ class Member:
             else:
                 self._size -= len(first)
                 for frame in self.resender.read(first):
-                    self.resender.send(frame)
+                    self._put(frame)
         finally:
             self._waiting = rest
 

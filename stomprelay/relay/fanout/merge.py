@@ -1,9 +1,11 @@
 """Frames of several brokers, as one stream for the client."""
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.disconnect import Disconnect
 from stomprelay.relay.fanout.member import Member
@@ -15,6 +17,7 @@ from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ERROR, MESSAGE, MESSAGE_HEADER, RECEIPT, RECEIPT_ID
+from stomprelay.wire.run import Run
 
 _NONE: Final[frozenset[bytes]] = frozenset()
 _SHOWN: Final = 200
@@ -26,12 +29,19 @@ class Merge:
     goes on without one. `erred`: the last frame that passed was an ERROR.
     """
 
-    __slots__ = ("_client", "_disconnect", "_joiner", "_outbox", "_quorum", "_session", "erred")
+    __slots__ = ("_client", "_counter", "_disconnect", "_joiner", "_outbox", "_quorum", "_session", "erred")
 
     def __init__(
-        self, client: Leg, session: Session, outbox: Outbox, quorum: Quorum, disconnect: Disconnect
+        self,
+        client: Leg,
+        session: Session,
+        outbox: Outbox,
+        quorum: Quorum,
+        disconnect: Disconnect,
+        counter: DestinationCounter | None = None,
     ) -> None:
         self._client = client
+        self._counter = counter
         self._session = session
         self._outbox = outbox
         self._quorum = quorum
@@ -68,10 +78,13 @@ class Merge:
             return self._error_head(member, frame, leg, bridge) if passes else NOTHING
 
         try:
-            frames = islice(leg.decoder.frames(), TURN)
+            frames: Iterator[Frame | Run] = islice(leg.decoder.frames(), TURN)
+            if self._counter is not None:
+                frames = self._counter.counting(frames, self._session, leg.dialect)
             joiner.carry(frames, _NONE if watchful else bridge.untouched, new_head)
         finally:
             self._session.broker_sent(joiner.frames)
+            connection.count(joiner.frames, sent=False)
             if leg.decoder.trails:
                 joiner.trail()
             data = joiner.take()

@@ -26,7 +26,7 @@ class Link:
     `seek` begins the search; then call the method for what happens: `connected`, `answered`, `refused`, `lost`,
     `woke`, the last one at `until`. There is a `resender` where the session survives its broker, and where it has
     other links beside this one (`resends`). `before` is the broker that it had before; `recovering`: this one was
-    lost, so that the next one is a failover.
+    lost, so that the next one is a failover. `seeks_since`: when it began to look for the one that it has or will have.
     """
 
     __slots__ = (
@@ -39,6 +39,7 @@ class Link:
         "group",
         "recovering",
         "resender",
+        "seeks_since",
         "session",
         "state",
         "until",
@@ -63,6 +64,7 @@ class Link:
         self.state: Waiting | Asking | Connected | Ended = Waiting()
         self.before: Broker | None = None
         self.recovering = False
+        self.seeks_since = 0.0
         self.until = inf
         self.resender: Resender | None = None
         if resends or upstream.movable:
@@ -167,9 +169,7 @@ class Link:
 
     @property
     def quiet(self) -> bool:
-        """Whether its broker could be left without a loss: no open transaction, nothing unacknowledged, nothing
-        unconfirmed.
-        """
+        """Whether its broker could be left without a loss: nothing is open, unacknowledged or unconfirmed."""
         return self.up and self.resender is not None and self.resender.quiet
 
     @property
@@ -189,6 +189,7 @@ class Link:
 
     def seek(self, now: float, prefer: Broker | None = None) -> None:
         """Look for a broker, first of all for this one where one is preferred."""
+        self.seeks_since = now
         if self._attempts is None:
             self.state = Ended()
         else:
@@ -317,9 +318,7 @@ class Link:
         self._refused(broker, reason, now)
 
     def _silent(self, state: Asking, now: float) -> None:
-        """The broker that is asked did not answer in time: the next one. That counts against it, unless it answered
-        others meanwhile.
-        """
+        """The broker that is asked did not answer in time: the next one. That counts, unless it answered others."""
         broker = state.handshake.broker
         if not broker.health.answered_since(state.sight):
             self._fail(broker, now)
@@ -426,6 +425,7 @@ class Link:
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
             self.state.broker.health.left(self.state.place)
+            self.state.broker.count(self.state.tally)
             self.before = self.state.broker
         self.state = Waiting()
 
@@ -473,9 +473,7 @@ class Link:
             self.state.done = True
 
     def disconnect(self, now: float) -> None:
-        """Send DISCONNECT; when it is confirmed, or the leg is lost, go on with `move`. Raises `LookupError` for a
-        session that cannot move.
-        """
+        """Send DISCONNECT; then, or when the leg is lost, go on with `move`. Raises `LookupError` if it cannot move."""
         if self.resender is None:
             raise LookupError("a session without a resender stays with its broker")
         up = self.connection
@@ -486,6 +484,7 @@ class Link:
         self._outbox.send(up.leg, frame, now)
         # What it still has to send may wait behind messages that the client owes too many ACKs for.
         self._outbox.put(Resume(up.leg))
+        up.broker.count(up.tally)
         self.state = Leaving(
             up.leg, up.broker, up.bridges, up.product, up.moving, up.target, place=up.place, receipt=receipt
         )

@@ -8,7 +8,7 @@ from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.link.handshake import Handshake
 from stomprelay.relay.link.schedule import Schedule
 from stomprelay.relay.link.suspicion import Suspicion
-from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.health import Sight
 from stomprelay.relay.model.profile import Profile
 from stomprelay.session.handshake import Offer
@@ -52,7 +52,8 @@ class Connected:
     `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
     to `target` if it can; `may_stay`: there is no need, so without a quiet moment in time it stays. `done`: the broker
     is to be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it is left for not
-    answering. `place`: the session's number there.
+    answering. `place`: the session's number there. `tally` counts frames of the client that were for it, and those that
+    came from it.
     """
 
     leg: Leg
@@ -65,6 +66,20 @@ class Connected:
     done: bool = False
     silent: bool = False
     place: int = 0
+    _sent: int = 0
+    _received: int = 0
+
+    def count(self, frames: int, *, sent: bool) -> None:
+        """Count frames of the client that were `sent` to it, or else came from it."""
+        if sent:
+            self._sent += frames
+        else:
+            self._received += frames
+
+    @property
+    def tally(self) -> BrokerTally:
+        """What was counted since it was there."""
+        return BrokerTally(sent_frames=self._sent, received_frames=self._received)
 
 
 @dataclass(slots=True, kw_only=True)

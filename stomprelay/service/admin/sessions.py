@@ -62,6 +62,8 @@ _NUMBERS: Final[dict[str, Callable[[SessionInfo], float]]] = {
     "unacknowledged": lambda info: info.unacknowledged,
     "frames": lambda info: info.client_frames + info.broker_frames,
     "bytes": lambda info: info.client_bytes + info.broker_bytes,
+    "to_client_bytes": lambda info: info.to_client_bytes,
+    "to_broker_bytes": lambda info: info.to_broker_bytes,
     "client_frames": lambda info: info.client_frames,
     "broker_frames": lambda info: info.broker_frames,
     "client_bytes": lambda info: info.client_bytes,
@@ -178,6 +180,7 @@ def _info(values: Any) -> SessionInfo:
         brokers=tuple(info.brokers),
         broker_versions=tuple(info.broker_versions),
         destinations=tuple(info.destinations),
+        sent_to=tuple(info.sent_to),
     )
 
 

@@ -1,11 +1,11 @@
 """What a relay is at one moment, in numbers and words: what all pages show, and what several processes add up."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from stomprelay.relay.model.destinations import FORMER, DestinationTally
-from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
+from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.health import Health
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.brokers.outages import LAST, Outage, Outages
@@ -138,17 +138,37 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         for link in session.relay.links:
             if link.moving and link.broker is not None:
                 moving[link.broker] = moving.get(link.broker, 0) + 1
-    now = state.runtime.seconds()
+    # Summed at once: there may be very many.
+    carried: dict[Broker, list[BrokerTally]] = {}
+    for session in state.sessions:
+        for broker, tally in session.tallies():
+            carried.setdefault(broker, []).append(tally)
+    now, tallies = state.runtime.seconds(), state.runtime.tallies
     return Snapshot(
         state.sessions.stopping,
         state.runtime.sockets,
         tuple(_listener(each) for each in state.sessions.listeners.values()),
-        tuple(_broker(each, now, moving.get(each.broker, 0), state.outages) for each in state.brokers),
+        tuple(
+            _broker(each, now, moving.get(each.broker, 0), carried.get(each.broker, []), state.outages)
+            for each in state.brokers
+        ),
         None if state.journal is None else _journal(state.journal),
+        times=tuple(
+            TimeRow(name, label, tuple(each.counts), each.sum)
+            for (name, label), each in tallies.times.items()
+        ),
+        destinations=() if tallies.counter is None else tuple(_counted(tallies.counter.table)),
         time=state.outages.time,
         outages=state.outages.shown(),
         draining=state.sessions.draining,
     )
+
+
+def _counted(table: Destinations) -> Iterator[DestinationRow]:
+    for shown, found in ((True, table.shown), (False, table.former)):
+        for name, tally in found.items():
+            yield DestinationRow(name.decode("utf-8", "backslashreplace"), tally, shown)
+    yield DestinationRow(None, table.other)
 
 
 def _listener(sessions: ListenerSessions) -> ListenerRow:
@@ -157,7 +177,9 @@ def _listener(sessions: ListenerSessions) -> ListenerRow:
     return ListenerRow(listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters))
 
 
-def _broker(each: ConfiguredBroker, now: float, moving: int, outages: Outages) -> BrokerRow:
+def _broker(
+    each: ConfiguredBroker, now: float, moving: int, carried: list[BrokerTally], outages: Outages
+) -> BrokerRow:
     health: Health = each.broker.health
     return BrokerRow(
         each.broker.uri,
@@ -169,7 +191,8 @@ def _broker(each: ConfiguredBroker, now: float, moving: int, outages: Outages) -
         health.sessions,
         moving,
         health.failures,
-        why=outages.reason(each.upstream.name, str(each.broker)),
+        outages.reason(each.upstream.name, str(each.broker)),
+        BrokerTally(*map(sum, zip(each.broker.tally, *carried, strict=True))),
     )
 
 

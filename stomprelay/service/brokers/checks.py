@@ -1,9 +1,11 @@
 """What is checked once a second, for all sessions together: brokers whose probe is due are probed, sessions that
-wait for a broker try it at once when it is up again, and sessions move to the brokers where they belong.
+wait for a broker try it at once when it is up again, and sessions move to the brokers where they belong. And a few
+sessions are watched, for samples.
 """
 
 import random
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from twisted.application.service import Service
@@ -14,6 +16,7 @@ from stomprelay.relay.link.probe import Watch
 from stomprelay.relay.model.balance import Allowance, moves
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.sample import Looks
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.probe import ProbeDriver
 from stomprelay.service.connection.protocol import Runtime
@@ -27,6 +30,17 @@ EVERY: Final = 1.0
 """Seconds between two runs of the checks."""
 PATIENCE: Final = 2.5
 """Seconds that a session which is to move for the sake of balance may take to become quiet; then others are asked."""
+
+WATCHED: Final = 16
+"""Sessions that are watched at a time, at most."""
+_CANDIDATES: Final = 512
+"""Sessions of which is asked in a second whether they are worth it, at most."""
+_RECENT: Final = 2.0
+"""Seconds in which something must have come from a session's client or broker."""
+_LOOKS: Final = 2000
+"""Frames that may be looked at in a second: with a few microseconds each no more than a hundredth of a processor."""
+_SAVED: Final = 5 * _LOOKS
+"""The same at once, where few were looked at before."""
 
 
 class _Asked(NamedTuple):
@@ -42,10 +56,41 @@ class _Asked(NamedTuple):
         return self.link.moving and self.link.broker is self.origin
 
 
+class Sampling:
+    """Has sessions watched. Call `tick` once a second. `sessions` is a live collection of all there are."""
+
+    def __init__(self, sessions: Iterable[RelayDriver]) -> None:
+        self._sessions = sessions
+        self._looks = Looks(_SAVED)
+        self._watched: list[RelayDriver] = []
+        self._next = 0
+
+    def tick(self, now: float) -> None:
+        """Watch those no more that were watched for long enough, and others in their place."""
+        self._looks.add(_LOOKS, _SAVED)
+        for session in self._watched:
+            session.look()
+        self._watched = [session for session in self._watched if session.watched]
+        if self._looks.left <= 0 or len(self._watched) >= WATCHED:
+            return
+        candidates = tuple(islice(self._sessions, self._next, self._next + _CANDIDATES))
+        if not candidates:
+            self._next = 0  # the round is over; the next one begins in a second
+        for session in candidates:
+            self._next += 1
+            active_at = session.relay.active_at
+            if active_at is None or now - active_at > _RECENT or session.watched:
+                continue
+            if session.watch(self._looks):
+                self._watched.append(session)
+                if len(self._watched) >= WATCHED:
+                    return
+
+
 class PeriodicChecks(Service):
     """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection;
     the results of probes are recorded in the journal, if there is one. `watched`: somebody may ask whether the relay is
-    ready, and doubt brokers.
+    ready, and how long things take, and doubt brokers.
     """
 
     def __init__(
@@ -62,6 +107,7 @@ class PeriodicChecks(Service):
         self._runtime = runtime
         self._brokers = brokers
         self._sessions = sessions
+        self._sampling = Sampling(sessions)
         self._endpoints = endpoints
         self._journal = journal
         now = runtime.seconds()
@@ -97,11 +143,17 @@ class PeriodicChecks(Service):
     def run(self) -> None:
         """Run all checks once. One that fails is logged, and the others are run."""
         now = self._runtime.seconds()
-        for check in (self._probe_brokers, self._find_recovered, self._balance):
+        for check in (self._probe_brokers, self._find_recovered, self._balance, self._measure):
             try:
                 check(now)
             except Exception:
                 _log.failure("a round failed")
+
+    def _measure(self, now: float) -> None:
+        """Take samples of what would cost too much to measure each time, where somebody may ask for them."""
+        if self._watched:
+            self._sampling.tick(now)
+            self._runtime.tallies.tick()
 
     def _probe_brokers(self, now: float) -> None:
         """Probe the brokers whose probe is due."""

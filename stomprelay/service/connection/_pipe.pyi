@@ -2,8 +2,10 @@ from collections.abc import Callable
 
 from twisted.internet import tcp
 
+from stomprelay.relay.counting import DestinationCounter
 from stomprelay.service.connection.pipes import Recording
 from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.session.session import Session
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
 
@@ -24,8 +26,10 @@ class Pipe:
         seconds: Callable[[], float],
         failed: Callable[[Exception], None],
         recording: Recording | None = None,
+        counter: DestinationCounter | None = None,
+        session: Session | None = None,
     ) -> None: ...
     def open(self) -> None: ...
     def shut(self) -> None: ...
-    def take(self) -> tuple[int, int, float]: ...
+    def take(self) -> tuple[int, int, int, float]: ...
     def __call__(self) -> Exception | None: ...

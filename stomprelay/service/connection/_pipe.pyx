@@ -13,6 +13,7 @@ cdef extern from "Python.h":
     char *PyBytes_AS_STRING(PyObject *chunk)
     int _PyBytes_Resize(PyObject **chunk, Py_ssize_t size) except -1
     void Py_DECREF(PyObject *chunk)
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef extern from *:
     """
@@ -36,6 +37,8 @@ cdef enum:
     FEW = 16 * 1024     # bytes that are received on the stack, and copied
     READ = 512 * 1024   # as in `direct`
 
+cdef Py_ssize_t _NEVER = PY_SSIZE_T_MAX
+
 
 def write(connection, bytes data not None):
     """The twin of `direct.write`."""
@@ -55,7 +58,8 @@ cdef class Pipe:
     them go out in; from the first frame on that is none it goes to `source.dataReceived`, as all of it would without the
     pipe. Where the peer `trails`, nothing is sent on that lacks the LF behind its last frame. `failed` is called with
     what any of them raised: then what was received goes nowhere. With a `recording` its recorder is given each run that
-    passes; where all of a chunk did, `record` is called.
+    passes; where all of a chunk did, `record` is called. A `counter` is told of frames of this `session` when it wants
+    to be (`DestinationCounter.passed`).
     """
 
     cdef readonly object source
@@ -70,11 +74,14 @@ cdef class Pipe:
     cdef object _record
     cdef bint _trails
     cdef int _descriptor
+    cdef object _counter    # None: nobody counts by destination
+    cdef object _session
+    cdef Py_ssize_t _untold, _until
     cdef readonly Py_ssize_t frames
-    cdef Py_ssize_t _size
+    cdef Py_ssize_t _size, _sent
     cdef double _at
 
-    def __init__(self, source, target, scan, takes, trails, seconds, failed, recording=None):
+    def __init__(self, source, target, scan, takes, trails, seconds, failed, recording=None, counter=None, session=None):
         self.source = source
         self.target = target
         self._transport = source.plain
@@ -84,6 +91,9 @@ cdef class Pipe:
         self._trails = trails
         self._seconds = seconds
         self._failed = failed
+        self._counter = counter
+        self._session = session
+        self._until = _NEVER if counter is None else 1
         if recording is not None:
             self._recorder = recording.recorder
             self._runs = recording.recorder.frames
@@ -99,9 +109,11 @@ cdef class Pipe:
             del self._transport.doRead
 
     def take(self):
-        """Return how many frames were sent on since the last call, their bytes, and when the last ones were."""
-        taken = (self.frames, self._size, self._at)
-        self.frames = self._size = 0
+        """Return how many frames were sent on since the last call, in how many bytes they came and went, and when the last
+        ones did.
+        """
+        taken = (self.frames, self._size, self._sent, self._at)
+        self.frames = self._size = self._sent = 0
         return taken
 
     def __call__(self):
@@ -112,8 +124,8 @@ cdef class Pipe:
         cdef char *into = few
         cdef PyObject *chunk = NULL
         cdef int failure
-        cdef Py_ssize_t kept = 0, after
-        cdef bytes data
+        cdef Py_ssize_t kept = 0, after, count
+        cdef bytes data, out
         cdef list anew = []
         if room > FEW:
             chunk = PyBytes_FromStringAndSize(NULL, room)
@@ -139,7 +151,13 @@ cdef class Pipe:
                     run = self._scan(data, at)
                     if type(run) is not Run or not self._takes(run):
                         break
-                    frames += run.count
+                    count = run.count
+                    frames += count
+                    self._untold += count
+                    if self._untold >= self._until:
+                        count = self._untold
+                        self._untold = 0
+                        self._until = self._counter.passed(run, self._session, self.source.leg.dialect, count)
                     after = run.after
                     if run.instead is not None:
                         if kept < at:
@@ -159,9 +177,11 @@ cdef class Pipe:
                 if anew:
                     if kept < at:
                         anew.append(data[kept:at])
-                    self.target.write(b"".join(anew))   # one alone is not copied
+                    out = b"".join(anew)   # one alone is not copied
                 else:
-                    self.target.write(data if at == size else data[:at])
+                    out = data if at == size else data[:at]
+                self._sent += len(out)
+                self.target.write(out)
         except Exception as error:
             self._failed(error)
             return None

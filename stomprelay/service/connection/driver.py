@@ -55,6 +55,7 @@ class Driver(LegOwner):
                         protocol = protocols.get(effect.leg)
                         if protocol is not None:
                             protocol.write(effect.data)
+                            protocol.bytes_sent += len(effect.data)
                     else:
                         self.effects[type(effect)](self, effect)
                 break

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stomprelay.journal.capture import LegRecorder
 from stomprelay.session.leg import EXPECTED
+from stomprelay.session.session import Session
 from stomprelay.wire import decoder
 from stomprelay.wire.run import Passing
 
@@ -50,12 +51,18 @@ def make_pipe(
     trails: bool,
     failed: Callable[[Exception], None],
     recording: Recording | None = None,
+    session: Session | None = None,
 ) -> "Pipe | None":
-    """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next."""
+    """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next. It
+    counts by destination what passes of this session, where anything is counted so.
+    """
     if PIPE is None or decoder.SCANNER is None or source.plain is None:
         return None
     leg, reads = source.leg, source.leg.decoder
     keep = None if recording is None else recording.recorder.keep
     scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules, keep)
-    seconds = source.runtime.seconds
-    return PIPE(source, target, scanner.scan, passing.takes, trails, seconds, failed, recording)
+    runtime = source.runtime
+    takes, counter = passing.takes, None if session is None else runtime.tallies.counter
+    return PIPE(
+        source, target, scanner.scan, takes, trails, runtime.seconds, failed, recording, counter, session
+    )

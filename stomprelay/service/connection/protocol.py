@@ -22,6 +22,7 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from stomprelay.relay.counting import Tallies
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ReadControl
 from stomprelay.service.connection.departures import Departures
@@ -50,9 +51,9 @@ class Runtime:
     """What the connections of one service share: the reactor, the clock, the timers, the watch for clients that leave,
     and the protocols by leg.
 
-    `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log. `noted` gets what
-    sessions note, `probed` what probes do; see `observe`. `sockets` counts the connections that are still open, closed
-    ones that wait for their peer included; `closing` counts these.
+    `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log, `tallies` is what
+    all count. `noted` gets what sessions note, `probed` what probes do; see `observe`. `sockets` counts the connections
+    that are still open, closed ones that wait for their peer included; `closing` counts these.
     """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
@@ -60,6 +61,7 @@ class Runtime:
         self.seconds = seconds
         self.timers = Timers(reactor, seconds)
         self.repeats = Repeats(self.timers, seconds)
+        self.tallies = Tallies()
         self.noted: Callable[[Note], None] = _unheard
         self.probed: Callable[[Note], None] = _unheard
         self.protocols: dict[Leg, LegProtocol] = {}
@@ -168,7 +170,7 @@ class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
     `reading` controls whether the leg is read from, from the time when the connection is established until `close`;
-    `hold` and `release` need none while there is no reason against it. `bytes_received` counts the bytes received,
+    `hold` and `release` need none while there is no reason against it. `bytes_received` and `bytes_sent` count bytes,
     `plain` is the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are
     still received are discarded; the timer then waits for a peer that takes too long to close.
     """
@@ -186,6 +188,7 @@ class LegProtocol(Timed):
         "_tls",
         "_watched",
         "bytes_received",
+        "bytes_sent",
         "leg",
         "plain",
         "runtime",
@@ -198,7 +201,7 @@ class LegProtocol(Timed):
         self.leg = leg
         self.transport: Any = None
         self._reading: ReadControl | None = None
-        self.bytes_received = 0
+        self.bytes_received = self.bytes_sent = 0
         self.plain: tcp.Connection | None = None
         self._owner: LegOwner | None = owner
         self._attempt: Callable[[], object] | None = None
@@ -291,9 +294,10 @@ class LegProtocol(Timed):
             reading.received()
         owner.received(self, data)
 
-    def passed(self, size: int) -> None:
-        """Count bytes that were received and passed on without `dataReceived`."""
-        self.bytes_received += size
+    def passed(self, received: int = 0, sent: int = 0) -> None:
+        """Count bytes that were received without `dataReceived`, and bytes that were written."""
+        self.bytes_received += received
+        self.bytes_sent += sent
 
     def readConnectionLost(self) -> None:
         """Write what is queued, then close our direction: the peer closed its own."""
@@ -474,9 +478,7 @@ class LegProtocol(Timed):
         owner.closed(self)
 
     def hasten(self) -> None:
-        """Wait no longer for the peer of a connection that was closed: it ends when the socket has taken what is left
-        to write.
-        """
+        """Wait no longer for the peer of a closed connection: it ends when what is left to write was taken."""
         if self.transport is None:
             return
         if self._tls is None:
@@ -485,9 +487,7 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort the connection: the peer took too long to close, or to read what was left for it. One that is open, but
-        not read from, is looked after.
-        """
+        """Abort the connection: the peer took too long. One that is open, but not read from, is looked after."""
         if self.transport is None:
             return
         if self._owner is not None:

@@ -162,7 +162,7 @@ class RecordingDriver(RelayDriver):
 
         # The leg has CONNECT or CONNECTED behind it: its context is known; and it is held while the journal is full.
         recording = Recording(recorder, self._journal.record_leg)
-        return make_pipe(source, target, passing, trails, self.failed, recording)
+        return make_pipe(source, target, passing, trails, self.failed, recording, self._relay.session)
 
     # Legs come and go
 

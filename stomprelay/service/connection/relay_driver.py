@@ -1,6 +1,6 @@
 """Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -8,14 +8,16 @@ from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
 from zope.interface import implementer
 
-from stomprelay.relay.effects import Effect, Open, Pass, Report
-from stomprelay.relay.model.group import Broker
+from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
+from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.relay import Relay
+from stomprelay.relay.sample import Looks
 from stomprelay.service.connection.backpressure import PRESSURE
+from stomprelay.service.connection.broker_output import BrokerOutput
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.service.connection.session_info import SessionInfo, session_info
+from stomprelay.service.connection.session_info import SessionInfo, Sizes, session_info
 from stomprelay.service.log import counted, logger, one_line, write
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
@@ -30,61 +32,18 @@ Endpoints = Mapping[Broker, IStreamClientEndpoint]
 
 _log: Final = logger()
 
+_NOTHING: Final = (0, 0)
+"""No bytes received, none sent."""
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
-_END: Final = f"{_FORM}; {{seconds:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}"
+_END: Final = (
+    f"{_FORM}; {{seconds:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}{{left}}"
+)
+_COUNTED: Final = (
+    *("client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_client_bytes", "to_broker_bytes"),
+    *("unconfirmed", "unacknowledged"),
+)
+"""What a log that keeps fields has of a session at its end, as numbers."""
 _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
-
-
-@implementer(IPushProducer)
-class BrokerOutput:
-    """Whether too much waits to be written to one broker (`full`), as its transport reports it to its producer, which
-    this is. The driver looks at all outputs together, because what a full one means depends on the others.
-    """
-
-    __slots__ = ("_driver", "_reported", "full", "protocol")
-
-    def __init__(self, driver: "RelayDriver", protocol: LegProtocol) -> None:
-        self.protocol = protocol
-        self.full = False
-        self._driver = driver
-        self._reported = False
-
-    def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that it is full: not where the client is not read from for that
-        (`coupled`). But a relay that got `blocked` must get `unblocked` when there is room, coupled or not.
-        """
-        return self.full and (self._reported or not coupled)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether it is not full, and the relay knows of nothing else."""
-        return not (self.full or self._reported)
-
-    def unreported(self, coupled: bool) -> bool:
-        """Whether what was reported to the relay last differs from what `blocked` returns now."""
-        return self._reported is not self.blocked(coupled)
-
-    def report(self, coupled: bool) -> bool:
-        """Return what `blocked` returns now, and count it as reported to the relay."""
-        self._reported = self.blocked(coupled)
-        return self._reported
-
-    def pauseProducing(self) -> None:
-        """Set `full`: too much waits to be written to the broker."""
-        self.full = True
-        self._driver.check_outputs()
-
-    def resumeProducing(self) -> None:
-        """Clear `full`: the transport has room again."""
-        self.full = False
-        self._driver.check_outputs()
-
-    def stopProducing(self) -> None:
-        """Forget the output: the transport is closed. The relay decides what becomes of the leg, so it does not
-        get `unblocked`.
-        """
-        self.full = False
-        self._driver.output_ended(self)
 
 
 @implementer(IPushProducer)
@@ -122,8 +81,7 @@ class RelayDriver(Driver):
         self._outputs: tuple[BrokerOutput, ...] = ()
         self._client_full = False
         self._report_scheduled = False
-        self._left_bytes = 0
-        self._client_bytes = 0
+        self._left_bytes = self._client_bytes = _NOTHING
         self._opened = runtime.seconds()
         self._accepted = False
         self._peer = "a client"
@@ -163,13 +121,24 @@ class RelayDriver(Driver):
         relay = self.relay  # reports what passed, which `_bytes` counts
         return session_info(relay, self.peer, self._opened, self.runtime.seconds(), self._bytes())
 
-    def _bytes(self) -> tuple[int, int]:
-        """Return how many bytes the client sent, and brokers."""
+    def _bytes(self) -> Sizes:
+        """Return how many bytes went between the client and the relay, and between the relay and brokers."""
         client = self.runtime.protocols.get(self._relay.client)
-        return (
-            self._client_bytes if client is None else client.bytes_received,
-            self._left_bytes + sum(output.protocol.bytes_received for output in self._outputs),
-        )
+        received, sent = self._left_bytes
+        for output in self._outputs:
+            received += output.protocol.bytes_received
+            sent += output.protocol.bytes_sent
+        own = self._client_bytes if client is None else (client.bytes_received, client.bytes_sent)
+        return Sizes(*own, received, sent)
+
+    def tallies(self) -> Iterator[tuple[Broker, BrokerTally]]:
+        """Yield what was counted of each broker that the session has now, in parts."""
+        for output in self._outputs:
+            if output.broker is not None:
+                yield output.broker, output.tally
+        for link in self.relay.links:
+            if link.broker is not None:
+                yield link.broker, link.connection.tally
 
     def connected(self, protocol: LegProtocol) -> None:
         """Report to the relay that the client or a broker is connected."""
@@ -177,7 +146,8 @@ class RelayDriver(Driver):
         if protocol.leg is relay.client:
             self.perform(relay.opened(now))
             return
-        output = BrokerOutput(self, protocol)
+        broker = next((link.asked for link in relay.links if link.leg is protocol.leg), None)
+        output = BrokerOutput(self, protocol, broker)
         self._outputs = (*self._outputs, output)
         protocol.set_producer(output)
         client = self.runtime.protocols.get(relay.client)
@@ -227,9 +197,11 @@ class RelayDriver(Driver):
         if self._pipes:
             self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
         if protocol.leg is self._relay.client:
-            self._client_bytes, self._peer = protocol.bytes_received, spell_address(protocol.peer)
+            self._client_bytes = protocol.bytes_received, protocol.bytes_sent
+            self._peer = spell_address(protocol.peer)
         else:
-            self._left_bytes += protocol.bytes_received
+            received, sent = self._left_bytes
+            self._left_bytes = received + protocol.bytes_received, sent + protocol.bytes_sent
         super().closed(protocol)
 
     def woke(self, now: float) -> None:
@@ -260,6 +232,20 @@ class RelayDriver(Driver):
     def reconsider(self) -> None:
         """Have the session try at once, if it waits for a broker: one is up again."""
         self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
+
+    def watch(self, looks: Looks) -> bool:
+        """Watch the session until there is a sample, see `Relay.watch`. Returns whether it does."""
+        self._perform_legless(self.relay.watch(looks, self.runtime.seconds()))
+        return self.watched
+
+    def look(self) -> None:
+        """Watch it no longer where that is not worth it."""
+        self._perform_legless(self.relay.look(self.runtime.seconds()))
+
+    @property
+    def watched(self) -> bool:
+        """Whether it is watched."""
+        return self._relay.watched
 
     def _perform_legless(self, effects: Sequence[Effect]) -> None:
         """Perform the effects of an input that may come while the session has no leg, then call `end` if it is
@@ -320,6 +306,9 @@ class RelayDriver(Driver):
     def output_ended(self, output: BrokerOutput) -> None:
         """Forget the output of a broker whose transport is closed."""
         if output in self._outputs:
+            self.report_passed()
+            if output.broker is not None:
+                output.broker.count(output.tally)
             self._outputs = tuple(each for each in self._outputs if each is not output)
             self.check_outputs()
 
@@ -367,18 +356,23 @@ class RelayDriver(Driver):
 
     def _log_end(self, effect: Note, seconds: float) -> None:
         """Write the line of the end of a session that a broker had accepted."""
-        session, (from_client, from_brokers) = self.relay.session, self._bytes()
-        client_frames, broker_frames = (
-            (0, 0) if session is None else (session.client_frames, session.broker_frames)
-        )
+        info = self.info()
+        brokers = [
+            str(link.broker or link.before) for link in self._relay.links if link.broker or link.before
+        ]
         write(
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
             text=one_line(effect.text),
             seconds=seconds,
-            from_client=f"{counted(client_frames, 'frame')}, {counted(from_client, 'byte')}",
-            from_brokers=f"{counted(broker_frames, 'frame')}, {counted(from_brokers, 'byte')}",
+            from_client=f"{counted(info.client_frames, 'frame')}, {counted(info.client_bytes, 'byte')}",
+            from_brokers=f"{counted(info.broker_frames, 'frame')}, {counted(info.broker_bytes, 'byte')}",
+            left=f", {info.unconfirmed} unconfirmed" if info.unconfirmed else "",
+            login=info.login,
+            version=info.version,
+            brokers=" ".join(brokers),
+            **{name: getattr(info, name) for name in _COUNTED},
             **self._names(),
         )
 
@@ -402,15 +396,17 @@ class RelayDriver(Driver):
         self, source: LegProtocol, target: LegProtocol, passing: Passing, trails: bool
     ) -> "Pipe | None":
         """Return a pipe from one leg to another, see `pipes.make_pipe`; None where there can be none."""
-        return make_pipe(source, target, passing, trails, self.failed)
+        return make_pipe(source, target, passing, trails, self.failed, session=self._relay.session)
 
     def report_passed(self) -> None:
         """Report to the relay what passed without it, and count that."""
         for pipe in self._pipes:
             if pipe.frames:
-                source, frames, size, at = pipe.source, *pipe.take()
-                source.passed(size)
-                self._relay.passed(source.leg, pipe.target.leg, frames, size, at)
+                source, target = pipe.source, pipe.target
+                frames, received, sent, at = pipe.take()
+                source.passed(received=received)
+                target.passed(sent=sent)
+                self._relay.passed(source.leg, target.leg, frames, received, at)
 
     def _shut(self, ended: Callable[["Pipe"], bool]) -> None:
         """Remove the pipes that end now."""
@@ -433,4 +429,7 @@ class RelayDriver(Driver):
         Open: _open,
         Pass: _pass,
         Report: _report,
+        Took: lambda self, effect: self.runtime.tallies.times.record(
+            effect.name, effect.label, effect.seconds
+        ),
     }

@@ -1,7 +1,7 @@
 """A session at one moment, for whoever asks who is connected: its client, its brokers, what passed and what is open.
 
-Nothing is counted for it that is not counted anyway, so that it costs nothing until somebody asks. For the same reason
-it does not say where its client sends to: the frames that pass do not tell.
+Nothing is counted for it that is not counted anyway, so that it costs nothing until somebody asks. Where its client
+sends to is known only as far as frames were looked at: see `relay.counting`.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +17,15 @@ LONGEST: Final = 200
 """Characters of a client's words that are shown, at most."""
 
 
+class Sizes(NamedTuple):
+    """Bytes that went between a client and the relay, and between the relay and the client's brokers."""
+
+    from_client: int
+    to_client: int
+    from_brokers: int
+    to_brokers: int
+
+
 class SessionInfo(NamedTuple):
     """What there is to see of a session. `login` and `version` are the client's, None before its CONNECT, and for one
     that named no login. `brokers` has an entry for each group of brokers that the session may use, None while there is
@@ -25,7 +34,8 @@ class SessionInfo(NamedTuple):
 
     `destinations` are the first `SHOWN` that the client subscribed to, and there are `more_destinations`.
     `unconfirmed`: SENDs for which a RECEIPT is awaited; `unacknowledged`: deliveries that the client owes an ACK for.
-    Frames and bytes are those received from the client, and from brokers.
+    Frames and bytes are those received from the client, and from brokers; bytes also those sent to them. `sent_to` are
+    destinations that the client sent to lately.
     """
 
     session: str
@@ -45,12 +55,13 @@ class SessionInfo(NamedTuple):
     broker_frames: int
     client_bytes: int
     broker_bytes: int
+    to_client_bytes: int
+    to_broker_bytes: int
+    sent_to: tuple[str, ...]
 
 
-def session_info(relay: Relay, client: str, opened: float, now: float, sizes: tuple[int, int]) -> SessionInfo:
-    """Return what there is to see of a relay now. `client` is its client's address, `opened` when that came; `sizes`
-    are the bytes that were received from the client, and from brokers.
-    """
+def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Sizes) -> SessionInfo:
+    """Return what there is to see of a relay now. `client` is its client's address, `opened` when that came."""
     session, links, active_at = relay.session, relay.links, relay.active_at
     shown = tuple(islice(destinations(relay), SHOWN))
     return SessionInfo(
@@ -69,7 +80,11 @@ def session_info(relay: Relay, client: str, opened: float, now: float, sizes: tu
         sum(link.session.unacknowledged for link in links),
         0 if session is None else session.client_frames,
         0 if session is None else session.broker_frames,
-        *sizes,
+        sizes.from_client,
+        sizes.from_brokers,
+        sizes.to_client,
+        sizes.to_brokers,
+        () if session is None else tuple(map(_spell, session.sent_to)),
     )
 
 

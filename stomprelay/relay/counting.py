@@ -1,0 +1,125 @@
+"""What passes, by destination: each frame where there are few, samples where there are many.
+
+To look into each head for its destination would cost more than to pass it. So frames are counted, as they are anyway,
+and when enough have passed one is looked at, which then stands for all since the last look. As long as no more than
+`LOOKS` pass in a second that is each of them, and what is counted is exact.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from stomprelay.relay.model.destinations import Destinations, DestinationTally
+from stomprelay.relay.model.histogram import Times
+from stomprelay.session.session import Session
+from stomprelay.wire.dialect import Dialect
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import DESTINATION, MESSAGE, SEND
+from stomprelay.wire.run import Run
+
+LOOKS: Final = 1000
+"""Frames that are looked at in a second, about: a thousandth of what a processor does."""
+TURN: Final = 60
+"""Ticks after which places in the table may go to others."""
+_SPREAD: Final = 40503
+_ROUND: Final = 65536
+"""What makes intervals differ, so that no client's rhythm is theirs."""
+
+
+class DestinationCounter:
+    """Counts the frames of all sessions of a process into one table. Tell it of all that passes by `passed`, and once a
+    second `tick`.
+    """
+
+    __slots__ = ("_every", "_interval", "_left", "_looks", "_number", "_ticks", "table")
+
+    def __init__(self) -> None:
+        self.table = Destinations()
+        self._every = self._interval = self._left = 1
+        self._looks = self._number = self._ticks = 0
+
+    def passed(self, found: Frame | Run, session: Session, dialect: Dialect, frames: int) -> int:
+        """Count so many frames of a leg of this dialect, the last of which are these. Returns how many more of the leg
+        may pass before it has to be called again.
+        """
+        self._left -= frames
+        if self._left > 0:
+            return self._left
+        stands_for = self._interval - self._left
+        if type(found) is not Run:
+            self._look(found, session, dialect, stands_for)
+        elif found.command in (SEND, MESSAGE):
+            if self._every == 1:
+                for frame in found.frames(dialect):
+                    self._look(frame, session, dialect, 1)
+            else:
+                self._look(found.last_frame(dialect), session, dialect, stands_for)
+        self._next()
+        return self._left
+
+    def _next(self) -> None:
+        if self._looks >= LOOKS:
+            self._looks = 0
+            self._every *= 2
+        if self._every > 1:
+            self._number = (self._number + _SPREAD) % _ROUND
+            self._interval = self._every // 2 + self._every * self._number // _ROUND
+        else:
+            self._interval = 1
+        self._left = self._interval
+
+    def _look(self, frame: Frame, session: Session, dialect: Dialect, stands_for: int) -> None:
+        self._looks += 1
+        sent = frame.command == SEND
+        if not sent and frame.command != MESSAGE:
+            return
+        try:
+            name = frame.header(DESTINATION, dialect)
+        except StompError:
+            name = frame.raw(DESTINATION)
+        if name is None:
+            return
+        size = stands_for * (frame.after - frame.start)
+        if sent:
+            session.sends_to(name)
+            self.table.count(name, DestinationTally(sends=stands_for, send_bytes=size))
+        else:
+            self.table.count(name, DestinationTally(messages=stands_for, message_bytes=size))
+
+    def tick(self) -> None:
+        """A second is over: look at more where there was little. Once a minute places may go to others."""
+        if self._looks < LOOKS // 4 and self._every > 1:
+            self._every //= 2
+        self._looks = 0
+        self._ticks += 1
+        if self._ticks % TURN == 0:
+            self.table.turn()
+
+    def counting(
+        self, frames: Iterator[Frame | Run], session: Session, dialect: Dialect
+    ) -> Iterator[Frame | Run]:
+        """Return the same frames; each is counted before it comes."""
+        for found in frames:
+            self.passed(found, session, dialect, found.count if type(found) is Run else 1)
+            yield found
+
+
+class Tallies:
+    """What is counted of all sessions of a process together: `times` how long things took; `counter` what passes by
+    destination, where somebody may look at it.
+    """
+
+    __slots__ = ("counter", "times")
+
+    def __init__(self) -> None:
+        self.times = Times()
+        self.counter: DestinationCounter | None = None
+
+    def count_destinations(self) -> None:
+        """From now on count by destination. Call the counter's `tick`."""
+        self.counter = DestinationCounter()
+
+    def tick(self) -> None:
+        """A second is over."""
+        if self.counter is not None:
+            self.counter.tick()

@@ -1,0 +1,205 @@
+"""How long a client waits for a RECEIPT, and a broker for an ACK: one of each, of a session that is watched.
+
+To look at each frame for this would cost more than to pass it. So a session is watched once in a while, as long as it
+takes to see one SEND that asks for a RECEIPT and that RECEIPT, and one MESSAGE and its ACK; meanwhile no frame passes
+without the relay. What counts is what the client sees: its own frames as they come, and those that it is sent.
+"""
+
+from sys import maxsize
+from typing import Final
+
+from stomprelay.relay.effects import Took
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.histogram import ACK as ACKNOWLEDGED
+from stomprelay.relay.model.histogram import RECEIPT as CONFIRMED
+from stomprelay.relay.model.listener import Listener
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DeliveryNaming, Dialect
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import (
+    ACK,
+    ACK_HEADER,
+    BROKER_COMMANDS,
+    CLIENT_COMMANDS,
+    DESTINATION,
+    ID,
+    MESSAGE,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SEND,
+    SUBSCRIPTION,
+)
+
+BEGIN: Final = 2.0
+"""Seconds in which a SEND or a MESSAGE has to come that can be a sample."""
+LONGEST: Final = 60.0
+"""Seconds after which nothing is waited for any more; what took longer counts as so long."""
+MOST_BYTES: Final = 1024 * 1024
+"""Bytes of a frame that is not complete, at most: nothing is learnt from a session that sends such."""
+_NAMES: Final = {
+    DeliveryNaming.MESSAGE_ID: ((MESSAGE_ID,), (MESSAGE_ID,)),
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ((SUBSCRIPTION, MESSAGE_ID), (SUBSCRIPTION, MESSAGE_ID)),
+    DeliveryNaming.ACK: ((ACK_HEADER,), (ID,)),
+}
+"""The headers by which a MESSAGE and its ACK say the same."""
+_ACKS: Final = frozenset({ACK, NACK})
+_ANY: Final = Limits(maxsize, maxsize, maxsize)
+
+Name = tuple[bytes | None, ...]
+"""What names a delivery."""
+
+
+class Looks:
+    """How many frames may still be looked at for samples, of all sessions together. Who has them watched adds some."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def add(self, frames: int, most: int) -> None:
+        """So many more may be looked at, but no more than `most`."""
+        self.left = min(self.left + frames, most)
+
+    def take(self) -> None:
+        """One was looked at."""
+        self.left -= 1
+
+
+class Sample:
+    """Watches a session whose client speaks this dialect, from a time between two frames of the client on. Give it what
+    the client sends and is sent; `over` says when it need not be watched any more: nothing is learnt where there are
+    no `looks` left.
+    """
+
+    __slots__ = (
+        "_ack_over",
+        "_acks",
+        "_began",
+        "_delivered_at",
+        "_from_client",
+        "_links",
+        "_listener",
+        "_looks",
+        "_mode",
+        "_receipt",
+        "_receipt_over",
+        "_sent_at",
+        "_subscription",
+        "_to_client",
+        "_upstream",
+    )
+
+    def __init__(
+        self,
+        listener: Listener,
+        links: list[Link],
+        dialect: Dialect,
+        limits: Limits,
+        looks: Looks,
+        now: float,
+    ) -> None:
+        self._looks = looks
+        self._listener = listener
+        self._links = links
+        self._began = now
+        self._from_client = Decoder(dialect, CLIENT_COMMANDS, limits)
+        self._to_client = Decoder(dialect, BROKER_COMMANDS, _ANY)
+        self._receipt: bytes | None = None
+        self._receipt_over = self._ack_over = False
+        self._upstream = ""
+        self._sent_at = self._delivered_at = now
+        self._acks: set[Name] = set()
+        self._mode = b""
+        self._subscription: bytes | None = None
+
+    def over(self, now: float) -> bool:
+        """Whether it is not worth more: there is a sample of both, or of one and nothing to be one of the other."""
+        unfit = self._looks.left <= 0 or self._from_client.buffered > MOST_BYTES
+        if unfit or now > self._began + LONGEST:
+            return True
+        late = now > self._began + BEGIN
+        receipt = self._receipt_over or (late and self._receipt is None)
+        return receipt and (self._ack_over or (late and not self._acks))
+
+    def given_up(self, now: float) -> list[Took]:
+        """Return what is known of those that are still awaited, if it is that they take long."""
+        found: list[Took] = []
+        if now <= self._began + LONGEST:
+            return found
+        if self._receipt is not None and not self._receipt_over:
+            found.append(Took(CONFIRMED, self._upstream, now - self._sent_at))
+        if self._acks and not self._ack_over:
+            found.append(Took(ACKNOWLEDGED, self._listener.name, now - self._delivered_at))
+        return found
+
+    def from_client(self, data: bytes, now: float) -> list[Took]:
+        """The client sent this. Returns what took how long. Raises `StompError` for what is no STOMP."""
+        found: list[Took] = []
+        self._from_client.feed(data)
+        for frame in self._from_client.frames():
+            self._looks.take()
+            if frame.command == SEND:
+                self._sent(frame, now)
+            elif frame.command in _ACKS and not self._ack_over and self._name(frame, 1) in self._acks:
+                self._ack_over = True
+                found.append(Took(ACKNOWLEDGED, self._listener.name, now - self._delivered_at))
+        return found
+
+    def to_client(self, data: bytes, now: float) -> list[Took]:
+        """The client was sent this. Returns and raises as `from_client`."""
+        found: list[Took] = []
+        self._to_client.feed(data)
+        for frame in self._to_client.frames():
+            self._looks.take()
+            if frame.command == MESSAGE:
+                self._delivered(frame, now)
+            elif frame.command == RECEIPT and self._awaits(frame.header(RECEIPT_ID, self._to_client.dialect)):
+                self._receipt_over = True
+                found.append(Took(CONFIRMED, self._upstream, now - self._sent_at))
+        return found
+
+    def _awaits(self, receipt: bytes | None) -> bool:
+        return self._receipt is not None and receipt == self._receipt and not self._receipt_over
+
+    def _sent(self, frame: Frame, now: float) -> None:
+        if self._receipt is not None:
+            return
+        dialect = self._from_client.dialect
+        self._receipt = frame.header(RECEIPT_HEADER, dialect)
+        self._sent_at = now
+        self._upstream = self._listener.routed(frame.header(DESTINATION, dialect) or b"").name
+
+    def _delivered(self, frame: Frame, now: float) -> None:
+        """A MESSAGE that the client has to acknowledge begins the sample; where an ACK of a later one is one of it,
+        too, those of its subscription are known as well.
+        """
+        if self._ack_over or (self._acks and self._mode != CUMULATIVE):
+            return
+        id = frame.header(SUBSCRIPTION, self._to_client.dialect)
+        if not self._acks:
+            subscription = self._found(id, frame)
+            if subscription is None or subscription.ack == AUTO:
+                return
+            self._mode, self._subscription, self._delivered_at = subscription.ack, id, now
+        elif id != self._subscription:
+            return
+        self._acks.add(self._name(frame, 0))
+
+    def _found(self, id: bytes | None, frame: Frame) -> Subscription | None:
+        destination = frame.header(DESTINATION, self._to_client.dialect) or b""
+        for link in self._links:
+            found = link.session.subscriptions.delivered(id, destination)
+            if found is not None:
+                return found
+        return None
+
+    def _name(self, frame: Frame, side: int) -> Name:
+        """Return what names the delivery of a MESSAGE (0), or that of an ACK or NACK (1)."""
+        dialect = self._from_client.dialect
+        return tuple([frame.header(name, dialect) for name in _NAMES[dialect.delivery][side]])

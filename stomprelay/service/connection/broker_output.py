@@ -1,0 +1,70 @@
+"""What is written to one broker of a session: whether that is too much, and how much it was."""
+
+from typing import TYPE_CHECKING
+
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.service.connection.protocol import LegProtocol
+
+if TYPE_CHECKING:
+    from stomprelay.service.connection.relay_driver import RelayDriver
+
+
+@implementer(IPushProducer)
+class BrokerOutput:
+    """Whether too much waits to be written to one broker (`full`), as its transport reports it to its producer, which
+    this is. The driver looks at all outputs together, because what a full one means depends on the others.
+    """
+
+    __slots__ = ("_driver", "_reported", "broker", "full", "protocol")
+
+    def __init__(self, driver: "RelayDriver", protocol: LegProtocol, broker: Broker | None = None) -> None:
+        self.protocol = protocol
+        self.broker = broker
+        self.full = False
+        self._driver = driver
+        self._reported = False
+
+    def blocked(self, coupled: bool) -> bool:
+        """Whether the relay should know that it is full: not where the client is not read from for that
+        (`coupled`). But a relay that got `blocked` must get `unblocked` when there is room, coupled or not.
+        """
+        return self.full and (self._reported or not coupled)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is not full, and the relay knows of nothing else."""
+        return not (self.full or self._reported)
+
+    @property
+    def tally(self) -> BrokerTally:
+        """What the broker was sent and what it sent, in bytes."""
+        return BrokerTally(sent_bytes=self.protocol.bytes_sent, received_bytes=self.protocol.bytes_received)
+
+    def unreported(self, coupled: bool) -> bool:
+        """Whether what was reported to the relay last differs from what `blocked` returns now."""
+        return self._reported is not self.blocked(coupled)
+
+    def report(self, coupled: bool) -> bool:
+        """Return what `blocked` returns now, and count it as reported to the relay."""
+        self._reported = self.blocked(coupled)
+        return self._reported
+
+    def pauseProducing(self) -> None:
+        """Set `full`: too much waits to be written to the broker."""
+        self.full = True
+        self._driver.check_outputs()
+
+    def resumeProducing(self) -> None:
+        """Clear `full`: the transport has room again."""
+        self.full = False
+        self._driver.check_outputs()
+
+    def stopProducing(self) -> None:
+        """Forget the output: the transport is closed. The relay decides what becomes of the leg, so it does not
+        get `unblocked`.
+        """
+        self.full = False
+        self._driver.output_ended(self)
