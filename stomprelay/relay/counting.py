@@ -90,6 +90,9 @@ class DestinationCounter:
         """A second is over: look at more where there was little. Once a minute places may go to others."""
         if self._looks < LOOKS // 4 and self._every > 1:
             self._every //= 2
+            over = max(self._left - self._every, 0)
+            self._left -= over
+            self._interval -= over
         self._looks = 0
         self._ticks += 1
         if self._ticks % TURN == 0:

@@ -5,7 +5,6 @@ takes to see one SEND that asks for a RECEIPT and that RECEIPT, and one MESSAGE 
 without the relay. What counts is what the client sees: its own frames as they come, and those that it is sent.
 """
 
-from sys import maxsize
 from typing import Final
 
 from stomprelay.relay.effects import Took
@@ -48,7 +47,6 @@ _NAMES: Final = {
 }
 """The headers by which a MESSAGE and its ACK say the same."""
 _ACKS: Final = frozenset({ACK, NACK})
-_ANY: Final = Limits(maxsize, maxsize, maxsize)
 
 Name = tuple[bytes | None, ...]
 """What names a delivery."""
@@ -109,7 +107,7 @@ class Sample:
         self._links = links
         self._began = now
         self._from_client = Decoder(dialect, CLIENT_COMMANDS, limits)
-        self._to_client = Decoder(dialect, BROKER_COMMANDS, _ANY)
+        self._to_client = Decoder(dialect, BROKER_COMMANDS, listener.upstream.limits)
         self._receipt: bytes | None = None
         self._receipt_over = self._ack_over = False
         self._upstream = ""

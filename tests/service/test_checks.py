@@ -356,3 +356,47 @@ def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, log
     brokers.pass_time(3)
     assert calls == [1.0, 2.0, 3.0]
     assert sum(line.startswith("critical: a round failed") for line in log) == 3
+
+
+def confirmed(client: FakeTransport, broker: FakeTransport) -> None:
+    """A SEND and its RECEIPT."""
+    client.sends(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+    broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
+
+
+def measured(harness: RelayHarness) -> int:
+    """How many samples there are of RECEIPTs."""
+    times = harness.service.state.runtime.tallies.times
+    return sum(found.count for (name, _), found in times.items() if name == "receipt")
+
+
+def test_samples_are_taken_of_sessions_in_turn() -> None:
+    """A few a second, of those that do something; each is left alone when there is a sample, or nothing to be one."""
+    harness = RelayHarness(listener(), admin="tcp:0")
+    pairs = [harness.session() for _ in range(checks.WATCHED + 4)]
+    for _ in range(2):
+        for client, _ in pairs:
+            client.sends(b"SEND\ndestination:/queue/a\n\nx\0")
+        harness.reactor.advance(1)
+        watched = [session.watched for session in harness.service.state.sessions]
+        assert sum(watched) == checks.WATCHED
+        for pair in pairs:
+            confirmed(*pair)
+    assert measured(harness) >= checks.WATCHED
+    for _ in range(5):
+        harness.reactor.advance(1)
+    assert not any(session.watched for session in harness.service.state.sessions)
+
+
+def test_no_samples_where_nobody_looks() -> None:
+    """Nor of sessions that do nothing."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    client, broker = harness.session()
+    for _ in range(3):
+        confirmed(client, broker)
+        harness.reactor.advance(1)
+    assert measured(harness) == 0
+    quiet = RelayHarness(listener(), admin="tcp:0")
+    quiet.session()
+    quiet.reactor.advance(10)
+    assert not any(session.watched for session in quiet.service.state.sessions)

@@ -19,6 +19,7 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.python.log import addObserver, removeObserver
 
+from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.service.connection import direct, pipes
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
@@ -29,8 +30,11 @@ from stomprelay.service.network.sockets import Socket
 from stomprelay.service.state import Sessions
 from stomprelay.session.effects import Close, GiveWay, How, Send
 from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.session import Session
+from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
+from stomprelay.wire.names import CLIENT_COMMANDS
 from stomprelay.wire.run import Passing, Rule, Run
 from tests.sanitizer import run_sanitized
 from tests.service.harness import SEND, FakeTransport, JournalHarness, RelayHarness, broker, listener
@@ -753,3 +757,50 @@ def test_all_this_under_address_sanitizer(tmp_path: Path) -> None:
     """Again in another process, whose compiled modules tell of any read or write out of bounds."""
     sources = ["stomprelay/wire/_scan.pyx", "stomprelay/service/connection/_pipe.pyx"]
     run_sanitized(tmp_path, sources, "tests/service/test_pipes.py", "tests/service/test_direct.py")
+
+
+def session() -> Session:
+    """What the client of a scene believes."""
+    return Session(b"s", V1_2, 10, {})
+
+
+def counted_alone(data: bytes) -> DestinationCounter:
+    """What is counted of frames that are looked at one by one."""
+    counter = DestinationCounter()
+    decoder = Decoder(V1_2, CLIENT_COMMANDS, Limits())
+    decoder.feed(data)
+    for _ in counter.counting(decoder.frames(), session(), V1_2):
+        pass
+    return counter
+
+
+@pytest.mark.parametrize("together", [1, 3, 50])
+def test_what_passes_is_counted_by_destination(scene: Scene, together: int) -> None:
+    """As what is looked at is, however many frames pass at a time; and the client is known to send there."""
+    scene.runtime.tallies.count_destinations()
+    counter, known = scene.runtime.tallies.counter, session()
+    scene.relay.session = known
+    scene.lets_pass()
+    assert counter is not None
+    frames = [
+        SEND.replace(b"/queue/a", b"/queue/%d" % (number % 7)) + b"\n" * (number % 2) for number in range(100)
+    ]
+    for at in range(0, len(frames), together):
+        scene.sends(b"".join(frames[at : at + together]))
+    scene.received_bytes(len(b"".join(frames)))
+    assert scene.reported()[-1][0] == "passed"
+    assert counter.table.shown == counted_alone(b"".join(frames)).table.shown
+    assert sum(tally.sends for tally in counter.table.shown.values()) == 100
+    assert len(known.sent_to) == 7
+
+
+def test_what_is_sent_on_is_counted(scene: Scene) -> None:
+    """In bytes, both ways, as what the relay writes is."""
+    scene.lets_pass()
+    before = scene.protocol(scene.upstream).bytes_sent
+    scene.sends(SEND * 3)
+    scene.received_bytes(3 * len(SEND))
+    assert scene.driver.relay is not None
+    assert scene.protocol(scene.upstream).bytes_sent - before == 3 * len(SEND)
+    scene.does(Send(scene.upstream, b"\n"))
+    assert scene.protocol(scene.upstream).bytes_sent - before == 3 * len(SEND) + 1

@@ -5,13 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.error import ConnectionLost
 
+from stomprelay.relay.model.destinations import FORMER, DestinationTally
+from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.histogram import BOUNDS, CONNECT
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.requests import brokers
 from stomprelay.service.admin.snapshot import (
     SERVES,
+    DestinationRow,
     JournalRow,
     Snapshot,
+    TimeRow,
     WorkerRow,
     ended,
     parse,
@@ -20,7 +26,17 @@ from stomprelay.service.admin.snapshot import (
     summed,
 )
 from stomprelay.service.brokers.outages import LAST, Outage
-from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
+from tests.service.harness import (
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    FakeTransport,
+    JournalHarness,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+)
 
 
 def pair() -> tuple[RelayHarness, RelayHarness]:
@@ -112,6 +128,110 @@ def test_what_is_left_of_one_that_ended() -> None:
     assert (total.clients, total.connections) == (0, 0)
     assert total.listeners[0].counters["sessions_opened"] == 1
     assert [row.sessions for row in total.brokers] == [0, 0]
+    assert [row.state for row in left.brokers] == ["unknown", "unknown"]
+    assert left.brokers[0].tally == taken(one).brokers[0].tally != BrokerTally()
+    assert left.times == taken(one).times
+
+
+def carrying(harness: RelayHarness, count: int = 1) -> tuple[FakeTransport, FakeTransport]:
+    """A session whose client sent so many SENDs, and was delivered one MESSAGE."""
+    client, broker = harness.session()
+    for _ in range(count):
+        client.sends(SEND)
+    broker.sends(MESSAGE)
+    return client, broker
+
+
+def test_what_brokers_carried() -> None:
+    """Frames and bytes, of connections that are there and of those that ended; in sum those of all processes."""
+    one, other = pair()
+    client, _ = carrying(one)
+    before, back = taken(one).brokers[0].tally, len(CONNECTED + MESSAGE)
+    client.sends(SEND)
+    after = taken(one).brokers[0].tally
+    assert after == BrokerTally(2, before.sent_bytes + len(SEND), 1, back)
+    client.disconnects()
+    assert taken(one).brokers[0].tally == after
+    carrying(other, 3)
+    both = summed(taken(one), [taken(other)]).brokers[0].tally
+    assert (both.sent_frames, both.received_frames, both.received_bytes) == (5, 2, 2 * back)
+
+
+def test_a_failover_counts_for_the_broker_that_was_lost() -> None:
+    """And the silence for its upstream."""
+    one, _ = pair()
+    _, broker = carrying(one)
+    broker.disconnects(ConnectionLost())
+    one.reactor.advance(1)
+    one.broker().sends(CONNECTED)
+    found = taken(one)
+    assert [row.tally.failovers for row in found.brokers] == [1, 0]
+    assert {row.name: (row.label, sum(row.counts)) for row in found.times} == {
+        "connect": ("public", 1),
+        "silence": ("main", 1),
+    }
+
+
+def test_times_are_added() -> None:
+    """By name and label."""
+    counts = (1, *[0] * len(BOUNDS))
+    rows = [TimeRow(CONNECT, name, counts, 0.5) for name in ("a", "b", "a")]
+    each = [Snapshot(False, 0, (), (), None, times=(row,)) for row in rows]
+    assert summed(each[0], each[1:]).times == (
+        TimeRow(CONNECT, "a", (2, *[0] * len(BOUNDS)), 1.0),
+        TimeRow(CONNECT, "b", counts, 0.5),
+    )
+
+
+def with_destinations(*rows: DestinationRow) -> Snapshot:
+    """A process that counted these."""
+    return Snapshot(False, 0, (), (), None, destinations=rows)
+
+
+def test_destinations_are_added() -> None:
+    """One that has lost its place in one process, or whose process ended, still counts in the sum: it never falls."""
+    shown = with_destinations(
+        DestinationRow("/queue/a", DestinationTally(1)),
+        DestinationRow("/queue/b", DestinationTally(5)),
+        DestinationRow(None, DestinationTally(7)),
+    )
+    away = with_destinations(
+        DestinationRow("/queue/a", DestinationTally(2), shown=False),
+        DestinationRow("/queue/c", DestinationTally(3), shown=False),
+        DestinationRow(None, DestinationTally(8)),
+    )
+    total = summed(shown, [away, ended(shown)])
+    assert [(row.destination, row.tally.sends) for row in total.top] == [
+        ("/queue/b", 10),
+        ("/queue/a", 4),
+        (None, 22),
+    ]
+    assert [row.destination for row in ended(shown).top] == [None]
+    assert [row.destination for row in total.destinations if not row.shown] == ["/queue/c"]
+
+
+def test_no_more_than_so_many_are_kept_for_later() -> None:
+    """Of those that no process shows: the ones with most."""
+    rows = [
+        DestinationRow(f"/queue/{each}", DestinationTally(each), shown=False) for each in range(FORMER + 5)
+    ]
+    kept = summed(with_destinations(*rows), []).destinations
+    assert sorted(row.tally.sends for row in kept) == list(range(5, FORMER + 5))
+
+
+def test_names_of_destinations_are_text() -> None:
+    """What is no UTF-8 is spelled with backslashes."""
+    harness = RelayHarness(listener(), admin="tcp:0")
+    client, _ = harness.session()
+    client.sends(SEND.replace(b"/queue/a", b"/queue/\xff"))
+    assert taken(harness).top[0].destination == "/queue/\\xff"
+
+
+def test_nobody_looks() -> None:
+    """Without an endpoint to ask, nothing is counted by destination."""
+    harness = RelayHarness()
+    carrying(harness)
+    assert taken(harness).destinations == ()
 
 
 def test_workers_are_shown() -> None:

@@ -1,0 +1,136 @@
+"""Which destinations have a place, and that nothing is lost or counted twice, whatever clients make up."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.model.destinations import (
+    FORMER,
+    LONGEST,
+    PLACES,
+    Destinations,
+    DestinationTally,
+)
+
+ONE = DestinationTally(sends=1, send_bytes=100)
+steps = st.lists(
+    st.one_of(
+        st.none(),
+        st.tuples(st.integers(0, 3 * PLACES), st.integers(1, 50), st.booleans()),
+    ),
+    max_size=300,
+)
+"""A turn, or a destination by number, how often, and whether it is sent to or delivered from."""
+
+
+def total(table: Destinations) -> DestinationTally:
+    """All that it has, wherever."""
+    found = table.other
+    for tally in (*table.shown.values(), *table.former.values()):
+        found = found.plus(tally)
+    return found
+
+
+def full() -> Destinations:
+    """A table whose places are taken, each by who is sent to twice."""
+    table = Destinations()
+    for number in range(PLACES):
+        table.count(b"/queue/%d" % number, DestinationTally(sends=2, send_bytes=200))
+    return table
+
+
+@given(st.integers(0, PLACES), steps)
+def test_nothing_is_lost_and_nothing_falls(first: int, said: list[tuple[int, int, bool] | None]) -> None:
+    """What is counted is there, once; no more have a place than there are; and no count of a name ever falls."""
+    table, counted = Destinations(), DestinationTally()
+    for number in range(first):
+        table.count(b"/first/%d" % number, ONE)
+        counted = counted.plus(ONE)
+    known: dict[bytes, DestinationTally] = {}
+    other = table.other
+    for step in said:
+        if step is None:
+            table.turn()
+        else:
+            number, times, sent = step
+            more = DestinationTally(times, 10 * times) if sent else DestinationTally(0, 0, times, 10 * times)
+            table.count(b"/queue/%d" % number, more)
+            counted = counted.plus(more)
+        assert len(table.shown) <= PLACES
+        assert all(now >= before for now, before in zip(table.other, other, strict=True))
+        for name, tally in table.shown.items():
+            assert all(now >= before for now, before in zip(tally, known.get(name, tally), strict=True))
+            known[name] = tally
+        other = table.other
+    assert total(table) == counted
+
+
+def test_who_is_busy_and_late_gets_a_place() -> None:
+    """With the next turn, in the place of one that is not; it begins at nothing."""
+    table = full()
+    for _ in range(10):
+        table.count(b"/queue/late", ONE)
+    assert b"/queue/late" not in table.shown
+    table.turn()
+    assert table.shown[b"/queue/late"] == DestinationTally()
+    assert (len(table.shown), len(table.former), table.other.sends) == (PLACES, 1, 10)
+    table.count(b"/queue/late", ONE)
+    assert table.shown[b"/queue/late"] == ONE
+
+
+def test_who_is_hardly_busier_gets_none() -> None:
+    """Twice as busy is not busier: names would come and go for nothing."""
+    table = full()
+    for _ in range(4):
+        table.count(b"/queue/late", ONE)
+    table.turn()
+    assert b"/queue/late" not in table.shown
+
+
+def test_who_comes_again_goes_on_from_where_it_was() -> None:
+    """Its counts do not fall for having been away."""
+    table = full()
+    for _ in range(10):
+        table.count(b"/queue/late", ONE)
+    table.turn()
+    [away] = table.former
+    for _ in range(100):
+        table.count(away, ONE)
+    table.turn()
+    assert table.shown[away].sends == 2
+    assert away not in table.former
+
+
+def test_a_client_that_makes_destinations_up() -> None:
+    """Any number of them pushes nobody out who is busy, keeps nobody out, and takes no more room."""
+    table = full()
+    for number in range(20_000):
+        table.count(b"/made/up/%d" % number, ONE)
+        if number % 50 == 0:
+            table.count(b"/queue/busy", DestinationTally(sends=100, send_bytes=100))
+            for each in range(PLACES):
+                table.count(b"/queue/%d" % each, ONE)
+        if number % 1000 == 0:
+            table.turn()
+    assert b"/queue/busy" in table.shown
+    assert sum(name.startswith(b"/made/up") for name in table.shown) == 0
+    assert len(table.former) <= FORMER
+
+
+def test_places_that_change_all_the_time() -> None:
+    """Of those that had one so many are remembered, and no more."""
+    table = full()
+    for turn in range(2 * FORMER):
+        name = b"/queue/of/a/minute/%d" % turn
+        for each in range(3):
+            table.count(b"%b/%d" % (name, each), DestinationTally(sends=10 ** turn.bit_length()))
+        table.turn()
+    assert len(table.former) == FORMER
+    assert len(table.shown) == PLACES
+
+
+def test_a_long_name_is_cut() -> None:
+    """Those that begin alike are one."""
+    table = Destinations()
+    table.count(b"x" * LONGEST + b"1", ONE)
+    table.count(b"x" * LONGEST + b"2", ONE)
+    assert table.shown == {b"x" * LONGEST: ONE.plus(ONE)}

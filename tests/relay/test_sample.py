@@ -1,0 +1,251 @@
+"""Sessions that are watched: how long their clients wait for a RECEIPT, and their brokers for an ACK."""
+
+import pytest
+
+from stomprelay.relay import sample
+from stomprelay.relay.effects import Took
+from stomprelay.relay.model.histogram import ACK, RECEIPT
+from stomprelay.relay.sample import Looks
+from tests.playbook import Cut, Playbook, in_all_pairs, joined
+from tests.relay.failing import started
+from tests.relay.several import THERE, send, two_upstreams
+
+SEND = b"SEND\ndestination:/queue/a\nreceipt:r%d\n\nx\0"
+CONFIRMED = b"RECEIPT\nreceipt-id:r%d\n\n\0"
+PLAIN = b"SEND\ndestination:/queue/a\n\nx\0"
+
+
+def watched(play: Playbook, looks: int = 1000) -> Looks:
+    """From now on."""
+    found = Looks(looks)
+    play._perform(play.relay.watch(found, play.now))
+    assert play.relay.watched
+    return found
+
+
+def took(play: Playbook) -> list[tuple[str, str, float]]:
+    """What was measured since the client was connected, with the seconds rounded."""
+    return [
+        (each.name, each.label, round(each.seconds, 6)) for each in play.took if each.name in (ACK, RECEIPT)
+    ]
+
+
+def looked_after(play: Playbook, seconds: float = 0.0) -> None:
+    """So long later somebody looks whether it still has to be watched."""
+    play.time_passes(seconds)
+    play._perform(play.relay.look(play.now))
+
+
+def subscribe(ack: bytes) -> bytes:
+    """In each version."""
+    return b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%b\n\n\0" % ack
+
+
+def message(number: int, version: bytes) -> bytes:
+    """In each version."""
+    names = {
+        b"1.0": b"message-id:m%d\n" % number,
+        b"1.1": b"subscription:1\nmessage-id:m%d\n" % number,
+        b"1.2": b"subscription:1\nmessage-id:m%d\nack:a%d\n" % (number, number),
+    }
+    return b"MESSAGE\n%bdestination:/queue/a\n\nx\0" % names[version]
+
+
+def ack(play: Playbook, version: bytes, command: bytes = b"ACK") -> bytes:
+    """The ACK of the last MESSAGE that the client got."""
+    head = dict(
+        line.split(b":", 1) for line in play.client_reads().split(b"\0")[-2].split(b"\n") if b":" in line
+    )
+    names = {
+        b"1.0": b"message-id:%b\n" % head[b"message-id"],
+        b"1.1": b"subscription:%b\nmessage-id:%b\n" % (head.get(b"subscription", b""), head[b"message-id"]),
+        b"1.2": b"id:%b\n" % head.get(b"ack", b""),
+    }
+    return b"%b\n%b\n\0" % (command, names[version])
+
+
+@pytest.mark.parametrize("cut", [Cut.WHOLE, Cut.OCTETS, Cut.PASSED])
+@in_all_pairs
+def test_from_a_send_to_its_receipt(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Of the next SEND that asks for one, whatever comes between, until the RECEIPT is sent on."""
+    play = joined(client, broker, cut=cut)
+    watched(play)
+    play.client_says(PLAIN + SEND % 1 + SEND % 2)
+    play.time_passes(0.25)
+    play.broker_says(CONFIRMED % 2)
+    play.time_passes(0.25)
+    play.broker_says(CONFIRMED % 1)
+    assert took(play) == [(RECEIPT, "main", 0.5)]
+
+
+@pytest.mark.parametrize("mode", [b"client", b"client-individual"])
+@in_all_pairs
+def test_from_a_message_to_its_ack(client: bytes, broker: bytes, mode: bytes) -> None:
+    """Whatever either side calls the delivery."""
+    if mode == b"client-individual" and b"1.0" in (client, broker):
+        mode = b"client"
+    play = joined(client, broker)
+    play.client_says(subscribe(mode))
+    watched(play)
+    play.broker_says(message(1, broker))
+    play.time_passes(0.5)
+    play.client_says(ack(play, client))
+    assert took(play) == [(ACK, "public", 0.5)]
+
+
+def test_an_ack_that_covers_it() -> None:
+    """Where an ACK is of all before it, too, it is the next one on the same subscription."""
+    play = joined(b"1.2", b"1.2")
+    play.client_says(subscribe(b"client") + subscribe(b"client").replace(b"id:1", b"id:2"))
+    watched(play)
+    play.broker_says(message(1, b"1.2"))
+    play.time_passes(0.25)
+    play.broker_says(message(2, b"1.2").replace(b"subscription:1", b"subscription:2"))
+    play.client_says(ack(play, b"1.2"))
+    assert took(play) == []
+    play.broker_says(message(3, b"1.2"))
+    play.time_passes(0.25)
+    play.client_says(ack(play, b"1.2", b"NACK"))
+    assert took(play) == [(ACK, "public", 0.5)]
+
+
+def test_an_ack_of_another_one() -> None:
+    """Where each has its own, only that one counts; MESSAGEs that want none do not."""
+    play = joined(b"1.2", b"1.2")
+    play.client_says(subscribe(b"client-individual") + subscribe(b"auto").replace(b"id:1", b"id:2"))
+    watched(play)
+    play.broker_says(message(9, b"1.2").replace(b"subscription:1", b"subscription:2"))
+    play.time_passes(1)
+    play.broker_says(message(1, b"1.2") + message(2, b"1.2"))
+    play.client_says(b"ACK\nid:a2\n\n\0")
+    assert took(play) == []
+    play.time_passes(0.5)
+    play.client_says(b"ACK\nid:a1\n\n\0")
+    assert took(play) == [(ACK, "public", 0.5)]
+
+
+def test_a_session_with_failover() -> None:
+    """The RECEIPT is what the client is sent, whoever gives it."""
+    play = started(confirm=True)
+    play.client_says(subscribe(b"client"))
+    watched(play)
+    play.client_says(SEND % 1)
+    play.time_passes(0.5)
+    play.broker_says(CONFIRMED % 1 + message(1, b"1.2"))
+    play.time_passes(0.5)
+    play.client_says(b"ACK\nid:a1\n\n\0")
+    assert took(play) == [(RECEIPT, "main", 0.5), (ACK, "public", 0.5)]
+    assert not play.relay.watched
+
+
+def test_a_route_has_its_own_upstream() -> None:
+    """The time is that of the upstream that the destination leads to."""
+    play = two_upstreams()
+    watched(play)
+    play.client_says(send(b"", THERE, receipt="r1"))
+    play.time_passes(0.5)
+    play.broker_says(CONFIRMED % 1, at="b")
+    assert took(play) == [(RECEIPT, "there", 0.5)]
+
+
+def test_nothing_passes_meanwhile() -> None:
+    """Frames come by, until there is a sample of both, or nothing to be one."""
+    play = joined(b"1.2", b"1.2", cut=Cut.PASSED)
+    play.client_says(PLAIN)
+    assert play.passing
+    watched(play)
+    assert not play.passing
+    play.client_says(SEND % 1)
+    play.broker_says(CONFIRMED % 1)
+    assert not play.passing
+    looked_after(play, sample.BEGIN)
+    assert play.relay.watched
+    looked_after(play, 0.1)
+    assert play.passing
+    assert not play.relay.watched
+
+
+def test_nothing_to_be_a_sample() -> None:
+    """Who sends no such frames is not watched for long."""
+    play = joined(b"1.2", b"1.2")
+    watched(play)
+    play.client_says(PLAIN)
+    looked_after(play, sample.BEGIN + 0.1)
+    assert not play.relay.watched
+
+
+def test_what_takes_too_long_counts_as_long() -> None:
+    """Else the worst of all would be missing."""
+    play = joined(b"1.2", b"1.2")
+    play.client_says(subscribe(b"client"))
+    watched(play)
+    play.client_says(SEND % 1)
+    play.broker_says(message(1, b"1.2"))
+    looked_after(play, sample.LONGEST)
+    assert play.relay.watched
+    looked_after(play, 1.0)
+    assert took(play) == [(RECEIPT, "main", sample.LONGEST + 1), (ACK, "public", sample.LONGEST + 1)]
+    assert not play.relay.watched
+
+
+def test_enough_was_looked_at() -> None:
+    """Frames are looked at as long as there are looks left, of all sessions together; then nothing is learnt."""
+    play = joined(b"1.2", b"1.2")
+    looks = watched(play, 10)
+    play.client_says(SEND % 1 + PLAIN * 4)
+    assert looks.left == 5
+    play.client_says(PLAIN * 5)
+    assert not play.relay.watched
+    play.broker_says(CONFIRMED % 1)
+    assert took(play) == []
+
+
+def test_looks_are_given_anew() -> None:
+    """But no more than may be there at once."""
+    looks = Looks(5)
+    looks.add(3, 10)
+    assert looks.left == 8
+    looks.add(3, 10)
+    assert looks.left == 10
+
+
+def test_a_frame_that_is_too_large() -> None:
+    """It is not kept twice: the session is watched no longer."""
+    play = joined(b"1.2", b"1.2")
+    watched(play)
+    play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r1\n\n" + b"x" * (sample.MOST_BYTES + 1))
+    assert not play.relay.watched
+
+
+@pytest.mark.parametrize("bad", [b"NONSENSE\n\n\0", b"SEND\nreceipt:\\x\n\n\0"])
+def test_what_is_no_stomp(bad: bytes) -> None:
+    """The client is told as always, and once."""
+    play = joined(b"1.2", b"1.2")
+    watched(play)
+    play.client_says(bad)
+    assert play.client_reads().count(b"ERROR\n") == 1
+    looked_after(play)
+    assert not play.relay.watched
+
+
+def test_who_cannot_be_watched() -> None:
+    """A client that is not connected, or in the middle of a frame; it is asked another time."""
+    play = Playbook()
+    play._perform(play.relay.watch(Looks(10), play.now))
+    assert not play.relay.watched
+    play = joined(b"1.2", b"1.2")
+    play.client_says(b"SEND\n")
+    play._perform(play.relay.watch(Looks(10), play.now))
+    assert not play.relay.watched
+
+
+def test_a_session_that_ends_while_it_is_watched() -> None:
+    """Nothing is learnt from it."""
+    play = joined(b"1.2", b"1.2")
+    watched(play)
+    play.client_says(SEND % 1)
+    play.client_goes()
+    looked_after(play, 1)
+    assert not play.relay.watched
+    assert took(play) == []
+    assert all(isinstance(each, Took) for each in play.took)
