@@ -638,7 +638,7 @@ const sessions = {
   },
 };
 
-const listing = new Table($("session-rows"), [["Session", "text", "fixed", "session"], ["Login", "text", "words", "login"], ["Client", "noted", "fixed", "client"], ["Listener", "text", "", "listener"], ["Broker", "text", "words"], ["Age", "text", "number", "age"], ["Idle", "text", "number", "idle"], ["Subscribed to", "text", "words", "destinations"], ["Un\u00adconfirmed", "text", "number", "unconfirmed"], ["Unacked", "text", "number", "unacknowledged"], ["From client", "noted", "number", "client_bytes"], ["From brokers", "noted", "number", "broker_bytes"], ["", "button", "number"]], "No session is like that.", (key) => sessions.by(key));
+const listing = new Table($("session-rows"), [["Session", "text", "fixed", "session"], ["Login", "text", "words", "login"], ["Client", "noted", "fixed", "client"], ["Listener", "text", "", "listener"], ["Broker", "text", "places"], ["Age", "text", "number", "age"], ["Idle", "text", "number", "idle"], ["Subscribed to", "text", "places", "destinations"], ["Un\u00adconfirmed", "text", "number", "unconfirmed"], ["Unacked", "text", "number", "unacknowledged"], ["From client", "noted", "number", "client_bytes"], ["From brokers", "noted", "number", "broker_bytes"], ["", "button", "number"]], "No session is like that.", (key) => sessions.by(key));
 
 for (const [key, name] of Object.entries(SORTS)) {
   for (const sort of [key, `-${key}`]) {
