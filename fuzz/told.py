@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fuzz.caller import Caller, Finding
 from fuzz.world import World
-from stomprelay.relay.effects import Effect, Open, Pass, Report
+from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
 from stomprelay.relay.model.group import Broker
 from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
@@ -43,6 +43,8 @@ def _effect(caller: Caller, effect: Effect) -> str:
             return f"{name} {_shown(caller, leg)} to {_shown(caller, to)}: {passing is not None}"
         case Wake(at):
             return f"{name} {at:.3f}"
+        case Took(what, label, seconds):
+            return f"{name} {what} of {label}: {seconds:.3f} s"
         case Report(error):
             return f"{name} {error!r}"
         case Note(event, text):

@@ -463,6 +463,7 @@ def test_all_sessions(relay: Relay) -> None:
         age=7.2,
         idle=None,
         destinations=[],
+        sent_to=[],
         client="a local socket",
     )
     sly = connected(
@@ -473,14 +474,50 @@ def test_all_sessions(relay: Relay) -> None:
     assert sessions(AdminClient(relay.place), (), "session", None, lines.append) == 0
     assert lines == [
         "session     login    client          version  broker       age   idle  unconfirmed  unacknowledged"
-        "  from client  from broker  subscribed to",
+        "  from client  from broker  subscribed to       sent to",
         "relay-0-1   me       192.0.2.7:4711  1.2      tcp://a:1  1h02m    59s            1               2"
-        "          500         6000  /queue/a, /queue/b",
+        "          500         6000  /queue/a, /queue/b  /queue/a",
         "relay-0-12  -        a local socket  -        searching     7s      -            1               2"
-        "          500         6000  -",
+        "          500         6000  -                   -",
         "relay-0-3   \\x1b[2J  192.0.2.7:4711  1.2      -          1d01h  1m59s            1               2"
-        "          500         6000  /a\\nb, 7 more",
+        "          500         6000  /a\\nb, 7 more       /queue/a",
     ]
+
+
+def looked_twice(relay: Relay, sort: str, top: int | None, **how: Any) -> tuple[list[str], Clock]:
+    """What is printed of a relay that is looked at twice; session 2 is quick, and 3 has just come."""
+    first = [connected(number, age=10.0) for number in (1, 2)]
+    then = [
+        connected(1, age=11.0, client_frames=13, broker_frames=24, client_bytes=600, broker_bytes=6200),
+        connected(2, age=12.0, client_frames=103, broker_frames=4, client_bytes=1500, broker_bytes=6000),
+        connected(3, age=0.5, client_frames=2, broker_frames=0, client_bytes=100, broker_bytes=0),
+    ]
+    relay.answer(path(sort="session" if sort.endswith("_rate") else sort), listed(*first), listed(*then))
+    lines, clock = list[str](), Clock()
+    assert sessions(AdminClient(relay.place), (), sort, top, lines.append, sleep=clock.sleep, **how) == 0
+    return lines, clock
+
+
+def test_what_passes_in_a_second(relay: Relay) -> None:
+    """The difference of two looks by the time between them; of a session that came meanwhile, since it came."""
+    lines, clock = looked_twice(relay, "age", None, rates=True, as_json=True)
+    names = ("client_frames_rate", "broker_frames_rate", "client_bytes_rate", "broker_bytes_rate")
+    assert [[json.loads(line)[name] for name in names] for line in lines] == [
+        [10.0, 20.0, 100.0, 200.0],
+        [50.0, 0.0, 500.0, 0.0],
+        [4.0, 0.0, 200.0, 0.0],
+    ]
+    assert clock.slept == 1
+
+
+def test_sessions_by_what_passes_in_a_second(relay: Relay) -> None:
+    """All are looked at, and the first of them shown."""
+    lines, _ = looked_twice(relay, "bytes_rate", 2)
+    assert [line.split()[0] for line in lines] == ["session", "relay-0-2", "relay-0-1"]
+    assert "  frames/s  from client/s  from broker/s  subscribed to" in lines[0]
+    assert lines[1].split("2", 1)[1].split()[-6:] == ["50", "500", "0", "/queue/a,", "/queue/b", "/queue/a"]
+    lines, _ = looked_twice(relay, "frames_rate", 1)
+    assert lines[1].startswith("relay-0-2 ")
 
 
 def test_no_sessions(relay: Relay) -> None:

@@ -25,13 +25,14 @@ paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the re
 _SESSIONS = """
 Lists who is connected to a running relay, each session in a line: login, address and version of the client, the
 brokers that serve it, how long it has been there, and how long nothing but heart-beats came, SENDs whose RECEIPT is
-awaited, deliveries that were not acknowledged, bytes received from client and brokers, and what it is subscribed to.
-Texts are sorted from the first, numbers from the largest. Exit status: 0; 1 if the relay cannot be asked, or some of
-its workers did not answer.
+awaited, deliveries that were not acknowledged, bytes received from client and brokers, what it is subscribed to, and
+what it sent to lately. Texts are sorted from the first, numbers from the largest. Exit status: 0; 1 if the relay cannot
+be asked, or some of its workers did not answer.
 """
 _SESSIONS_EXAMPLE = """
 examples:
   stomprelay sessions --sort unacknowledged --top 10
+  stomprelay sessions --sort bytes_rate --top 10
   stomprelay sessions --filter login=app --filter 'destination=/queue/orders*' --json
 """
 _KILL = """
@@ -107,9 +108,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help=f"those only that match; NAME is {', '.join(remote.FILTERS)}, each once",
     )
     sessions.add_argument(
-        "--sort", choices=remote.ORDERS, default=remote.ORDERS[0], metavar="NAME",
-        help=f"the order: {', '.join(remote.ORDERS)}; default: %(default)s",
+        "--sort", choices=(*remote.ORDERS, *remote.RATES), default=remote.ORDERS[0], metavar="NAME",
+        help=f"the order: {', '.join((*remote.ORDERS, *remote.RATES))}; default: %(default)s",
     )  # fmt: skip
+    sessions.add_argument(
+        "--rates", action="store_true", help="look twice, a second apart, and show what passes in a second"
+    )
     sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
     kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
     kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
@@ -155,7 +159,13 @@ def _ask(options: argparse.Namespace) -> int:
             return remote.resume(relay, options.broker, _print_line, as_json=options.json)
         case "sessions":
             return remote.sessions(
-                relay, options.filter, options.sort, options.top, _print_line, as_json=options.json
+                relay,
+                options.filter,
+                options.sort,
+                options.top,
+                _print_line,
+                as_json=options.json,
+                rates=options.rates,
             )
         case "drain" if options.cancel:
             return remote.cancel_drain(relay, _print_line, as_json=options.json)

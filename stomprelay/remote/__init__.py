@@ -8,9 +8,9 @@ or certificate; `tables` what is shown.
 from stomprelay.remote.client import AdminClient, BrokerStatus
 from stomprelay.remote.commands import ALL, brokers, cancel_drain, drain, kill, pause, resume, sessions
 from stomprelay.remote.connecting import DEFAULT, AdminError, Credentials
-from stomprelay.remote.tables import FILTERS, ORDERS
+from stomprelay.remote.tables import FILTERS, ORDERS, RATES
 
 __all__ = [
-    "ALL", "DEFAULT", "FILTERS", "ORDERS", "AdminClient", "AdminError", "BrokerStatus", "Credentials", "brokers",
-    "cancel_drain", "drain", "kill", "pause", "resume", "sessions",
+    "ALL", "DEFAULT", "FILTERS", "ORDERS", "RATES", "AdminClient", "AdminError", "BrokerStatus", "Credentials",
+    "brokers", "cancel_drain", "drain", "kill", "pause", "resume", "sessions",
 ]  # fmt: skip

@@ -13,13 +13,24 @@ from stomprelay.config.table import nearest
 from stomprelay.journal.command import visible
 from stomprelay.remote.client import AdminClient, BrokerStatus, DrainStatus
 from stomprelay.remote.connecting import AdminError
-from stomprelay.remote.tables import BROKER, SESSION, session_cells, table
+from stomprelay.remote.tables import (
+    BROKER,
+    ORDERS,
+    RATES,
+    SESSION,
+    SESSION_RATES,
+    session_cells,
+    table,
+    with_rates,
+)
 
 ALL: Final = "*"
 """In place of a broker: all of them."""
 
 _PAGE: Final = 1000
 """Sessions that are asked for at a time, which is the most that the relay gives."""
+_BETWEEN: Final = 1.0
+"""Seconds between two looks at sessions whose rates are wanted."""
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
 """Seconds added to the time that sessions have to leave a broker."""
@@ -50,24 +61,41 @@ def sessions(
     print_line: PrintLine,
     *,
     as_json: bool = False,
+    rates: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. Raises
-    `AdminError` after that where some are missing.
+    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. With `rates`,
+    or sorted by one, it looks twice, a second apart. Raises `AdminError` after that where some are missing.
     """
-    filters, rows, after = tuple(filters), list[dict[str, Any]](), ""
-    missing: set[str] = set()
+    filters, order = tuple(filters), RATES.get(sort)
+    names: tuple[str, ...] = SESSION
+    asked = (sort, top) if order is None else (ORDERS[0], None)
+    rows, missing = _sessions(admin, filters, *asked)
+    if rates or order is not None:
+        sleep(_BETWEEN)
+        again, others = _sessions(admin, filters, *asked)
+        rows, missing, names = [*with_rates(rows, again)], missing | others, SESSION_RATES
+    if order is not None:
+        rows = sorted(rows, key=lambda row: -sum(row[name] for name in order))[:top]
+    for line in map(json.dumps, rows) if as_json else table(names, map(session_cells, rows)):
+        print_line(line)
+    if missing:
+        raise AdminError(f"{' and '.join(sorted(missing))} did not answer: their sessions are left out")
+    return 0
+
+
+def _sessions(
+    admin: AdminClient, filters: tuple[tuple[str, str], ...], sort: str, top: int | None
+) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return the sessions that match, page by page, and which workers did not answer."""
+    rows, missing, after = list[dict[str, Any]](), set[str](), ""
     while True:
         page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)
         rows += page.sessions
         missing.update(page.missing)
         if page.next is None or len(rows) == top:
-            break
+            return rows, missing
         after = page.next
-    for line in map(json.dumps, rows) if as_json else table(SESSION, map(session_cells, rows)):
-        print_line(line)
-    if missing:
-        raise AdminError(f"{' and '.join(sorted(missing))} did not answer: their sessions are left out")
-    return 0
 
 
 def kill(admin: AdminClient, name: str, print_line: PrintLine) -> int:

@@ -9,24 +9,51 @@ FILTERS: Final = ("session", "listener", "login", "client", "broker", "destinati
 """What sessions are chosen by."""
 ORDERS: Final = (
     "session", "listener", "login", "client", "age", "idle", "destinations", "unconfirmed", "unacknowledged",
-    "frames", "bytes", "client_frames", "broker_frames", "client_bytes", "broker_bytes",
+    "frames", "bytes", "client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_client_bytes",
+    "to_broker_bytes",
 )  # fmt: skip
 """What they are sorted by: texts from the first, numbers from the largest."""
+RATES: Final = {
+    "frames_rate": ("client_frames_rate", "broker_frames_rate"),
+    "bytes_rate": ("client_bytes_rate", "broker_bytes_rate"),
+}
+"""The same by what passes in a second, of both."""
 
 BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving")
 """The columns; # is a number's, which stands at the right."""
 SESSION: Final = (
     "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",
-    "#from client", "#from broker", "subscribed to",
+    "#from client", "#from broker", "subscribed to", "sent to",
 )  # fmt: skip
+SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from broker/s", *SESSION[11:])
+
+
+def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the sessions of two looks, as the second has them, with their rates since the first, or since they came.
+    Raises `KeyError` or `TypeError` where one is none.
+    """
+    known = {row["session"]: row for row in before}
+    for row in rows:
+        old = known.get(row["session"], {})
+        seconds = row["age"] - old.get("age", 0)
+        rates = {}
+        for name in ("client_frames", "broker_frames", "client_bytes", "broker_bytes"):
+            rates[f"{name}_rate"] = round((row[name] - old.get(name, 0)) / seconds, 1) if seconds > 0 else 0.0
+        yield {**row, **rates}
 
 
 def session_cells(row: Any) -> tuple[str, ...]:
-    """Return the cells of a session's line. Raises `KeyError` or `TypeError` where it is none."""
+    """Return the cells of a session's line, for `SESSION`, or for `SESSION_RATES` where it has rates. Raises `KeyError`
+    or `TypeError` where it is none.
+    """
     more = [f"{row['more_destinations']} more"] if row["more_destinations"] else []
     numbers = [row[name] for name in ("unconfirmed", "unacknowledged", "client_bytes", "broker_bytes")]
     if any(type(number) is not int for number in numbers):
         raise TypeError
+    if "client_bytes_rate" in row:
+        frames = sum(row[name] for name in RATES["frames_rate"])
+        rates = [frames, *(row[name] for name in RATES["bytes_rate"])]
+        numbers = [*numbers[:2], *(f"{rate:.0f}" for rate in rates)]
     return (
         visible(row["session"]),
         visible(row["login"] or "-"),
@@ -37,6 +64,7 @@ def session_cells(row: Any) -> tuple[str, ...]:
         "-" if row["idle"] is None else _duration(row["idle"]),
         *map(str, numbers),
         visible(", ".join([*row["destinations"], *more])) or "-",
+        visible(", ".join(row["sent_to"])) or "-",
     )
 
 

@@ -1,5 +1,6 @@
 """With the fast path and without it: the same conversation leaves the same bytes, counters and log."""
 
+import json
 import re
 import subprocess
 import sys
@@ -21,12 +22,19 @@ DISCONNECT = b"DISCONNECT\nreceipt:bye\n\n\0"
 OWN_RECEIPT = "RECEIPT receipt-id:-"  # Of a request of the relay's own; `cat` hides the rest.
 
 
+SHOWN = ("client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_broker_bytes")
+"""To the client the EOLs behind frames may go together with them or not."""
+
+
 class Outcome(NamedTuple):
-    """What a conversation left: frames as they came to broker and client, counters, and the last line of the log."""
+    """What a conversation left: frames as they came to broker and client, counters, what is shown of the session, and
+    the last line of the log.
+    """
 
     at_broker: list[bytes]
     at_client: list[bytes]
     counters: list[str]
+    shown: list[int | list[str]]
     last_line: str
 
 
@@ -115,6 +123,13 @@ def counters(port: int) -> list[str]:
     return [line for line in lines if re.match(r"stomprelay_\w+_total", line)]
 
 
+def shown(port: int) -> list[int | list[str]]:
+    """What passed in the one session that there is, and where it sent to."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/sessions") as answer:
+        [row] = json.load(answer)["sessions"]
+    return [row[name] for name in (*SHOWN, "sent_to")]
+
+
 def played(directory: Path, uri: str, fast: bool, more: str = "") -> Outcome:
     """Play it on a relay of its own, whose configuration has `more`."""
     directory.mkdir()
@@ -132,13 +147,13 @@ uri = "{uri.format(f"tcp://127.0.0.1:{broker.port}")}"
         with relay(directory, config, [port, admin]) as running:
             conversation = Conversation(port, broker)
             play(conversation)
-            counted = counters(admin)
+            counted, seen = counters(admin), shown(admin)
             conversation.client.close()
             last_line = _last_line(running)
             conversation.broker.close()
     # Names that the relay gives have a part that differs from run to run.
     at_broker = [re.sub(rb"relay-[0-9a-f]{8}", b"relay", frame) for frame in conversation.at_broker]
-    return Outcome(at_broker, conversation.at_client, counted, last_line)
+    return Outcome(at_broker, conversation.at_client, counted, seen, last_line)
 
 
 def _last_line(running: Relay) -> str:
@@ -152,6 +167,7 @@ def test_nobody_can_tell(tmp_path: Path, uri: str) -> None:
     fast = played(tmp_path / "fast", uri, True)
     slow = played(tmp_path / "slow", uri, False)
     assert fast == slow
+    assert fast.shown[-1] == ["/queue/a"]
     assert len(fast.at_broker) == 294
 
 

@@ -257,6 +257,27 @@ def test_a_session_from_its_start_to_its_end(log: list[str]) -> None:
     assert not any("hush" in line for line in log)
 
 
+def test_the_end_of_a_session_in_json() -> None:
+    """All that is known of it, as fields; what is unconfirmed stands in the line as well."""
+    relay = RelayHarness()
+    client = relay.client()
+    client.sends(LOGIN % b"guest")
+    broker = relay.broker()
+    broker.sends(CONNECTED)
+    client.sends(SEND + SEND.replace(b"\n\n", b"\nreceipt:1\n\n"))
+    with capturedLogs() as events:
+        client.disconnects()
+    [line] = [event for event in objects(*events) if event.get("event") == "vanished"]
+    assert line["message"].endswith(", 1 unconfirmed")
+    names = ("login", "version", "brokers", "client_frames", "broker_frames", "unconfirmed", "unacknowledged")
+    assert [line[name] for name in names] == ["guest", "1.2", "tcp://192.0.2.1:61613", 2, 0, 1, 0]
+    assert line["client_bytes"] == len(LOGIN % b"guest") + 2 * len(SEND) + len(b"receipt:1\n")
+    assert line["broker_bytes"] == len(CONNECTED)
+    assert line["to_client_bytes"] > len(CONNECTED)
+    assert line["to_broker_bytes"] > line["client_bytes"] - len(LOGIN)
+    assert "hush" not in str(line)
+
+
 def test_a_login_forges_no_line() -> None:
     """Control characters, quotes and what is no UTF-8 are escaped; a long one is cut."""
     assert spell_text(b"guest") == '"guest"'

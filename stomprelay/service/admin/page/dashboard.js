@@ -633,12 +633,13 @@ const sessions = {
     const version = row.version === null ? "no CONNECT yet" : spoken && spoken !== row.version ? `STOMP ${row.version} to ${spoken}` : `STOMP ${row.version}`;
     const brokers = row.brokers.map((each) => each ?? "searching").join(", ");
     const destinations = [...row.destinations, ...(row.more_destinations ? [`${count(row.more_destinations)} more`] : [])].join(", ");
-    return [row.session, row.login, [row.client, version], row.listener, brokers, duration(row.age), row.idle === null ? "" : duration(row.idle), destinations,
+    const sent = row.sent_to.length ? `sends to ${row.sent_to.join(", ")}` : "";
+    return [row.session, row.login, [row.client, version], row.listener, brokers, duration(row.age), row.idle === null ? "" : duration(row.idle), [destinations, sent],
       count(row.unconfirmed), count(row.unacknowledged), passed("client_bytes"), passed("broker_bytes"), { text: "End", what: row.session, act: () => kill(row) }];
   },
 };
 
-const listing = new Table($("session-rows"), [["Session", "text", "fixed", "session"], ["Login", "text", "words", "login"], ["Client", "noted", "fixed", "client"], ["Listener", "text", "", "listener"], ["Broker", "text", "places"], ["Age", "text", "number", "age"], ["Idle", "text", "number", "idle"], ["Subscribed to", "text", "places", "destinations"], ["Un\u00adconfirmed", "text", "number", "unconfirmed"], ["Unacked", "text", "number", "unacknowledged"], ["From client", "noted", "number", "client_bytes"], ["From brokers", "noted", "number", "broker_bytes"], ["", "button", "number"]], "No session is like that.", (key) => sessions.by(key));
+const listing = new Table($("session-rows"), [["Session", "text", "fixed", "session"], ["Login", "text", "words", "login"], ["Client", "noted", "fixed", "client"], ["Listener", "text", "", "listener"], ["Broker", "text", "places"], ["Age", "text", "number", "age"], ["Idle", "text", "number", "idle"], ["Subscribed to", "noted", "places", "destinations"], ["Un\u00adconfirmed", "text", "number", "unconfirmed"], ["Unacked", "text", "number", "unacknowledged"], ["From client", "noted", "number", "client_bytes"], ["From brokers", "noted", "number", "broker_bytes"], ["", "button", "number"]], "No session is like that.", (key) => sessions.by(key));
 
 for (const [key, name] of Object.entries(SORTS)) {
   for (const sort of [key, `-${key}`]) {
