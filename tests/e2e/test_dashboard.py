@@ -56,7 +56,6 @@ _AGED: Final = """(seconds) => {
   const data = structuredClone(shown);
   for (let second = 0; second < seconds; second += 1) {
     data.time += 1;
-    data.running += 1;
     data.listeners[0].counters.client_frames += 5;
     data.destinations[0].destination = `/queue/${second}`;
     for (const each of data.times) each.counts[second % each.counts.length] += 1;

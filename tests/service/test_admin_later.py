@@ -47,6 +47,10 @@ class Slow:
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
         return self._later()
 
+    def drain(self, draining: bool) -> Deferred[None]:
+        self.told.append(("drain", int(draining), None))
+        return self._later()
+
     def kill(self, name: str) -> Deferred[bool]:
         self.told.append(("kill", int(name), None))
         return self._later()

@@ -6,8 +6,8 @@ draws: nothing of it stays here.
 
     GET /overview   {"version": ..., "time": ..., "listeners": [...], "brokers": [...], ...}
 
-`time` is when it was so, in seconds since 1970; `running` for how many seconds the relay has been there; `orders` are
-the paths that a POST may be sent to; `bounds` are those of the histograms in `times`. The rest are the rows of
+`time` is when it was so, `started` since when the relay has been there, both in seconds since 1970; `orders` are the
+paths that a POST may be sent to; `bounds` are those of the histograms in `times`. The rest are the rows of
 `snapshot`.
 """
 
@@ -34,14 +34,14 @@ def file(name: str) -> str:
     return resources.files("stomprelay.service.admin").joinpath("page", name).read_text(encoding="utf-8")
 
 
-def overview(taken: Snapshot, running: float, orders: Iterable[str]) -> str:
-    """Return what runs, as JSON text; `running` is for how many seconds the relay has been there, `orders` are the
-    paths of what it can be told to do.
+def overview(taken: Snapshot, started: float, orders: Iterable[str]) -> str:
+    """Return what runs, as JSON text. `started` is since when, in seconds since 1970; `orders` are the paths of what it
+    can be told to do.
     """
     found = {
         "version": __version__,
         "time": taken.time,
-        "running": round(running, 3),
+        "started": started,
         "stopping": taken.stopping,
         "draining": taken.draining,
         "connections": taken.connections,

@@ -27,6 +27,7 @@ about draining that of `/drain`.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -245,10 +246,10 @@ def site(
 
     listed = _page(relay, brokers, JSON, whole=True)
     drained = _page(relay, drain, JSON, whole=False)
-    begun = reactor.seconds()
+    started = time.time()
 
     def running(taken: Snapshot) -> str:
-        return overview(taken, reactor.seconds() - begun, [path.decode() for path in actions])
+        return overview(taken, started, [path.decode() for path in actions])
 
     pages: dict[bytes, Page] = {
         **{path: _file(name, kind) for path, (name, kind) in FILES.items()},

@@ -489,7 +489,7 @@ function showRest(data) {
 let shown = null; // the overview before
 
 function show(data) {
-  if (shown !== null && data.running < shown.running) {
+  if (shown !== null && data.started !== shown.started) {
     histories = new Map();
     known = null;
     notice(data.version === shown.version ? "The relay was started anew." : `The relay was started anew, and is version ${data.version} now: load this page anew.`);
@@ -499,7 +499,7 @@ function show(data) {
   const state = data.stopping ? "stopping" : data.draining ? "draining" : "running";
   put($("state"), state);
   $("state").className = `state ${state === "running" ? "good" : "warn"}`;
-  put($("running"), `for ${duration(data.running)}`);
+  put($("running"), `for ${duration(data.time - data.started)}`);
   showOrders(data);
   showTiles(data);
   showBrokers(data);
