@@ -26,6 +26,8 @@ _KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
 """Those that Twisted does not know."""
+SHARED: Final = 0.5
+"""Seconds for which a page that is shared is the same for all who ask."""
 _GUARDS: Final = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -59,10 +61,6 @@ Kill = Callable[[str, bytes], Response | Deferred[Response]]
 def refusal(status: int, reason: str) -> Response:
     """Return the JSON response to a POST that is not carried out: `status` and the reason."""
     return Response(json.dumps({"error": reason}) + "\n", JSON, status)
-
-
-SHARED: Final = 0.5
-"""Seconds for which a page that is shared is the same for all who ask."""
 
 
 class SharedPage:
@@ -212,8 +210,7 @@ def _failed(failure: Failure) -> Response:
 
 def _post(request: Any, action: Action) -> Response | Deferred[Response]:
     """Return the response of `action`, or a refusal where a web page that is not ours could have sent the request."""
-    headers = request.requestHeaders
-    if not own_page(headers, secure=request.isSecure()):
+    if not own_page(request.requestHeaders, secure=request.isSecure()):
         return refusal(403, "not from a web page but the relay's own")
     kind = request.getHeader(b"content-type") or b""
     if kind.partition(b";")[0].strip().lower() != JSON.encode("ascii"):

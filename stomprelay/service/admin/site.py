@@ -248,12 +248,12 @@ def site(
     drained = _page(relay, drain, JSON, whole=False)
     started = time.time()
 
-    def running(taken: Snapshot) -> str:
+    def shown_now(taken: Snapshot) -> str:
         return overview(taken, started, [path.decode() for path in actions])
 
     pages: dict[bytes, Page] = {
         **{path: _file(name, kind) for path, (name, kind) in FILES.items()},
-        b"/overview": SharedPage(_page(relay, running, JSON, whole=False), reactor.seconds),
+        b"/overview": SharedPage(_page(relay, shown_now, JSON, whole=False), reactor.seconds),
         b"/brokers": listed,
         b"/sessions": sessions,
         b"/drain": drained,
