@@ -1,6 +1,6 @@
 """The page for people, and what it asks for once a second: all but the sessions, in JSON.
 
-The page is three files and an icon in `page/`, sent as they are; its script fills it. A browser that has it open asks
+The page is four files and an icon in `page/`, sent as they are; its scripts fill it. A browser that has it open asks
 for `GET /overview` each second, and for a page of `GET /sessions`, as long as somebody can see it, and keeps what it
 draws: nothing of it stays here.
 
@@ -23,6 +23,7 @@ from stomprelay.service.admin.snapshot import Snapshot, TimeRow
 FILES: Final = {
     b"/": ("dashboard.html", "text/html; charset=utf-8"),
     b"/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
+    b"/drawing.js": ("drawing.js", "text/javascript; charset=utf-8"),
     b"/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
     b"/icon.svg": ("icon.svg", "image/svg+xml"),
 }

@@ -37,8 +37,8 @@ _GUARDS: Final = {
     b"cross-origin-resource-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
 }
-"""Headers of every response: no page of another site may show it, run it or embed it. Our own page runs its one script,
-which can make no markup of a text.
+"""Headers of every response: no page of another site may show it, run it or embed it. Our own page runs its own
+scripts, which can make no markup of a text.
 """
 
 

@@ -10,7 +10,7 @@ only where its `Host` is ours (see `access`), else with 421.
     GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
                             cannot be written
     GET /metrics            counters and gauges, in the text format of Prometheus
-    GET /                   what runs, for people; its script and its style beside it (see `overview`)
+    GET /                   what runs, for people; its scripts and its style beside it (see `overview`)
     GET /overview           what runs, in JSON: what the page asks for once a second
     GET /brokers            the brokers and how they are, in JSON
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
