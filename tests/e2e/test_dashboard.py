@@ -396,6 +396,8 @@ def test_reading_the_configuration_anew(browser: Any, shown: MadeUp) -> None:
             found.wait_for_function(
                 "(told) => document.querySelector('#notice').innerText === told", arg=told
             )
+        # None may be under way when the page is closed.
+        found.unroute_all(behavior="wait")
 
 
 def test_an_order_that_is_refused(browser: Any, tmp_path: Path) -> None:
