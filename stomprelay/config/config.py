@@ -85,7 +85,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "admin": Option(
         None,
         "ENDPOINT",
-        "Endpoint for health, metrics and a status page, e.g. tcp:61680:interface=127.0.0.1",
+        "Endpoint for health, metrics and the dashboard, e.g. tcp:61680:interface=127.0.0.1",
     ),
     "journal": Option(None, "DIR", "Folder for a journal of what passes."),
     "workers": Option(None, "N", "How many processes serve the clients, best one a core."),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from stomprelay.journal.command import visible
 
-FILTERS: Final = ("session", "listener", "login", "client", "broker", "destination")
+FILTERS: Final = ("session", "listener", "login", "client", "broker", "destination", "any")
 """What sessions are chosen by."""
 ORDERS: Final = (
     "session", "listener", "login", "client", "age", "idle", "destinations", "unconfirmed", "unacknowledged",

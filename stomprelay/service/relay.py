@@ -180,9 +180,20 @@ class RelayService(MultiService):
         self._notify = Notify(self._status, reactor)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
-        self.state = RelayState(runtime, sessions, brokers, pauses, journal, tails, self._expiries, reloads)
-        self._outages = Outages(brokers, runtime.timers, seconds)
-        runtime.observe(self._outages.noted, self._outages.probed)
+        outages = Outages(brokers, runtime.timers, seconds, clock)
+        self.state = RelayState(
+            runtime,
+            sessions,
+            brokers,
+            pauses,
+            journal,
+            outages,
+            tails,
+            self._expiries,
+            outages.time,
+            reloads,
+        )
+        runtime.observe(outages.noted, outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
         configured = [(each.upstream, each.broker) for each in brokers]
         self.embedded: BrokerService | None = None
@@ -353,7 +364,7 @@ class RelayService(MultiService):
         self._endpoints.update(endpoints)
         self.state.brokers.change(found.config.listeners)
         self._upstreams.update((each.broker, each.upstream.name) for each in self.state.brokers)
-        self._outages.change(self.state.brokers)
+        self.state.outages.change(self.state.brokers)
 
     def _reload(self, source: Source, wanted: Config) -> Deferred[Reloaded]:
         prepared = self.prepare(source.path or COMMAND_LINE, wanted)
@@ -460,7 +471,7 @@ class RelayService(MultiService):
         self.state.tails.stop()
         if closed is not None:
             await closed
-        self._outages.stop()
+        self.state.outages.stop()
         runtime.repeats.stop()
         if not await runtime.wait_closed(linger):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)

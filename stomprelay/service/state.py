@@ -12,6 +12,7 @@ from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.service.brokers.brokers import Brokers
+from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -201,7 +202,7 @@ class Sessions:
 class RelayState(NamedTuple):
     """The parts of a relay that runs. `journal` is None where none is kept, `reloads` where there is nothing to reload:
     in a worker, which does what its parent says. `certificates` returns when each certificate that is shown ends, in
-    seconds since 1970, by the table of the configuration that names it.
+    seconds since 1970, by the table of the configuration that names it; `started` is when the relay did.
     """
 
     runtime: Runtime
@@ -209,6 +210,8 @@ class RelayState(NamedTuple):
     brokers: Brokers
     pauses: Pauses
     journal: Journal | None
+    outages: Outages
     tails: Tails
     certificates: Callable[[], Mapping[str, float]]
+    started: float
     reloads: Reloads | None = None

@@ -11,17 +11,18 @@ from twisted.internet.error import ConnectionAborted
 from twisted.internet.testing import StringTransport
 from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
+from twisted.web.http_headers import Headers
 
 from stomprelay.config import Config
 from stomprelay.config.address import authority
 from stomprelay.remote import AdminClient
-from stomprelay.service.admin.access import Hosts
+from stomprelay.service.admin.access import Hosts, own_page
 from stomprelay.service.admin.server import CONNECTIONS, REQUEST
 from stomprelay.service.admin.site import site
 from stomprelay.service.relay import RelayService
 from tests.service.harness import RelayHarness, failover, listener, movable
 from tests.service.sockets import ANY_PORT, port_of, reactor, running
-from tests.service.test_admin import Answer, order
+from tests.service.test_admin import JSON, Answer, order
 
 LOOPBACK = IPv4Address("TCP", "127.0.0.1", 61680)
 LAN = IPv4Address("TCP", "10.0.0.5", 61680)
@@ -104,7 +105,9 @@ def pair() -> RelayHarness:
     return RelayHarness(listener(upstream=movable(failover(1, 2))))
 
 
-@pytest.mark.parametrize("path", ["/", "/healthz", "/livez", "/readyz", "/metrics", "/brokers", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/", "/overview", "/healthz", "/livez", "/readyz", "/metrics", "/brokers", "/nothing"]
+)
 def test_a_page_of_another_site_reads_nothing(pair: RelayHarness, path: str) -> None:
     """Its own name points to this machine: the browser would let it read the response."""
     answer = Answer(pair, path, host="attacker.example")
@@ -113,21 +116,74 @@ def test_a_page_of_another_site_reads_nothing(pair: RelayHarness, path: str) -> 
 
 
 def test_a_page_of_another_site_pauses_nothing(pair: RelayHarness) -> None:
-    """Neither under a name of its own nor from its own place; the browser says in several ways that it is a page."""
+    """Neither under a name of its own nor from its own place; the browser says in several ways whose page it is."""
     body = '{"broker": "*"}'
     assert order(pair, "pause", body, host="attacker.example").status == 421
-    assert order(pair, "pause", body, origin="http://localhost").status == 403
-    assert order(pair, "pause", body, origin="null").status == 403
-    for site_ in ("cross-site", "same-site", "same-origin", "none"):
+    for origin in (
+        "http://localhost:8080",
+        "https://localhost",
+        "http://localhost.",
+        "http://localhost/",
+        "null",
+        "",
+    ):
+        assert order(pair, "pause", body, origin=origin).status == 403
+    for site_ in ("cross-site", "same-site", "same-origin", "none", ""):
         assert order(pair, "pause", body, sec_fetch_site=site_).status == 403
+    for site_ in ("cross-site", "same-site", "none", ""):
+        assert order(pair, "pause", body, sec_fetch_site=site_, origin="http://localhost").status == 403
     assert not any(each.broker.health.paused for each in pair.service.state.brokers)
     assert order(pair, "pause", body).status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "secure", "ours"),
+    [
+        ({}, False, True),
+        ({"origin": "http://relay:61680"}, False, True),
+        ({"origin": "http://relay:61680", "sec-fetch-site": "same-origin"}, False, True),
+        ({"origin": "https://relay:61680"}, True, True),
+        # By a proxy that speaks TLS to the browser: it is the browser that says that both are one site.
+        ({"origin": "https://relay:61680"}, False, False),
+        ({"origin": "https://relay:61680", "sec-fetch-site": "same-origin"}, False, True),
+        ({"origin": "http://relay:61680", "sec-fetch-site": "same-origin"}, True, False),
+        ({"origin": "http://relay:61680"}, True, False),
+        ({"sec-fetch-site": "same-origin"}, False, False),
+        ({"origin": "http://relay:61681"}, False, False),
+        ({"origin": "http://relay"}, False, False),
+        ({"origin": "relay:61680"}, False, False),
+    ],
+)
+def test_a_page_of_ours(headers: dict[str, str], secure: bool, ours: bool) -> None:
+    """It was loaded from the place that it asks; who says nothing of a page is none."""
+    said = Headers({"host": ["relay:61680"], **{name: [value] for name, value in headers.items()}})
+    assert own_page(said, secure=secure) is ours
+
+
+def test_what_is_said_twice_is_not_ours() -> None:
+    """Whoever reads the other one could think otherwise."""
+    for name, values in (("origin", ["http://relay"] * 2), ("host", ["relay"] * 2)):
+        said = Headers({"host": ["relay"], "origin": ["http://relay"], name: values})
+        assert not own_page(said, secure=False)
+
+
+def test_our_own_page_gives_orders(pair: RelayHarness) -> None:
+    """From the name that it was loaded by; what it sends has to be JSON all the same."""
+    own = {"origin": "http://localhost", "sec_fetch_site": "same-origin"}
+    assert order(pair, "pause", '{"broker": "*"}', **{**own, "content_type": "text/plain"}).status == 415
+    assert order(pair, "pause", '{"broker": "*"}', **own).status == 200
+    assert all(each.broker.health.paused for each in pair.service.state.brokers)
+    assert Answer(pair, "/sessions/x/kill", "POST", b"{}", content_type=JSON, **own).status == 404
+    assert order(pair, "resume", '{"broker": "*"}', host="127.0.0.1", origin="http://127.0.0.1").status == 200
 
 
 def test_a_page_of_another_site_embeds_nothing(pair: RelayHarness) -> None:
     """Not as a frame, not as a script, not as an image."""
     headers = Answer(pair, "/").headers
-    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} <= {
+        each.strip() for each in headers["content-security-policy"].split(";")
+    }
+    assert "unsafe" not in headers["content-security-policy"]
     assert headers["x-frame-options"] == "DENY"
     assert headers["cross-origin-resource-policy"] == "same-origin"
 

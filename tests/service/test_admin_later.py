@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 from twisted.web.test.requesthelper import DummyChannel
 
+from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.readiness import parse as parse_readiness
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
 from stomprelay.service.admin.site import STATE, STATE_WHOLE, site
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow, parse, snapshot
 from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.reload import Reloads
 from tests.service.harness import RelayHarness, failover, listener, movable
 
 
@@ -26,6 +29,8 @@ class Slow:
         self.harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
         self.brokers = self.harness.service.state.brokers
         self.repeats = self.harness.service.state.runtime.repeats
+        self.listeners = self.harness.service.state.sessions.listeners
+        self.reloads: Reloads | None = None
         self.asked: list[Deferred[Any]] = []
         self.told: list[tuple[str, int, float | None]] = []
 
@@ -46,8 +51,15 @@ class Slow:
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
         return self._later()
 
+    def drain(self, draining: bool) -> Deferred[None]:
+        self.told.append(("drain", int(draining), None))
+        return self._later()
+
     def kill(self, name: str) -> Deferred[bool]:
         self.told.append(("kill", int(name), None))
+        return self._later()
+
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
         return self._later()
 
     def _later(self) -> Deferred[Any]:
@@ -74,10 +86,17 @@ class Asking:
     """A request, and what came back so far."""
 
     def __init__(
-        self, shown: Any, method: str, path: str, body: bytes = b"", *, worker: bool = False
+        self,
+        shown: Any,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        worker: bool = False,
+        factory: Any = None,
     ) -> None:
         self.channel = DummyChannel()
-        self.channel.site = factory = site(shown, None, worker=worker)
+        self.channel.site = factory = factory or site(shown, MemoryReactorClock(), worker=worker)
         self.request: Any = factory.requestFactory(self.channel)
         self.request.requestHeaders.addRawHeader("host", "localhost")
         self.request.requestHeaders.addRawHeader("content-type", "application/json")
@@ -129,13 +148,26 @@ def test_who_leaves_before(slow: Slow) -> None:
 
 def test_an_answer_that_fails(slow: Slow) -> None:
     """Is our fault: it is logged, and said to be so without saying more."""
-    asking = Asking(slow, "GET", "/")
+    asking = Asking(slow, "GET", "/overview")
     with capturedLogs() as logs:
         slow.asked.pop().errback(ValueError("secret"))
     assert len(logs) == 1
     status, text = asking()
     assert status == 500
     assert "secret" not in text
+
+
+def test_many_who_look(slow: Slow) -> None:
+    """Other processes are asked once for all of them, nobody is left without an answer, then they are asked again."""
+    clock = MemoryReactorClock()
+    factory = site(slow, clock)
+    for answer, status in ((slow.taken(), 200), (ValueError("x"), 500)):
+        looking = [Asking(slow, "GET", "/overview", factory=factory) for _ in range(3)]
+        assert len(slow.asked) == 1
+        with capturedLogs():
+            slow.asked.pop().callback(answer if isinstance(answer, Snapshot) else Failure(answer))
+        assert [each()[0] for each in looking] == [status] * 3
+        clock.advance(1)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +207,8 @@ def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
         assert Asking(harness.service.state, "GET", path)()[0] == 404
         status, text = Asking(harness.service.state, "GET", path, worker=True)()
         assert status == 200
-        assert parse(text.encode()) == snapshot(harness.service.state, whole=whole)
+        shown = parse(text.encode())
+        assert shown == snapshot(harness.service.state, whole=whole)._replace(time=shown.time)
 
 
 def test_who_is_ended(slow: Slow) -> None:

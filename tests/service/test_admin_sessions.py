@@ -182,6 +182,14 @@ def test_a_session_with_several_brokers() -> None:
         ("sort=age", ["a", "b", None]),
         ("sort=idle", ["a", "b", None]),
         ("sort=bytes&login=?", ["b", "a"]),
+        ("sort=-login", ["b", "a", None]),
+        ("sort=-frames&limit=2", [None, "a"]),
+        ("sort=-session", [None, "b", "a"]),
+        ("any=B", ["b"]),
+        ("any=/QUEUE/*", ["a", "b"]),
+        ("any=*:4711&login=a", ["a"]),
+        ("any=*192.0.2.1:616*", ["a", "b"]),
+        ("any=*nothing*", []),
     ],
 )
 def test_those_that_are_asked_for(harness: RelayHarness, arguments: str, found: list[str | None]) -> None:
@@ -198,7 +206,7 @@ def test_a_page_at_a_time(harness: RelayHarness) -> None:
     """In every order each comes once; `matching` are those from there on."""
     for number in range(7):
         login(harness, b"%d" % (number // 2))
-    for sort in ("session", "login", "age", "client_bytes", "unacknowledged"):
+    for sort in ("session", "login", "age", "client_bytes", "unacknowledged", "-session", "-login", "-age"):
         seen: list[str] = []
         left, after = 7, ""
         while True:
@@ -231,6 +239,8 @@ def test_a_page_at_a_time(harness: RelayHarness) -> None:
             'there is no "logon" here; there is session, listener, login, client, broker, destination,',
         ),
         ("%22%3Cb%3E=a", 'there is no "\\"<b>" here'),
+        ("sort=--age", '"sort" cannot be "--age"'),
+        ("sort=-", '"sort" cannot be "-"'),
         ("sort=brokers", '"sort" cannot be "brokers"; there is session, listener, login, client, age, idle,'),
         (f"login={'a' * (LONGEST + 1)}", f'"login" must not be longer than {LONGEST} characters'),
         *(
@@ -292,14 +302,15 @@ def test_others_have_their_turns(harness: RelayHarness) -> None:
     assert found[0].total == len(clients)
 
 
-def test_comparing_many_destinations_takes_its_turns(harness: RelayHarness) -> None:
+@pytest.mark.parametrize("name", ["destination", "any"])
+def test_comparing_many_destinations_takes_its_turns(harness: RelayHarness, name: str) -> None:
     """As many as a client may have: one such session is as much as a turn."""
     for _ in range(3):
         client, _broker = login(harness, b"me")
         subscribe(client, *(b"/queue/%d" % number for number in range(32 * TURN)))
     turns = 0
     found: list[SessionList] = []
-    query = SessionQuery((("destination", "/queue/0"),))
+    query = SessionQuery(((name, "/queue/0"),))
     _ = Deferred.fromCoroutine(list_sessions(harness.service.state, query)).addCallback(found.append)
     while not found:
         turn(harness)
@@ -374,7 +385,7 @@ def test_a_session_that_is_not_there(harness: RelayHarness, name: str) -> None:
     ("body", "headers", "status"),
     [
         (b"{}", {"content_type": "text/plain"}, 415),
-        (b"{}", {"origin": "http://localhost"}, 403),
+        (b"{}", {"origin": "http://localhost:8080"}, 403),
         (b"{}", {"sec_fetch_site": "same-origin"}, 403),
         (b'{"within": 3}', {}, 400),
         (b"x", {}, 400),

@@ -25,6 +25,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Match, Route
+from stomprelay.service.brokers.outages import LAST, LONGEST
 from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
 from stomprelay.service.log import (
@@ -170,7 +171,7 @@ def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
     """Those that went on elsewhere, those that waited, and attempts; a second outage begins its own account."""
     crowd = Crowd(1, 2)
     one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
-    outages, upstream_name = crowd.relay.service._outages, "main"
+    outages, upstream_name = crowd.relay.service.state.outages, "main"
     log.clear()
     for back in (one, one):
         facts = {"upstream": upstream_name, "broker": str(one)}
@@ -199,7 +200,7 @@ def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
     """A client may bring that about: it is told once in ten seconds."""
     crowd = Crowd(1, 2)
     log.clear()
-    outages = crowd.relay.service._outages
+    outages = crowd.relay.service.state.outages
     for _ in range(30):
         facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613", "reason": "it went"}
         outages.noted(Note(Event.LOST, "", facts, detail=True))
@@ -209,6 +210,25 @@ def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
         "11 sessions lost it so far)",
         "21 sessions lost it so far)",
     ]
+
+
+def test_outages_are_remembered() -> None:
+    """Those that go on, as they are, and the last ones: for the page for people. A long reason is cut."""
+    crowd = Crowd(1, 2)
+    one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
+    state, facts = crowd.relay.service.state, {"upstream": "main", "broker": str(one)}
+    for number in range(LAST + 2):
+        lost = Note(Event.LOST, "", facts | {"reason": f"{number}\n" + "x" * 1000}, detail=True)
+        state.outages.noted(lost)
+        [*_, outage] = state.outages.shown()
+        assert (outage.upstream, outage.broker, outage.ended, outage.lost) == ("main", str(one), None, 1)
+        assert outage.reason == f"{number}\\n" + "x" * (LONGEST - len(str(number)) - 2) + "..."
+        assert state.outages.reason("main", str(one)) == outage.reason
+        crowd.relay.reactor.pump([1.0] * 15)
+    over = state.outages.shown()
+    assert [each.reason.partition("\\")[0] for each in over] == [str(each) for each in range(2, LAST + 2)]
+    assert all(each.ended is not None and each.ended >= each.began for each in over)
+    assert state.outages.reason("main", str(one)) == ""
 
 
 # A session's own lines

@@ -164,7 +164,7 @@ def test_a_relay_that_is_drained() -> None:
     assert reasons(harness) == ["draining: new clients are refused"]
     health = Answer(harness, "/healthz")
     assert (health.status, health.text) == (200, "ok, but new clients are refused\n")
-    assert ", draining</h1>" in Answer(harness, "/").text
+    assert json.loads(Answer(harness, "/overview").text)["draining"] is True
     assert harness.service._status().startswith("draining, 1 session,")
     harness.service.state.sessions.drain(False)
     assert reasons(harness) == before

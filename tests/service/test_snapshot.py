@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from twisted.internet.error import ConnectionLost
@@ -11,7 +12,6 @@ from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.histogram import BOUNDS, CONNECT
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.requests import brokers
-from stomprelay.service.admin.sessions import SessionList
 from stomprelay.service.admin.snapshot import (
     SERVES,
     DestinationRow,
@@ -25,7 +25,7 @@ from stomprelay.service.admin.snapshot import (
     spell,
     summed,
 )
-from stomprelay.service.admin.status import status
+from stomprelay.service.brokers.outages import LAST, Outage
 from tests.prometheus import samples, spelled
 from tests.service.harness import (
     CONNECTED,
@@ -237,7 +237,7 @@ def test_nobody_looks() -> None:
 
 
 def test_workers_are_shown() -> None:
-    """By number: on the page for people, and whether they serve and how often they were started in the metrics."""
+    """By number: whether they serve, and how often they were started."""
     one, _ = pair()
     rows = (WorkerRow(1, 4711, SERVES, 3, 0), WorkerRow(2, None, "is away", 0, 5))
     crew = taken(one)._replace(workers=rows)
@@ -245,14 +245,9 @@ def test_workers_are_shown() -> None:
     assert 'stomprelay_worker_up{worker="1"} 1' in lines
     assert 'stomprelay_worker_up{worker="2"} 0' in lines
     assert 'stomprelay_worker_restarts_total{worker="2"} 5' in lines
-    page = status(crew, SessionList((), 0, 0))
-    assert "<td>1</td>" in page
-    assert "4711" in page
-    assert "is away" in page
     assert not [
         each for each in samples(metrics(taken(one), ready=True)) if "worker" in {each.name, *each.labels}
     ]
-    assert "Workers" not in status(taken(one), SessionList((), 0, 0))
 
 
 def test_the_brokers_are_those_that_remote_commands_read() -> None:
@@ -260,3 +255,51 @@ def test_the_brokers_are_those_that_remote_commands_read() -> None:
     one, _ = pair()
     rows = json.loads(brokers(taken(one)))["brokers"]
     assert [list(row) for row in rows] == [["uri", "upstream", "group", "state", "sessions", "moving"]] * 2
+
+
+# Outages
+
+
+def outage(began: float, ended: float | None, broker: str = "a", lost: int = 1, **more: Any) -> Outage:
+    """A time of trouble with a broker of upstream main."""
+    return Outage("main", broker, began, ended, False, lost, 0, 0, 0, "it went")._replace(**more)
+
+
+def total(*processes: tuple[Outage, ...]) -> tuple[Outage, ...]:
+    """The outages of several processes as one."""
+    first, *others = (Snapshot(False, 0, (), (), None, outages=each) for each in processes)
+    return summed(first, others).outages
+
+
+def test_an_outage_that_several_processes_saw() -> None:
+    """It is one, from its first loss to its last; it goes on while it does for one of them; sessions are added."""
+    mine = outage(10.0, 14.0, lost=3)
+    theirs = outage(11.0, None, lost=4, down=True, elsewhere=2, waited=1, failed=5, reason="refused")
+    both = outage(10.0, None, lost=7, down=True, elsewhere=2, waited=1, failed=5)
+    assert total((mine,), (theirs,)) == total((theirs,), (mine,)) == (both,)
+    assert total((mine,), (theirs._replace(ended=13.0),))[0].ended == 14.0
+    assert [each.lost for each in total((mine,), (outage(20.0, 21.0),))] == [3, 1]
+    assert [each.broker for each in total((mine,), (outage(11.0, None, "b"),))] == ["a", "b"]
+
+
+def test_the_outages_of_a_process_that_ended() -> None:
+    """It knows of their end no more: they ended when it was asked last."""
+    last = Snapshot(False, 0, (), (), None, time=30.0, outages=(outage(1.0, 2.0), outage(20.0, None)))
+    assert [each.ended for each in ended(last).outages] == [2.0, 30.0]
+
+
+def test_the_last_outages_are_kept() -> None:
+    """Of those that are over; one that goes on is never left out."""
+    going_on = outage(0.5, None, "b")
+    over = tuple(outage(float(at), at + 0.5) for at in range(1, LAST + 2))
+    assert total(over, (going_on,)) == (going_on, *over[1:])
+
+
+def test_a_broker_in_trouble_says_why() -> None:
+    """Whichever process knows; nobody says it of one that is well."""
+    one, other = pair()
+    client, broker = one.session()
+    broker.disconnects()
+    assert [row.why for row in taken(one).brokers] == ["closed the connection: connection closed", ""]
+    assert [row.why for row in summed(taken(other), [taken(one)]).brokers] == [taken(one).brokers[0].why, ""]
+    client.disconnects()

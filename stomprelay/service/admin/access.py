@@ -1,8 +1,13 @@
-"""By which names the endpoints `admin` and `metrics` may be asked, and the token that `admin` may ask for.
+"""By which names the endpoints `admin` and `metrics` may be asked, from which web pages orders are taken, and the token
+that `admin` may ask for.
 
 A page of another site can have its own name point to this machine once it is loaded, and the browser then takes the
 admin endpoint for that site and lets the page read everything (DNS rebinding). But it says the name in `Host`, and
 that is none of ours.
+
+A page of another site can also send a request without reading the response, and the browser adds the password that
+somebody typed for us, or the certificate (CSRF). But it says where the page is from: in `Origin` with every POST, and
+in `Sec-Fetch-Site` where it asks by TLS or this machine. No page can change either. Who says neither is no browser.
 """
 
 from base64 import b64decode
@@ -13,6 +18,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.web.http_headers import Headers
 
 from stomprelay.config.address import Authority, authority
 
@@ -46,6 +52,22 @@ class Hosts:
         if port != local.port:
             return False
         return _loopback(asked.host) or asked.host == authority(_bracketed(local.host)).host
+
+
+def own_page(headers: Headers, *, secure: bool) -> bool:
+    """Whether a POST with these headers, whose one `Host` is ours, comes from our own page, or from no page at all. By
+    `secure` it came by TLS; a proxy in front may have taken that away, which is believed where the browser says that
+    the page and we are one site.
+    """
+    hosts, origins, sites = (
+        headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
+    )
+    if not origins and not sites:
+        return True
+    if len(origins) != 1 or len(hosts) != 1 or sites not in ([], [b"same-origin"]):
+        return False
+    schemes = (b"https",) if secure else (b"http", b"https") if sites else (b"http",)
+    return origins[0] in [b"%b://%b" % (scheme, hosts[0]) for scheme in schemes]
 
 
 def _loopback(host: str) -> bool:

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from stomprelay.service.admin.access import Hosts, Token
+from stomprelay.service.admin.access import Hosts, Token, own_page
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.server import LONGEST_BODY
 from stomprelay.service.connection.repeats import Repeats
@@ -26,14 +26,20 @@ _KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
 """Those that Twisted does not know."""
+SHARED: Final = 0.5
+"""Seconds for which a page that is shared is the same for all who ask."""
 _GUARDS: Final = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
-    b"content-security-policy": b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    b"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    b"require-trusted-types-for 'script'; trusted-types 'none'",
     b"cross-origin-resource-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
 }
-"""Headers of every response: no page of another site may show it, run it or embed it."""
+"""Headers of every response: no page of another site may show it, run it or embed it. Our own page runs its own
+scripts, which can make no markup of a text.
+"""
 
 
 class Response(NamedTuple):
@@ -62,6 +68,40 @@ Kill = Callable[[str, bytes], Response | Deferred[Response]]
 def refusal(status: int, reason: str) -> Response:
     """Return the JSON response to a POST that is not carried out: `status` and the reason."""
     return Response(json.dumps({"error": reason}) + "\n", JSON, status)
+
+
+class SharedPage:
+    """A page that is made once for all who ask at a time: many who look cost no more than one. `seconds` is a clock."""
+
+    def __init__(self, page: Page, seconds: Callable[[], float]) -> None:
+        self._page = page
+        self._seconds = seconds
+        self._made: Response | None = None
+        self._until = 0.0
+        self._waiting: list[Deferred[Response]] | None = None
+
+    def __call__(self, asked: Asked) -> Response | Deferred[Response]:
+        """Return the page as it was made less than `SHARED` seconds ago, or else is made now."""
+        if self._waiting is not None:
+            self._waiting.append(Deferred())
+            return self._waiting[-1]
+        if self._made is not None and self._seconds() < self._until:
+            return self._made
+        found = self._page(asked)
+        if isinstance(found, Response):
+            return self._keep(found)
+        self._waiting = []
+        return found.addCallback(self._keep).addBoth(self._tell)
+
+    def _keep(self, made: Response) -> Response:
+        self._made, self._until = made, self._seconds() + SHARED
+        return made
+
+    def _tell(self, made: Response | Failure) -> Response | Failure:
+        waiting, self._waiting = self._waiting or [], None
+        for each in waiting:
+            each.callback(made)
+        return made
 
 
 class AdminPages(Resource):
@@ -177,9 +217,9 @@ def _failed(failure: Failure) -> Response:
 
 
 def _post(request: Any, action: Action) -> Response | Deferred[Response]:
-    """Return the response of `action`, or a refusal where a web page in a browser could have sent the request."""
-    if request.getHeader(b"origin") is not None or request.getHeader(b"sec-fetch-site") is not None:
-        return refusal(403, "not from a web page")
+    """Return the response of `action`, or a refusal where a web page that is not ours could have sent the request."""
+    if not own_page(request.requestHeaders, secure=request.isSecure()):
+        return refusal(403, "not from a web page but the relay's own")
     kind = request.getHeader(b"content-type") or b""
     if kind.partition(b";")[0].strip().lower() != JSON.encode("ascii"):
         return refusal(415, f"the content-type must be {JSON}")

@@ -30,6 +30,8 @@ USUAL: Final = 100
 """The same, where a request does not say how many."""
 TURN: Final = 100
 """Sessions that are looked at in one turn of the reactor."""
+ANY: Final = "any"
+"""The filter that looks at all values, in whatever case."""
 _DESTINATIONS: Final = 32
 """Destinations that take as long to compare as one session takes to be looked at."""
 
@@ -40,6 +42,9 @@ _VALUES: Final[dict[str, Callable[[SessionInfo, Relay], Iterable[str]]]] = {
     "client": lambda info, _: (info.client,),
     "broker": lambda info, _: [each for each in info.brokers if each is not None],
     "destination": lambda _, relay: destinations(relay),
+    ANY: lambda info, relay: (
+        value for name, values in _VALUES.items() if name != ANY for value in values(info, relay)
+    ),
 }
 """The values of a session by the names of filters."""
 
@@ -64,7 +69,10 @@ _NUMBERS: Final[dict[str, Callable[[SessionInfo], float]]] = {
     "client_bytes": lambda info: info.client_bytes,
     "broker_bytes": lambda info: info.broker_bytes,
 }
-"""By what sessions are sorted: texts from the first, numbers from the largest; then by name, the oldest first."""
+"""By what sessions are sorted: texts from the first, numbers from the largest; then by name, the oldest first. With a
+minus sign in front the other way round.
+"""
+_REVERSED: Final = "-"
 
 Place = tuple[str | float, str, int]
 """Where a session stands in an order: its value, and its name in two parts."""
@@ -92,7 +100,7 @@ class SessionQuery(NamedTuple):
                 raise BadRequest(f'"{name}" must be said once')
             said[name] = _text(values[0])
         sort, after = said.pop("sort", "session"), said.pop("after", "")
-        if sort not in _TEXTS and sort not in _NUMBERS:
+        if sort.removeprefix(_REVERSED) not in (*_TEXTS, *_NUMBERS):
             orders = ", ".join([*_TEXTS, *_NUMBERS])
             raise BadRequest(f'"sort" cannot be {json.dumps(sort)}; there is {orders}')
         limit = said.pop("limit", str(USUAL))
@@ -112,8 +120,22 @@ class SessionQuery(NamedTuple):
     def place(self, info: SessionInfo) -> Place:
         """Return where a session stands in the order."""
         name, _, number = info.session.rpartition("-")
-        value = _TEXTS[self.sort](info) if self.sort in _TEXTS else -_NUMBERS[self.sort](info)
+        value = _TEXTS[self.key](info) if self.key in _TEXTS else -_NUMBERS[self.key](info)
         return value, name, int(number)
+
+    @property
+    def key(self) -> str:
+        """By what sessions are sorted, whichever way round."""
+        return self.sort.removeprefix(_REVERSED)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether they are sorted the other way round."""
+        return self.sort.startswith(_REVERSED)
+
+    def first(self, found: list[tuple[Place, SessionInfo]]) -> list[tuple[Place, SessionInfo]]:
+        """Return the first `limit` of some sessions in the order that is asked for."""
+        return sorted(found, reverse=self.backwards)[: self.limit]
 
     @property
     def behind(self) -> Place | None:
@@ -124,7 +146,7 @@ class SessionQuery(NamedTuple):
             value, name, number = json.loads(self.after)
         except (ValueError, TypeError, RecursionError):
             value, name, number = None, None, None
-        kind = str if self.sort in _TEXTS else (int, float)
+        kind = str if self.key in _TEXTS else (int, float)
         if not isinstance(value, kind) or not isinstance(name, str) or not isinstance(number, int):
             raise BadRequest('"after" must be the "next" of a response in the same order')
         return value, name, number
@@ -164,10 +186,13 @@ def _info(values: Any) -> SessionInfo:
 
 async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:
     """Return the sessions of this process that are asked for, after as many turns of the reactor as it takes."""
-    filters = [(name, _VALUES[name], re.compile(translate(pattern)).match) for name, pattern in query.filters]
-    compares = any(name == "destination" for name, _ in query.filters)
+    filters = [
+        (_VALUES[name], re.compile(translate(pattern), re.IGNORECASE if name == ANY else 0).match)
+        for name, pattern in query.filters
+    ]
+    compares = any(name in ("destination", ANY) for name, _ in query.filters)
     found: list[tuple[Place, SessionInfo]] = []
-    behind, matching, work = query.behind, 0, 0
+    behind, backwards, matching, work = query.behind, query.backwards, 0, 0
     for session in tuple(state.sessions):
         if work >= TURN:
             work = 0
@@ -177,13 +202,13 @@ async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:
         info, relay = session.info(), session.relay
         work += 1 + (subscribed(relay) // _DESTINATIONS if compares else 0)
         place = query.place(info)
-        if behind is not None and place <= behind:
+        if behind is not None and (place >= behind if backwards else place <= behind):
             continue
-        if all(any(map(match, values(info, relay))) for _, values, match in filters):
+        if all(any(map(match, values(info, relay))) for values, match in filters):
             matching += 1
             found.append((place, info))
             if len(found) >= 2 * query.limit:
-                found = sorted(found)[: query.limit]
+                found = query.first(found)
     return _first(query, found, SessionList((), len(state.sessions), matching))
 
 
@@ -196,7 +221,7 @@ def merged(query: SessionQuery, lists: Iterable[SessionList], missing: Iterable[
 
 
 def _first(query: SessionQuery, found: list[tuple[Place, SessionInfo]], rest: SessionList) -> SessionList:
-    shown = sorted(found)[: query.limit]
+    shown = query.first(found)
     following = json.dumps(shown[-1][0]) if shown and rest.matching > len(shown) else None
     return rest._replace(sessions=tuple(info for _, info in shown), next=following)
 

@@ -1,4 +1,4 @@
-"""Probes, metrics, a status page, who is connected, and requests to pause brokers and end sessions, over HTTP.
+"""Probes, metrics, a page for people, who is connected, and requests to pause brokers and end sessions, over HTTP.
 
 Two endpoints may have them: `metrics` the first four of the list, with which nothing can be done; `admin` all. Where
 `admin` has a token, each request has to say it but probes, else it is refused with 401; where it has none, whoever can
@@ -10,7 +10,8 @@ only where its `Host` is ours (see `access`), else with 421.
     GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
                             cannot be written
     GET /metrics            all that is counted and measured, in a format of Prometheus's (see `metrics`)
-    GET /                   what runs, for people
+    GET /                   what runs, for people; its scripts and its style beside it (see `overview`)
+    GET /overview           what runs, in JSON: what the page asks for once a second
     GET /brokers            the brokers and how they are, in JSON
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
     POST /brokers/resume    take them into service again: {"broker": "*"}
@@ -23,9 +24,9 @@ only where its `Host` is ours (see `access`), else with 421.
     POST /reload            read the configuration anew: what changed, in JSON; else 409 with the reason, and all is as
                             it was
 
-The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
-or a `sec-fetch-site`, which browsers add for web pages, is refused. The response of those about brokers is that of
-`/brokers`, and of those about draining that of `/drain`.
+The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; one that a web page sends is
+refused unless the page is ours (see `access`). The response of those about brokers is that of `/brokers`, and of those
+about draining that of `/drain`.
 """
 
 import json
@@ -40,14 +41,23 @@ from stomprelay.config.access import AdminAccess, guarded
 from stomprelay.config.address import Authority
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
-from stomprelay.service.admin.pages import JSON, Action, AdminPages, Asked, Page, Response, refusal
+from stomprelay.service.admin.overview import FILES, file, overview
+from stomprelay.service.admin.pages import (
+    JSON,
+    Action,
+    AdminPages,
+    Asked,
+    Page,
+    Response,
+    SharedPage,
+    refusal,
+)
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
 from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, drain, parse
 from stomprelay.service.admin.server import CONNECTIONS, AdminSite
-from stomprelay.service.admin.sessions import LARGEST, SessionList, SessionQuery, list_sessions
+from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
-from stomprelay.service.admin.status import status
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.journal.tails import TooMany
@@ -194,6 +204,11 @@ def _page(relay: Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bo
     return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
 
 
+def _file(name: str, kind: str) -> Page:
+    """Return a file of the page for people as a page."""
+    return lambda _: Response(file(name), kind)
+
+
 def _watching(relay: Shown) -> dict[bytes, Page]:
     """Return the pages for machines that watch a relay."""
     return {
@@ -310,14 +325,15 @@ def site(
             return refusal(400, str(error))
         return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
 
-    def overview(taken: Snapshot) -> Deferred[Response]:
-        listing = relay.sessions(SessionQuery(limit=LARGEST))
-        return listing.addCallback(lambda found: Response(status(taken, found), "text/html; charset=utf-8"))
-
     listed = _page(relay, brokers, JSON, whole=True)
     drained = _page(relay, drain, JSON, whole=False)
+
+    def shown_now(taken: Snapshot) -> str:
+        return overview(taken, [path.decode() for path in actions])
+
     pages: dict[bytes, Page] = {
-        b"/": lambda _: _later(relay.snapshot(whole=False), overview),
+        **{path: _file(name, kind) for path, (name, kind) in FILES.items()},
+        b"/overview": SharedPage(_page(relay, shown_now, JSON, whole=False), reactor.seconds),
         b"/brokers": listed,
         b"/sessions": sessions,
         b"/drain": drained,

@@ -10,6 +10,7 @@ from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.health import Health
 from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.brokers.outages import LAST, Outage, Outages
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState
 
@@ -35,7 +36,8 @@ class ListenerRow(NamedTuple):
 
 class BrokerRow(NamedTuple):
     """A broker in its group. `up` is None where nobody asked for it yet; `moving` of its `sessions` are about to leave
-    it. `tally` is what was counted of it since the start, open connections included.
+    it. `why` it is in trouble, if it is: the reason of the last failure. `tally` is what was counted of it since the
+    start, open connections included.
     """
 
     uri: str
@@ -47,6 +49,7 @@ class BrokerRow(NamedTuple):
     sessions: int
     moving: int
     failures: int
+    why: str = ""
     tally: BrokerTally = BrokerTally()
 
 
@@ -64,13 +67,16 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A process of a relay that has several: how often it was started anew, and its state in words."""
+    """A process of a relay that has several: how often it was started anew, and its state in words. Its figures are
+    from the time `seen`, in seconds since 1970; 0 where it has not told any.
+    """
 
     number: int
     process: int | None
     state: str
     sessions: int
     restarts: int
+    seen: float = 0.0
 
 
 class TimeRow(NamedTuple):
@@ -100,7 +106,8 @@ class Snapshot(NamedTuple):
     """What a relay is at one moment. `workers` is empty in a relay of one process. `destinations` are sampled where
     there is much traffic, see `Destinations`; their rows come and go, and what is counted never falls. `top` are those
     to show. `certificates`: when each that is shown ends, in seconds since 1970, by the table that names it.
-    `draining`: no client is let in.
+    `started` is when it started, `time` is that moment, in seconds since 1970; `outages` are those that go on, and the
+    last ones. `draining`: no client is let in.
     """
 
     stopping: bool
@@ -112,6 +119,9 @@ class Snapshot(NamedTuple):
     times: tuple[TimeRow, ...] = ()
     destinations: tuple[DestinationRow, ...] = ()
     certificates: Mapping[str, float] = {}
+    started: float = 0.0
+    time: float = 0.0
+    outages: tuple[Outage, ...] = ()
     draining: bool = False
 
     @property
@@ -136,28 +146,31 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         for link in session.relay.links:
             if link.moving and link.broker is not None:
                 moving[link.broker] = moving.get(link.broker, 0) + 1
-    carried: dict[Broker, BrokerTally] = {}
+    # Summed at once: there may be very many.
+    carried: dict[Broker, list[BrokerTally]] = {}
     for session in state.sessions:
         for broker, tally in session.tallies():
-            carried[broker] = carried[broker].plus(tally) if broker in carried else tally
+            carried.setdefault(broker, []).append(tally)
     now, tallies = state.runtime.seconds(), state.runtime.tallies
     return Snapshot(
         state.sessions.stopping,
         state.runtime.sockets,
         tuple(_listener(each) for each in state.sessions.counted),
         tuple(
-            _broker(each, now, moving.get(each.broker, 0), carried.get(each.broker, BrokerTally()))
+            _broker(each, now, moving.get(each.broker, 0), carried.get(each.broker, []), state.outages)
             for each in state.brokers
         ),
         None if state.journal is None else _journal(state.journal),
-        (),
-        tuple(
+        times=tuple(
             TimeRow(name, label, tuple(each.counts), each.sum)
             for (name, label), each in tallies.times.items()
         ),
-        () if tallies.counter is None else tuple(_counted(tallies.counter.table)),
-        state.certificates(),
-        state.sessions.draining,
+        destinations=() if tallies.counter is None else tuple(_counted(tallies.counter.table)),
+        certificates=state.certificates(),
+        started=state.started,
+        time=state.outages.time,
+        outages=state.outages.shown(),
+        draining=state.sessions.draining,
     )
 
 
@@ -182,7 +195,9 @@ def _version(relay: Relay) -> bytes:
     return b"none" if relay.session is None else relay.session.dialect.version
 
 
-def _broker(each: ConfiguredBroker, now: float, moving: int, carried: BrokerTally) -> BrokerRow:
+def _broker(
+    each: ConfiguredBroker, now: float, moving: int, carried: list[BrokerTally], outages: Outages
+) -> BrokerRow:
     health: Health = each.broker.health
     return BrokerRow(
         each.broker.uri,
@@ -194,7 +209,8 @@ def _broker(each: ConfiguredBroker, now: float, moving: int, carried: BrokerTall
         health.sessions,
         moving,
         health.failures,
-        each.broker.tally.plus(carried),
+        outages.reason(each.upstream.name, str(each.broker)),
+        BrokerTally(*map(sum, zip(each.broker.tally, *carried, strict=True))),
     )
 
 
@@ -224,29 +240,17 @@ def spell(taken: Snapshot) -> str:
 
 def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
-    (
-        stopping,
-        connections,
-        listeners,
-        brokers,
-        journal,
-        workers,
-        times,
-        destinations,
-        certificates,
-        draining,
-    ) = json.loads(text)
-    return Snapshot(
-        stopping,
-        connections,
-        tuple(ListenerRow(*each) for each in listeners),
-        tuple(BrokerRow(*each)._replace(tally=BrokerTally(*each[-1])) for each in brokers),
-        None if journal is None else JournalRow(*journal),
-        tuple(WorkerRow(*each) for each in workers),
-        tuple(TimeRow(name, label, tuple(counts), sum) for name, label, counts, sum in times),
-        tuple(DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in destinations),
-        certificates,
-        draining,
+    found = Snapshot(*json.loads(text))
+    return found._replace(
+        listeners=tuple(ListenerRow(*each) for each in found.listeners),
+        brokers=tuple(BrokerRow(*each)._replace(tally=BrokerTally(*each[-1])) for each in found.brokers),
+        journal=None if found.journal is None else JournalRow(*found.journal),
+        workers=tuple(WorkerRow(*each) for each in found.workers),
+        times=tuple(TimeRow(name, label, tuple(counts), sum) for name, label, counts, sum in found.times),
+        destinations=tuple(
+            DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in found.destinations
+        ),
+        outages=tuple(Outage(*each) for each in found.outages),
     )
 
 
@@ -259,7 +263,18 @@ def ended(last: Snapshot) -> Snapshot:
         for each in last.brokers
     )
     destinations = tuple(each._replace(shown=each.destination is None) for each in last.destinations)
-    return Snapshot(last.stopping, 0, listeners, brokers, journal, (), last.times, destinations)
+    outages = tuple(each._replace(ended=each.ended or last.time) for each in last.outages)
+    return Snapshot(
+        last.stopping,
+        0,
+        listeners,
+        brokers,
+        journal,
+        times=last.times,
+        destinations=destinations,
+        time=last.time,
+        outages=outages,
+    )
 
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
@@ -286,7 +301,10 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         _times(each),
         _destinations(each),
         _certificates(each),
-        first.draining,
+        first.started,
+        max(one.time for one in each),
+        _outages(outage for one in each for outage in one.outages),
+        draining=first.draining,
     )
 
 
@@ -328,6 +346,25 @@ def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
     return (*(row for row in found.values() if row.shown), *hidden[:FORMER])
 
 
+def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
+    """Return the last outages, in the order in which they began: what several processes found out of a broker at a time
+    is one.
+    """
+    joined: list[Outage] = []
+    latest: dict[tuple[str, str], int] = {}
+    for each in sorted(found, key=lambda outage: outage.began):
+        place = each.upstream, each.broker
+        before = joined[latest[place]] if place in latest else None
+        if before is not None and (before.ended is None or each.began <= before.ended):
+            joined[latest[place]] = before.joined(each)
+        else:
+            latest[place] = len(joined)
+            joined.append(each)
+    over = [each for each in joined if each.ended is not None]
+    left_out = set(over[:-LAST])
+    return tuple(each for each in joined if each not in left_out)
+
+
 def _key(row: BrokerRow) -> tuple[str, str, str]:
     return row.upstream, row.group, row.uri
 
@@ -348,6 +385,7 @@ def merged(one: BrokerRow, other: BrokerRow) -> BrokerRow:
         sessions=one.sessions + other.sessions,
         moving=one.moving + other.moving,
         failures=max(one.failures, other.failures),
+        why=one.why or other.why,
         tally=one.tally.plus(other.tally),
     )
 

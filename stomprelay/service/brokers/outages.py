@@ -1,10 +1,12 @@
-"""What the log has of brokers in trouble: one line when one is down, and one when it is back, for all sessions.
+"""Brokers in trouble, for all sessions together: what the log has of them, one line when one is down, and one when it
+is back; and the last outages as they are, for the page for people.
 
 What each session has to do with it are details of the log, and events of the journal.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers.brokers import Brokers
@@ -18,15 +20,53 @@ EVERY: Final = 1.0
 """Seconds between two looks at brokers in trouble; and so long sessions have to come back before a line is written."""
 QUIET: Final = 10.0
 """Seconds after which a broker that is not down, and lost no more sessions, is in trouble no more."""
+LAST: Final = 50
+"""Outages that are remembered, at most, beside those that go on."""
+LONGEST: Final = 200
+"""Characters of a reason that are shown, at most: a broker may have said it."""
 
 Place = tuple[str, str]
 """The names of an upstream and of a broker in it."""
 
 
+class Outage(NamedTuple):
+    """A time of trouble with one broker: `began` and `ended` are in seconds since 1970, `ended` None while it goes on.
+    `down`: it could not be reached. Of the sessions that `lost` it some went on `elsewhere`, or `waited` until it was
+    back; so many attempts to reach it `failed`, or were answered wrongly, at last for this `reason`.
+    """
+
+    upstream: str
+    broker: str
+    began: float
+    ended: float | None
+    down: bool
+    lost: int
+    elsewhere: int
+    waited: int
+    failed: int
+    reason: str
+
+    def joined(self, other: "Outage") -> "Outage":
+        """Return this and another outage of the same broker, as another process found it, as one."""
+        over = self.ended is not None and other.ended is not None
+        return Outage(
+            self.upstream,
+            self.broker,
+            min(self.began, other.began),
+            max(self.ended or 0.0, other.ended or 0.0) if over else None,
+            self.down or other.down,
+            self.lost + other.lost,
+            self.elsewhere + other.elsewhere,
+            self.waited + other.waited,
+            self.failed + other.failed,
+            self.reason or other.reason,
+        )
+
+
 class _Trouble:
-    """One broker since its first trouble, at `began`. `lost` counts sessions that lost it; of those, `elsewhere` went
-    on at another broker and `waited` at this one. `failed` counts attempts to reach it. `down`: the log has it that it
-    is down. `told` is how many losses and failures the log has.
+    """One broker since its first trouble, at `began`, which is `since` in seconds since 1970. `lost` counts sessions
+    that lost it; of those, `elsewhere` went on at another broker and `waited` at this one. `failed` counts attempts to
+    reach it. `down`: the log has it that it is down. `told` is how many losses and failures the log has.
     """
 
     __slots__ = (
@@ -37,13 +77,15 @@ class _Trouble:
         "failed",
         "lost",
         "reason",
+        "since",
         "told",
         "until",
         "waited",
     )
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, since: float) -> None:
         self.began = now
+        self.since = since
         self.until = now + QUIET
         self.answered = now
         self.lost = self.failed = self.elsewhere = self.waited = self.told = 0
@@ -57,16 +99,25 @@ class _Trouble:
             f"{self.waited} waited for it, {counted(self.failed, 'attempt')} failed"
         )
 
+    def shown(self, place: Place, ended: float | None = None) -> Outage:
+        """Return what there is to see of it, in this place; `ended` where it is over."""
+        counts = self.lost, self.elsewhere, self.waited, self.failed
+        return Outage(*place, self.since, ended, self.down, *counts, _short(self.reason))
+
 
 class Outages(Timed):
     """Gathers what sessions and probes note of brokers; call `noted` with all of it, and `stop` at the end. A timer
-    runs only while a broker is in trouble.
+    runs only while a broker is in trouble. `clock` is the time in nanoseconds since 1970.
     """
 
-    __slots__ = ("_brokers", "_seconds", "_timers", "_troubles")
+    __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
 
-    def __init__(self, brokers: Brokers, timers: Timers, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, brokers: Brokers, timers: Timers, seconds: Callable[[], float], clock: Callable[[], int]
+    ) -> None:
         super().__init__()
+        self._clock = clock
+        self._last: deque[Outage] = deque(maxlen=LAST)
         self._timers = timers
         self._seconds = seconds
         self._brokers: dict[Place, list[Broker]] = {}
@@ -109,8 +160,22 @@ class Outages(Timed):
         if not self._troubles:
             self._timers.set(self, self._seconds() + EVERY)
         if place not in self._troubles:
-            self._troubles[place] = _Trouble(self._seconds())
+            self._troubles[place] = _Trouble(self._seconds(), self.time)
         return self._troubles[place]
+
+    @property
+    def time(self) -> float:
+        """Return the time in seconds since 1970."""
+        return self._clock() / 1e9
+
+    def shown(self) -> tuple[Outage, ...]:
+        """Return the last `LAST` outages that are over, and those that go on."""
+        return *self._last, *(trouble.shown(place) for place, trouble in self._troubles.items())
+
+    def reason(self, upstream: str, broker: str) -> str:
+        """Return why a broker is in trouble, in words that it may have said itself; none where it is not."""
+        trouble = self._troubles.get((upstream, broker))
+        return "" if trouble is None else _short(trouble.reason)
 
     def _found(self, place: Place, lost: str) -> None:
         before = self._troubles.get((place[0], lost))
@@ -126,6 +191,7 @@ class Outages(Timed):
         for place, trouble in tuple(self._troubles.items()):
             if self._look(place, trouble, self._brokers[place], now):
                 del self._troubles[place]
+                self._last.append(trouble.shown(place, self.time))
         if self._troubles:
             self._timers.set(self, now + EVERY)
 
@@ -173,3 +239,8 @@ class Outages(Timed):
             reason=one_line(trouble.reason),
             so_far=counted(trouble.lost, "session"),
         )
+
+
+def _short(reason: str) -> str:
+    text = one_line(reason)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -122,14 +122,16 @@ class Worker:
 
     @property
     def row(self) -> WorkerRow:
-        """Return it as the status page shows it."""
+        """Return it as the page for people shows it."""
         process = None if self._process is None else self._process.pid
         if self.admin is not None:
             state = SERVES
         else:
             state = "is away" if process is None else "starts"
-        count = 0 if self.last is None else self.last.clients
-        return WorkerRow(self.number, process, "stops" if self._stopping else state, count, self.restarts)
+        count, seen = (0, 0.0) if self.last is None else (self.last.clients, self.last.time)
+        return WorkerRow(
+            self.number, process, "stops" if self._stopping else state, count, self.restarts, seen
+        )
 
     def start(self) -> None:
         """Start a process for it; where the system has none to give, try again later."""

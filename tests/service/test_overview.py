@@ -1,0 +1,209 @@
+"""The page for people, as it is sent, and what it asks for once a second."""
+
+import gc
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.testing import StringTransport
+
+from stomprelay import __version__
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.destinations import DestinationTally
+from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.histogram import BOUNDS, RECEIPT
+from stomprelay.service.admin.overview import FILES, overview
+from stomprelay.service.admin.site import site
+from stomprelay.service.admin.snapshot import SERVES, DestinationRow, TimeRow, WorkerRow, snapshot
+from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
+from tests.service.test_admin import Answer
+from tests.service.test_admin_hosts import LOOPBACK
+
+
+@pytest.fixture
+def harness() -> RelayHarness:
+    """A relay before two brokers."""
+    return RelayHarness(listener(upstream=movable(failover(1, 2))))
+
+
+def asked(harness: RelayHarness) -> Any:
+    """What is answered to the page."""
+    answer = Answer(harness, "/overview")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    return json.loads(answer.text)
+
+
+@pytest.mark.parametrize(("path", "kind"), [(path.decode(), kind) for path, (_, kind) in FILES.items()])
+def test_the_files_of_the_page(harness: RelayHarness, path: str, kind: str) -> None:
+    """Each with its type; none is kept by a browser, for the relay may be another one tomorrow."""
+    answer = Answer(harness, path)
+    assert (answer.status, answer.headers["content-type"]) == (200, kind)
+    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == (
+        "no-store",
+        "nosniff",
+    )
+    assert len(answer.text) > 200
+
+
+def test_the_page_has_nothing_that_its_policy_forbids(harness: RelayHarness) -> None:
+    """No script and no style of its own, nothing of elsewhere, no text that is taken for markup."""
+    html, style = (Answer(harness, path).text for path in ("/", "/dashboard.css"))
+    script = Answer(harness, "/drawing.js").text + Answer(harness, "/dashboard.js").text
+    for forbidden in ("style=", "<style", "onclick=", "http:", "https:", "javascript:"):
+        assert forbidden not in html
+    assert html.count("<script") == html.count('<script src="d') == 2
+    for forbidden in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "https:"):
+        assert forbidden not in script
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_without_a_script(harness: RelayHarness) -> None:
+    """The page says which commands tell the same."""
+    said = Answer(harness, "/").text.partition("<noscript>")[2].partition("</noscript>")[0]
+    assert "stomprelay brokers" in said
+    assert "stomprelay sessions" in said
+
+
+def test_what_runs(harness: RelayHarness) -> None:
+    """Version, time, for how long, what is counted, and what can be ordered."""
+    client, _ = harness.session()
+    client.sends(SEND)
+    harness.reactor.advance(3)
+    first = snapshot(harness.service.state, whole=False)
+    found = json.loads(overview(first, ["/b", "/a"]))
+    assert (found["version"], found["time"], found["started"]) == (__version__, first.time, first.started)
+    assert (found["stopping"], found["connections"], found["sessions"]) == (False, 2, 1)
+    assert (found["orders"], found["workers"], found["journal"]) == (["/a", "/b"], [], None)
+    [row] = found["listeners"]
+    assert (row["name"], row["endpoint"], row["sessions"]) == ("public", "tcp:61613", 1)
+    assert row["brokers"] == "tcp://192.0.2.1:61613, tcp://192.0.2.2:61613"
+    assert set(row["counters"]) == set(COUNTERS)
+    assert row["counters"]["client_frames"] == 1
+    assert asked(harness)["orders"] == [
+        "/brokers/pause",
+        "/brokers/resume",
+        "/drain",
+        "/drain/cancel",
+        "/reload",
+        "/tail",
+    ]
+
+
+def test_since_when_it_has_been_there(harness: RelayHarness) -> None:
+    """It stays the same, however late it is asked; of another process it is another time."""
+    started = harness.service.state.started
+    factory = site(harness.service.state, harness.reactor)
+    first = json.loads(Answer(harness, "/overview", factory=factory).text)
+    harness.reactor.advance(7)
+    later = json.loads(Answer(harness, "/overview", factory=factory).text)
+    assert started == first["started"] == later["started"] < first["time"]
+    assert later["time"] > first["time"]
+
+
+def test_brokers_and_how_they_are(harness: RelayHarness) -> None:
+    """Where they stand, their state, why, their sessions, their failures."""
+    harness.session()
+    two = harness.service.state.brokers.configured[1]
+    two.broker.health.failed(two.upstream.checks, harness.reactor.seconds(), lambda: 0.5)
+    one, other = asked(harness)["brokers"]
+    assert (one["uri"], one["upstream"], one["state"]) == ("tcp://192.0.2.1:61613", "main", "up")
+    assert (one["sessions"], one["failures"], one["why"]) == (1, 0, "")
+    assert (other["state"], other["failures"], other["paused"]) == ("out", 1, False)
+    assert set(other["tally"]) == set(BrokerTally._fields)
+
+
+def test_a_failover_as_it_happens(harness: RelayHarness) -> None:
+    """Which broker lost how many, and how many went on: while it goes on, and when it is over."""
+    _, broker = harness.session()
+    broker.disconnects()
+    [outage] = asked(harness)["outages"]
+    assert (outage["upstream"], outage["broker"]) == ("main", "tcp://192.0.2.1:61613")
+    assert (outage["lost"], outage["elsewhere"], outage["ended"]) == (1, 0, None)
+    assert outage["reason"] == "closed the connection: connection closed"
+    harness.broker().sends(b"CONNECTED\nversion:1.2\nserver:scripted/1\n\n\0")
+    [outage] = asked(harness)["outages"]
+    assert (outage["lost"], outage["elsewhere"]) == (1, 1)
+    harness.reactor.pump([1.0] * 15)
+    assert asked(harness)["outages"][0]["ended"] >= outage["began"]
+
+
+def test_the_journal_and_workers(tmp_path: Path) -> None:
+    """Where it is, how it is and how much; a failing disk shows, in the line for systemd, too. Processes by number."""
+    harness = JournalHarness(tmp_path)
+    assert harness.service._status() == "0 sessions, 1 listener"
+    harness.journal.written.trouble = "No space left on device"
+    harness.journal.written.errors = 3
+    row = asked(harness)["journal"]
+    assert (row["directory"], row["trouble"], row["counts"]["write_errors"]) == (str(tmp_path), True, 3)
+    assert row["state"] == "cannot be written: No space left on device"
+    assert harness.service._status() == (
+        "0 sessions, 1 listener, the journal cannot be written: No space left on device"
+    )
+    workers = (WorkerRow(1, 4711, SERVES, 3, 0, 12.5),)
+    found = json.loads(overview(snapshot(harness.service.state, whole=False)._replace(workers=workers), ()))
+    assert found["workers"] == [
+        {"number": 1, "process": 4711, "state": SERVES, "sessions": 3, "restarts": 0, "seen": 12.5}
+    ]
+
+
+def test_destinations_and_times(harness: RelayHarness) -> None:
+    """The busiest destination first and all others last; of each time what it is, with the bounds of its classes."""
+    counts = (*range(len(BOUNDS)), 0)
+    taken = snapshot(harness.service.state, whole=False)._replace(
+        times=(TimeRow(RECEIPT, "main", counts, 4.5),),
+        destinations=(
+            DestinationRow(None, DestinationTally(9, 90, 9, 90)),
+            DestinationRow("/queue/<a>", DestinationTally(1, 10, 0, 0)),
+            DestinationRow("/queue/b", DestinationTally(2, 20, 3, 30)),
+        ),
+    )
+    found = json.loads(overview(taken, ()))
+    assert [each["destination"] for each in found["destinations"]] == ["/queue/b", "/queue/<a>", None]
+    assert found["destinations"][0]["messages"] == 3
+    [time] = found["times"]
+    assert (time["by"], time["label"], time["counts"]) == ("upstream", "main", list(counts))
+    assert time["meaning"].startswith("from a SEND to its RECEIPT")
+    assert found["bounds"] == list(BOUNDS)
+
+
+def test_many_who_look(harness: RelayHarness) -> None:
+    """They get the same for half a second: it is made once for all of them."""
+    factory = site(harness.service.state, harness.reactor)
+
+    def look() -> Any:
+        return json.loads(Answer(harness, "/overview", factory=factory).text)
+
+    first = look()
+    harness.reactor.advance(0.4)
+    assert look() == first
+    harness.reactor.advance(0.2)
+    assert look() != first
+
+
+def test_a_page_that_is_left_open(harness: RelayHarness) -> None:
+    """What it asks for two thousand times keeps nothing: it is half an hour of it."""
+    harness.session()
+    channel: Any = site(harness.service.state, harness.reactor).buildProtocol(None)
+    transport = StringTransport(hostAddress=LOOPBACK)
+    channel.makeConnection(transport)
+
+    def ask(times: int) -> None:
+        for _ in range(times):
+            harness.reactor.advance(1)
+            channel.dataReceived(b"GET /overview HTTP/1.1\r\nhost: localhost:61680\r\n\r\n")
+            assert transport.value().startswith(b"HTTP/1.1 200 OK\r\n")
+            transport.clear()
+
+    ask(100)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        ask(1900)
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 65536
