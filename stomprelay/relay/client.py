@@ -126,10 +126,8 @@ class ClientConnection:
         session, downstream = self.session, leg is self._client
         session.counters["client_bytes" if downstream else "broker_bytes"] += size
         link = self._search.link(to if downstream else leg)
-        if downstream:
-            session.client_sent(frames)
-        else:
-            session.broker_sent(frames)
+        sent = session.client_sent if downstream else session.broker_sent
+        sent(frames)
         if link is not None and link.broker is not None:
             link.connection.count(frames, sent=downstream)
         session.active_at = at

@@ -312,8 +312,9 @@ def ask(found: Any, button: str, verb: str) -> None:
 
 
 def test_orders_reach_a_relay(browser: Any, tmp_path: Path) -> None:
-    """A real one: a broker is paused and resumed, a session is ended, nobody is let in for a while, the configuration is
-    read anew, each once it is said to be meant."""
+    """A real one: a broker is paused and resumed, a session is ended, nobody is let in for a while, the configuration
+    is read anew, each once it is said to be meant.
+    """
     port, admin = free_port(), free_port()
     config = f"""
 admin = "tcp:{admin}:interface=127.0.0.1"

@@ -215,6 +215,7 @@ async def test_a_relay_that_is_to_stop_before_it_gave_anything(path: Path) -> No
     for trigger in first.reactor.triggers:
         trigger()
     assert b'{"refused": "it stops"}' in await client.ended()
+    await client.gone()
     with pytest.raises(BadEndpoint, match=r"does not hand over: it stops$"):
         await Relay(path).take()
     await stopped(first.service)
