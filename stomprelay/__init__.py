@@ -28,7 +28,7 @@ and at the edge ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows t
 
 from stomprelay.compiled import use
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 COMPILED = use()
 """Whether the core is compiled; else it is interpreted, and does the same."""

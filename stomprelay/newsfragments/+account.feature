@@ -1,1 +1,0 @@
-Messages that await their ACK in a session which survives its broker are accounted by their names alone, a whole chunk in one step; the relay looks at each only where a broker is lost, a subscription ends or a transaction holds it.

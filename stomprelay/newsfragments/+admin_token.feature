@@ -1,1 +1,0 @@
-`admin_token_file`: the token that `admin` asks for, which `stomprelay pause`, `resume`, `brokers`, `sessions` and `kill` have from `--token-file` or `--config`. `[admin_tls]`: TLS on `admin`, and client certificates; `--ca`, `--certificate` and `--key` are for them.

@@ -1,1 +1,0 @@
-The journal says at least every `segment_age` that its relay is there (`journal alive`), however quiet it is, and whoever closes what a killed relay left open writes that its run is over (`journal ended`, with `by` and `found`): nobody waits for the dead.

@@ -1,1 +1,0 @@
-A small batch of the pipeline is one task, without shuffles and compiled plans; of what is open it writes anew far less, as what is due soon and what is not stay apart. `python -m bench --only batches` shows what one costs with a backlog.

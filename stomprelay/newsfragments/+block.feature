@@ -1,1 +1,0 @@
-The journal costs less: its blocks are made by compiled code as frames come, a busy relay's are written past the system's cache, and the thread that writes them does nothing else. Without the compiled modules nothing changes.

@@ -1,1 +1,0 @@
-`stomprelay-pipeline once` takes about half the processor time for large journals: what is done in Python is moved between tasks in bundles of columns, most messages are matched column by column, and final rows of `messages` are written where they are matched.

@@ -1,1 +1,0 @@
-Brokers can be told who the client is: `proxy_protocol = true` of an upstream begins each connection to its brokers with a header of the PROXY protocol, version 2, and `client_address_header` names a header of CONNECT that has the client's IP address, in place of whatever the client says there.

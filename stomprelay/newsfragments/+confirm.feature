@@ -1,1 +1,0 @@
-Under `confirm`, SENDs that each ask for a receipt of their own (RabbitMQ, and brokers that the relay does not recognise) are rewritten, kept and confirmed a whole chunk at a time: processor time a message of 1 KiB is a sixth of what it was.

@@ -1,1 +1,0 @@
-`format("stomp")` has the names of Spark's Kafka connector where the thing is the same (`subscribe`, `maxOffsetsPerTrigger`), says what to write in place of Kafka's other options, and has `lag` and `unacknowledged` in a query's progress.

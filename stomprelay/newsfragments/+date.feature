@@ -1,1 +1,0 @@
-Tables lie in folders by `date` (a date) and `hour` (a number), `date=2026-11-21/hour=8`, by which Spark, DuckDB, Trino and Delta Lake skip what a query does not ask for. Tables of an older layout are refused in words; make them anew from the journal.

@@ -1,1 +1,0 @@
-`stomprelay-pipeline tables --yaml` describes tables and columns as sources of dbt.

@@ -1,1 +1,0 @@
-The pipeline writes its tables in Delta Lake with `--format delta`: readers see whole transactions at any moment, two runs at once are refused on every file system, `query --as-of` reads tables as they were. Its jars are fetched once; `stomprelay[delta]` adds a reader without Spark.

@@ -1,1 +1,0 @@
-Sessions are set up and ended at three quarters of their cost: TCP connections are accepted, made and ended with less ado than by Twisted's transports, what stands in front of a line of the log is formatted once a second, and garbage is looked for rarely.

@@ -1,1 +1,0 @@
-What is missing in a journal is named: a segment between others, or frames within one, in `quarantine`, on the terminal, in the report and by `stomprelay journal ls` and `verify`; a segment that comes late is used, and its row says so. Nothing waits for a gap in a run that is over.

@@ -1,1 +1,0 @@
-`handover` names a UNIX socket at which `stomprelay run --take-over` takes the listening sockets of a relay that runs, which then sees its clients off: an upgrade refuses nobody, without systemd too, and with workers.

@@ -1,1 +1,0 @@
-`--keep-headers kind,app-id` has the table `messages` keep these headers of each SEND. The view `messages_with_heads` has all of them, in `stomprelay-pipeline query` and by a query that any engine takes.

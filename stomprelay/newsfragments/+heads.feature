@@ -1,1 +1,0 @@
-The journal of heads takes a tenth of the bytes: of frames that come together what their heads share is written once. This is version 2 of the format of segments; those of version 1 are read as before, and older releases refuse the new ones. What waits to be written stands in huge pages of memory throughout.

@@ -1,1 +1,0 @@
-What `stomprelay-pipeline` reads of one relay's journal before the others' of the same time are read is no longer matched and kept, but waits in `frames`: where relays have large segments, `once` takes half the processor time and memory, and what is final does not depend on segments that are still to be read.

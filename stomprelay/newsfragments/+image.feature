@@ -1,1 +1,0 @@
-A `Dockerfile`: the relay as process 1 of a small image, as nobody, with a health check; and `config/compose.yaml`, which starts it with RabbitMQ, Prometheus and Grafana. docs/installation.md says how the relay is installed, and where.

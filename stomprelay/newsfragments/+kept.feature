@@ -1,1 +1,0 @@
-All that the relay keeps of one client counts in one sum of bytes, `limits.kept`: heads of SUBSCRIBE and BEGIN, open transactions, what no broker has confirmed, names of messages that await an ACK, receipts owed. A frame that would exceed it is refused with an ERROR that names the limit. `limits.transactions` and `limits.subscriptions` bound how many a client may have open.

@@ -1,1 +1,0 @@
-Alert rules for Prometheus and a dashboard for Grafana come along: ``stomprelay config stomprelay.rules.yaml`` and ``stomprelay config stomprelay.json`` print them, and ``config/compose.yaml`` has both.

@@ -1,1 +1,0 @@
-Pipeline: messages that are matched by their order get a number in a light step of their own, and are matched one by one after that: a queue that all use is spread over all cores, and what waits in it is a count, however much it is.

@@ -1,1 +1,0 @@
-Frames that need no look go from socket to socket in compiled code (`fast_path`, on by default), and `twistd stomprelay` runs on an epoll reactor of its own that calls it directly: a message that comes alone costs about as much as in HAProxy. `twistd --reactor=...` chooses another one.

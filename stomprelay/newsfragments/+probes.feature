@@ -1,1 +1,0 @@
-`/livez` and `/readyz`: the latter is 503, with the reasons in a line of JSON, while the relay stops, a listener has no broker that is up, or the journal cannot be written. `metrics = "tcp:61681"` serves probes and metrics on an endpoint of their own, where no orders can be given.

@@ -1,1 +1,0 @@
-Small batches of `stomprelay-pipeline run` take a fifth less time where much has been read before: `stuck` is made of what a batch knows in one job in place of five, joins broadcast nothing, and what is asked of Hadoop's file systems is asked once. Tables of before this have to be made anew: what they keep of waits has another form.

@@ -1,1 +1,0 @@
-A journal does not slow down what needs no look any more: frames that pass in runs, or from socket to socket without the relay's core, are recorded in compiled code, in the same blocks as before. Where bodies are recorded by destination or listeners add traces, each frame is still looked at.

@@ -1,1 +1,0 @@
-The journal leaves out `password`, `authorization`, `token`, `api-key`, `secret` and what is called like them by default, and neither it nor the log quotes what a peer sent in place of a command or a number.

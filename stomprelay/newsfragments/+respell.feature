@@ -1,1 +1,0 @@
-Between two versions, too, SENDs, MESSAGEs for clients of 1.0 and 1.1, their ACKs and RECEIPTs are taken together: what has to be escaped, unescaped, taken out or put in is written by compiled code, a whole chunk in one step.

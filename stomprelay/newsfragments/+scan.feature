@@ -1,1 +1,0 @@
-A compiled scanner, built at installation where there is a C compiler, finds frames and judges good heads; what is unfinished or wrong is judged by the decoder in Python, which does it all where the scanner is absent or `STOMPRELAY_PURE=1` is set. The log says at the start which of the two it is.

@@ -1,1 +1,0 @@
-Pipeline: a batch reads and writes only what it touches. Open messages are kept in slices, of which a batch writes anew those that it has something for; sums of an hour are made of what they were and what is new; a small batch is ten Spark jobs at most.

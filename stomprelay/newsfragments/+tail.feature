@@ -1,1 +1,0 @@
-`stomprelay tail` shows frames of a running relay as they pass, of all its workers: by destination, session or listener, without secrets, with as much of the bodies as `--bodies` says where `admin` is guarded, one line each or as JSON. What does not fit is left out and counted; sessions that nobody watches cost nothing more.

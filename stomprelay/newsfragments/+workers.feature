@@ -1,1 +1,0 @@
-`workers = N`, or `twistd stomprelay --workers N`: several processes, best one a core, accept from one port and are one relay to clients, `admin`, `stomprelay pause`, the journal, signals and systemd. A worker that dies takes only its own clients with it, and is started anew (`stomprelay_worker_restarts_total`). With 1, the default, all is in one process as before.

@@ -1,1 +1,0 @@
-The first release: `twistd stomprelay` stands between STOMP clients and brokers and lets any version (1.0, 1.1, 1.2) on one side talk to any version on the other, with TLS and heart-beats on both legs. An embedded broker (`memory:`, `twistd stompbroker`) makes it useful at once, without any other program.

@@ -1,1 +1,0 @@
-The relay can keep a journal (`--journal DIR`, `[journal]`): every frame and event, in segments that survive any kill; passwords are blanked, bodies kept only where they are wanted. `stomprelay journal ls`, `cat` and `verify` look into it.
