@@ -117,6 +117,7 @@ class Made:
                 DestinationRow(TURNED, DestinationTally(2, 20)),
                 DestinationRow(None, DestinationTally(1, 10)),
             ),
+            started=self._began,
             time=now,
             outages=(
                 Outage(

@@ -521,7 +521,7 @@ def test_by_keyboard(browser: Any, tmp_path: Path) -> None:
         focused = (
             "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
         )
-        for reached in ("To the sessions", "Drain"):
+        for reached in ("To the sessions", "Reload", "Drain"):
             found.keyboard.press("Tab")
             assert found.evaluate(focused) == reached
         found.keyboard.press("Tab")

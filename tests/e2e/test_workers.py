@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,16 @@ class Crew:
         """Return process, state, sessions and restarts of each worker, as the page for people has them."""
         return {
             each["number"]: (each["process"] or 0, each["state"], each["sessions"], each["restarts"])
-            for each in json.loads(self.get("/overview"))["workers"]
+            for each in self.overview()["workers"]
         }
+
+    def overview(self) -> Any:
+        """Return what the page for people shows."""
+        return json.loads(self.get("/overview"))
+
+    def shows_after(self, moment: float) -> bool:
+        """Whether the page shows what was so after this moment: those who look at a time share an answer."""
+        return bool(self.overview()["time"] > moment)
 
     def all_serve(self) -> bool:
         """Whether every worker serves."""
@@ -77,9 +86,10 @@ class Crew:
     def clients(self) -> list[Talker]:
         """Connect clients until each worker has two."""
         talkers: list[Talker] = []
-        while len(talkers) < 4 or min(row[2] for row in self.workers().values()) < 2:
-            assert len(talkers) < 500, "one worker takes all clients"
-            talkers.append(Talker.at(self.port))
+        while not talkers or min(row[2] for row in self.workers().values()) < 2:
+            assert len(talkers) < 90, "one worker takes all clients"
+            talkers += [Talker.at(self.port) for _ in range(2 * WORKERS)]
+            self.relay.wait_until(partial(self.shows_after, time.time()))
         return talkers
 
 

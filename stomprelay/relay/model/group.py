@@ -72,7 +72,13 @@ class BrokerTally(NamedTuple):
 
     def plus(self, other: "BrokerTally") -> "BrokerTally":
         """Return the sum of both."""
-        return BrokerTally(*map(sum, zip(self, other, strict=True)))
+        return BrokerTally(
+            self.sent_frames + other.sent_frames,
+            self.sent_bytes + other.sent_bytes,
+            self.received_frames + other.received_frames,
+            self.received_bytes + other.received_bytes,
+            self.failovers + other.failovers,
+        )
 
 
 class Broker:

@@ -17,7 +17,13 @@ from stomprelay.service.connection.broker_output import BrokerOutput
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.service.connection.session_info import SessionInfo, Sizes, session_info
+from stomprelay.service.connection.session_info import (
+    SessionInfo,
+    Sizes,
+    open_work,
+    session_info,
+    spell_words,
+)
 from stomprelay.service.log import counted, logger, one_line, write
 from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, header
 from stomprelay.session.effects import Event, Note
@@ -39,11 +45,6 @@ _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
 _END: Final = (
     f"{_FORM}; {{seconds:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}{{left}}"
 )
-_COUNTED: Final = (
-    *("client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_client_bytes", "to_broker_bytes"),
-    *("unconfirmed", "unacknowledged"),
-)
-"""What a log that keeps fields has of a session at its end, as numbers."""
 _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 
 
@@ -369,23 +370,33 @@ class RelayDriver(Driver):
 
     def _log_end(self, effect: Note, seconds: float) -> None:
         """Write the line of the end of a session that a broker had accepted."""
-        info = self.info()
-        brokers = [
-            str(link.broker or link.before) for link in self._relay.links if link.broker or link.before
-        ]
+        relay = self.relay
+        session, sizes = relay.session, self._bytes()
+        assert session is not None  # a broker had accepted it
+        frames, broker_frames = session.client_frames, session.broker_frames
+        unconfirmed, unacknowledged = open_work(relay)
+        version, login = session.dialect.version.decode("ascii"), relay.login
+        brokers = [str(link.broker or link.before) for link in relay.links if link.broker or link.before]
         write(
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
             text=one_line(effect.text),
             seconds=seconds,
-            from_client=f"{counted(info.client_frames, 'frame')}, {counted(info.client_bytes, 'byte')}",
-            from_brokers=f"{counted(info.broker_frames, 'frame')}, {counted(info.broker_bytes, 'byte')}",
-            left=f", {info.unconfirmed} unconfirmed" if info.unconfirmed else "",
-            login=info.login,
-            version=info.version,
+            from_client=f"{counted(frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
+            from_brokers=f"{counted(broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
+            left=f", {unconfirmed} unconfirmed" if unconfirmed else "",
+            login=None if login is None else spell_words(login),
+            version=version,
             brokers=" ".join(brokers),
-            **{name: getattr(info, name) for name in _COUNTED},
+            client_frames=frames,
+            broker_frames=broker_frames,
+            client_bytes=sizes.from_client,
+            broker_bytes=sizes.from_brokers,
+            to_client_bytes=sizes.to_client,
+            to_broker_bytes=sizes.to_brokers,
+            unconfirmed=unconfirmed,
+            unacknowledged=unacknowledged,
             **self._names(),
         )
 

@@ -67,7 +67,7 @@ def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Si
     return SessionInfo(
         relay.name.decode("ascii"),
         relay.listener.name,
-        None if relay.login is None else _spell(relay.login),
+        None if relay.login is None else spell_words(relay.login),
         client,
         None if session is None else session.dialect.version.decode("ascii"),
         tuple(None if link.broker is None else str(link.broker) for link in links),
@@ -76,22 +76,28 @@ def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Si
         None if active_at is None else round(now - active_at, 3),
         shown,
         subscribed(relay) - len(shown),
-        sum(map(_unconfirmed, _first(links, _unconfirmed))),
-        sum(link.session.unacknowledged for link in links),
+        *open_work(relay),
         0 if session is None else session.client_frames,
         0 if session is None else session.broker_frames,
         sizes.from_client,
         sizes.from_brokers,
         sizes.to_client,
         sizes.to_brokers,
-        () if session is None else tuple(map(_spell, session.sent_to)),
+        () if session is None else tuple(map(spell_words, session.sent_to)),
     )
+
+
+def open_work(relay: Relay) -> tuple[int, int]:
+    """Return of how many SENDs a RECEIPT is awaited, and how many deliveries the client owes an ACK for."""
+    links = relay.links
+    unconfirmed = sum(map(_unconfirmed, _first(links, _unconfirmed)))
+    return unconfirmed, sum([link.session.unacknowledged for link in links])
 
 
 def destinations(relay: Relay) -> Iterator[str]:
     """Yield all destinations that the client of a relay is subscribed to; be done with them in this turn."""
     for link in _first(relay.links, _subscribed):
-        yield from map(_spell, link.session.subscriptions.destinations)
+        yield from map(spell_words, link.session.subscriptions.destinations)
 
 
 def subscribed(relay: Relay) -> int:
@@ -101,6 +107,8 @@ def subscribed(relay: Relay) -> int:
 
 def _first(links: list[Link], measure: Callable[[Link], int]) -> list[Link]:
     """Return the link of each upstream that has the largest measure: what goes to one of its groups goes to all."""
+    if len(links) == 1:
+        return links
     found: dict[str, Link] = {}
     for link in links:
         known = found.get(link.upstream.name)
@@ -123,7 +131,7 @@ def _version(link: Link) -> str | None:
     return link.leg.dialect.version.decode("ascii")
 
 
-def _spell(value: bytes) -> str:
+def spell_words(value: bytes) -> str:
     """Return a client's words as text, cut where they are long."""
     text = value[: 4 * LONGEST].decode("utf-8", "backslashreplace")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
