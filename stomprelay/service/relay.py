@@ -403,7 +403,9 @@ class RelayService(MultiService):
         # What reads WebSocket is not loaded where none is wanted.
         from stomprelay.service.connection.web import WebLegProtocol
 
-        return WebLegProtocol(driver, relay.client, listener, listener.web, lambda: self.state.sessions.stopping)
+        return WebLegProtocol(
+            driver, relay.client, listener, listener.web, lambda: self.state.sessions.stopping
+        )
 
     def _next_name(self) -> bytes:
         """Return a name for a session that no other session has, of this relay or of another."""

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from http import HTTPStatus
 from struct import pack
 from typing import Any
 
 import pytest
 
 from stomprelay.relay.model.listener import Web
+from stomprelay.service.connection import direct
 from stomprelay.service.network.upgrade import Accepted, Handshake, Refusal
 from tests.service.harness import (
     CONNECT,
@@ -80,7 +82,9 @@ def session(relay: RelayHarness, first: int = TEXT) -> tuple[FakeTransport, Fake
 # The handshake
 
 
-def asked(request: bytes, web: Web | None = None, versions: tuple[bytes, ...] = (b"1.0", b"1.1", b"1.2")) -> Any:
+def asked(
+    request: bytes, web: Web | None = None, versions: tuple[bytes, ...] = (b"1.0", b"1.1", b"1.2")
+) -> Any:
     """What a request gets, which is given byte by byte."""
     handshake = Handshake(web or Web(), versions, 1000)
     for at in range(len(request) - 1):
@@ -94,7 +98,9 @@ def test_the_handshake_of_the_standard() -> None:
     """Its key is answered with what RFC 6455, section 1.3, computes."""
     found = asked(HEAD + b"\r\n")
     assert found == Accepted(
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + ACCEPTED + b"\r\n"
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        + ACCEPTED
+        + b"\r\n"
     )
 
 
@@ -117,7 +123,9 @@ def test_no_subprotocol_in_common() -> None:
     """Versions that the listener does not take are none."""
     offer = HEAD + b"Sec-WebSocket-Protocol: v12.stomp\r\n\r\n"
     found = asked(offer, versions=(b"1.1", b"1.0"))
-    assert found == Refusal(400, "None of these subprotocols is spoken here: use v11.stomp, v10.stomp.")
+    assert found == Refusal(
+        HTTPStatus.BAD_REQUEST, "None of these subprotocols is spoken here: use v11.stomp, v10.stomp."
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +163,7 @@ def test_a_request_that_opens_no_websocket(old: bytes, new: bytes, status: int) 
 def test_bytes_behind_the_request() -> None:
     """What no client sends before the answer is a request that somebody smuggles."""
     found = Handshake(Web(), (b"1.2",), 1000).received(HEAD + b"\r\n" + HEAD)
-    assert found == Refusal(400, "Nothing may follow the request before it is answered.")
+    assert found == Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
 
 
 @pytest.mark.parametrize(
@@ -234,6 +242,15 @@ def test_a_slow_request() -> None:
     assert client.written().startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
+def test_a_request_when_the_relay_stops() -> None:
+    """Whoever has not finished it is told so in its own protocol."""
+    relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
+    client = relay.client()
+    client.sends(HEAD)
+    _ = relay.service.stopService()
+    assert client.written().startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+
+
 def test_a_handshake_and_no_connect() -> None:
     """The time began with the connection; the ERROR comes as a message, and then the end."""
     relay = doors(connect_timeout=10.0)
@@ -242,7 +259,7 @@ def test_a_handshake_and_no_connect() -> None:
     client.sends(HEAD + b"\r\n")
     client.written()
     relay.reactor.advance(1.1)
-    error, _, end = client.written().partition(b"\0\x88")
+    error, _, end = client.written().rpartition(b"\0\n\x88")
     assert error[:1] == bytes((TEXT,))
     assert b"ERROR\n" in error
     assert end == ended(1000)[1:]
@@ -258,7 +275,9 @@ def test_frames_over_messages_and_messages_over_frames() -> None:
     relay = doors()
     client, broker = session(relay)
     client.sends(masked(TEXT, SEND[:9]) + masked(TEXT, SEND[9:] + SEND))
-    client.sends(masked(0x01, SEND[:5]) + masked(0x00, SEND[5:7]) + masked(PING, b"x") + masked(0x80, SEND[7:]))
+    client.sends(
+        masked(0x01, SEND[:5]) + masked(0x00, SEND[5:7]) + masked(PING, b"x") + masked(0x80, SEND[7:])
+    )
     assert broker.written().count(b"hello\0") == 3
     assert client.written() == said(PONG, b"x")
 
@@ -398,7 +417,7 @@ def test_the_relay_stops() -> None:
     """An ERROR, and code 1001: going away."""
     relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
     client, _ = session(relay)
-    relay.service.stopService()
+    _ = relay.service.stopService()
     assert client.written().endswith(ended(1001))
 
 
@@ -461,7 +480,20 @@ def test_of_many_pings_the_last_is_answered() -> None:
     assert client.written() == said(PONG, b"999")
 
 
+def test_no_answer_to_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something waits to be read, a pong would only wait behind it; and such a client is not asked."""
+    relay = doors(Web(ping_interval=20.0))
+    client, _ = session(relay)
+    monkeypatch.setattr(direct, "waits", lambda transport: transport.transport is client)
+    client.sends(masked(PING, b"x"))
+    relay.reactor.advance(100)
+    assert client.written() == b""
+    assert client.ends == []
+
+
 def test_nothing_of_it_is_loaded_without_need() -> None:
     """A relay whose listeners speak no WebSocket knows nothing of it."""
-    program = "import sys, stomprelay.service.relay; sys.exit('wsproto' in sys.modules or 'h11' in sys.modules)"
+    program = (
+        "import sys, stomprelay.service.relay; sys.exit('wsproto' in sys.modules or 'h11' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

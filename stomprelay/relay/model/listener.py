@@ -83,9 +83,9 @@ ANY_ORIGIN: Final = "*"
 class Web:
     """How STOMP over WebSocket is spoken on a listener, beside plain STOMP.
 
-    `path` is where it is asked for. `origins`: of which sites browsers may come, as `https://app.example.net`; who names
-    no origin is no browser, and may. `ping_interval`: seconds of silence after which a client is asked whether it is
-    there, and again until it is taken for gone; 0: never. `message`: bytes in a message.
+    `path` is where it is asked for. `origins`: of which sites browsers may come, as `https://app.example.net`; who
+    names no origin is no browser, and may. `ping_interval`: seconds of silence after which a client is asked whether it
+    is there, and after as many more taken for gone; 0: never. `message`: bytes in a message.
     """
 
     path: str = "/ws"

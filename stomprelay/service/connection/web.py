@@ -137,7 +137,9 @@ class WebLegProtocol(LegProtocol):
             return
         if silent >= pings.interval:
             websocket.ping()
-        self.runtime.timers.set(pings, pings.heard_at + pings.interval * (2 if silent >= pings.interval else 1))
+        self.runtime.timers.set(
+            pings, pings.heard_at + pings.interval * (2 if silent >= pings.interval else 1)
+        )
 
     def _leave(self, reason: str) -> None:
         """Report that the client is gone, and end the connection when all is written."""

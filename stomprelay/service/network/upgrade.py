@@ -1,8 +1,8 @@
 """The handshake of a WebSocket (RFC 6455, section 4.2): from a request over HTTP to the bytes that answer it.
 
-A request is read by h11, which holds it to RFC 9112. What is refused gets a status and words, and nothing is read behind
-it. Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what stands
-there may be a request that a proxy took for a body.
+A request is read by h11, which holds it to RFC 9112. What is refused gets a status and words, and nothing behind it is
+read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what
+stands there may be a request that a proxy took for a body.
 """
 
 from base64 import b64decode
@@ -59,7 +59,9 @@ class Handshake:
             self._http.receive_data(data)
             request = self._http.next_event()
         except h11.RemoteProtocolError as error:
-            return Refusal(HTTPStatus(error.error_status_hint), "This is no request of HTTP/1.1 that is taken here.")
+            return Refusal(
+                HTTPStatus(error.error_status_hint), "This is no request of HTTP/1.1 that is taken here."
+            )
         if not isinstance(request, h11.Request):
             return None
         refusal = self._refused(request)
@@ -75,11 +77,15 @@ class Handshake:
         if request.http_version != b"1.1":
             return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
         if request.target.partition(b"?")[0] != web.path.encode():
-            return Refusal(HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path.")
+            return Refusal(
+                HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path."
+            )
         if request.method != b"GET":
             return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n")
         headers = list(request.headers)
-        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(headers, b"connection"):
+        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
+            headers, b"connection"
+        ):
             return _upgrade("Here is STOMP over WebSocket: ask for an upgrade to websocket.")
         if _values(headers, b"sec-websocket-version") != [_VERSION]:
             return _upgrade("Use version 13 of WebSocket.")
@@ -90,7 +96,9 @@ class Handshake:
             return Refusal(HTTPStatus.BAD_REQUEST, "One Sec-WebSocket-Key is needed: 16 bytes in base64.")
         origins = _values(headers, b"origin")
         if origins and not (len(origins) == 1 and _permitted(origins[0], web.origins)):
-            return Refusal(HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: it is not among the origins.")
+            return Refusal(
+                HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: it is not among the origins."
+            )
         return None
 
     def _agreed(self, request: h11.Request) -> Accepted | Refusal:

@@ -1,7 +1,7 @@
 """WebSocket between a transport and a protocol (RFC 6455): what is written becomes messages, what comes becomes bytes.
 
-Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may be
-spread over many, and many may be in one. What comes is read by wsproto. No extension is spoken, compression neither.
+Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may
+be spread over many, and many may be in one. What comes is read by wsproto. No extension is spoken, compression neither.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Received(NamedTuple):
     ping: bytes | None = None
 
 
-class WebSocket(ProtocolWrapper):  # type: ignore[misc]
+class WebSocket(ProtocolWrapper):
     """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`,
     which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `leaving` is
     asked at the end whether the relay goes away.
@@ -48,7 +48,7 @@ class WebSocket(ProtocolWrapper):  # type: ignore[misc]
         most: int,
         leaving: Callable[[], bool],
     ) -> None:
-        self.transport = transport
+        self.transport = self._beneath = transport
         self._send = send
         self._shut = shut
         self._most = most
@@ -96,7 +96,7 @@ class WebSocket(ProtocolWrapper):  # type: ignore[misc]
         """The peer says that it goes: say so too. Return why, for the log."""
         self._heard = True
         if self._said:
-            self.transport.loseConnection()
+            self._beneath.loseConnection()
             return ""
         self._say_end(CloseReason.NORMAL_CLOSURE if code == CloseReason.NO_STATUS_RCVD else code)
         return f"it closed its WebSocket with code {int(code)}"
@@ -141,7 +141,7 @@ class WebSocket(ProtocolWrapper):  # type: ignore[misc]
         """Say the end, and close when the peer has said it too; at once where this is asked for again."""
         self._say_end(CloseReason.GOING_AWAY if self._leaving() else CloseReason.NORMAL_CLOSURE)
         if self._heard or self._losing:
-            self.transport.loseConnection()
+            self._beneath.loseConnection()
         elif self._failed and self._shut is not None:
             self._shut()
         self._losing = True
