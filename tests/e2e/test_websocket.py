@@ -117,6 +117,28 @@ def test_plain_stomp_on_the_same_port(tmp_path: Path) -> None:
         assert client.connect().startswith(b"CONNECTED\n")
 
 
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
+    """Code 1007 says so, and the end of the connection follows without a wait; the log names it, and nobody else is
+    disturbed.
+    """
+    with doors(tmp_path) as (running, port), Connection.to(port) as other:
+        other.connect()
+        with Connection.to(port) as client:
+            client.write(HANDSHAKE)
+            assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
+            client.write(b"\x81\x82\x00\x00\x00\x00\xff\xff" + b"more" * 100_000)
+            assert client.rest() == b"\x88\x13\x03\xeftext is not UTF-8"
+        running.wait_until(lambda: "refused with code 1007: text is not UTF-8" in running.log)
+        other.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0")
+        assert other.frame().startswith(b"RECEIPT\n")
+
+
 @contextmanager
 def site() -> Iterator[str]:
     """A web page that has the library and the talks; its origin."""

@@ -133,7 +133,8 @@ class WebLegProtocol(LegProtocol):
         silent = now - pings.heard_at
         if silent >= 2 * pings.interval:
             self._leave(_SILENT)
-            self.transport.abortConnection()
+            if self.transport is not None:
+                self.transport.abortConnection()
             return
         if silent >= pings.interval:
             websocket.ping()
