@@ -1,5 +1,6 @@
 """`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,11 +18,12 @@ from stomprelay.config.values import (
     references,
     seconds,
     seconds_or_none,
+    shown,
     terms,
     text,
     versions,
 )
-from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS
+from stomprelay.relay.model.listener import ANY_ORIGIN, Listener, LossPolicy, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
@@ -38,6 +40,7 @@ KEYS: Final = (
     "linger",
     "limits",
     "tls",
+    "web",
 )
 LIMIT_KEYS: Final = (
     *LIMITS,
@@ -50,6 +53,7 @@ LIMIT_KEYS: Final = (
     "subscriptions",
     "kept",
 )
+WEB_KEYS: Final = ("path", "origins", "ping_interval", "message")
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
 
 _LOSSES: Final = {loss.value: loss for loss in LossPolicy}
@@ -93,6 +97,7 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         require_utf8=table.get("require_utf8", flag, Listener.require_utf8),
         trace=table.get("trace", flag, Listener.trace),
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
+        web=_web(table),
         clients=bounds.get("clients", count),
         clients_per_address=_per_address(bounds, place),
     )
@@ -120,6 +125,46 @@ def read_tls(table: Table, place: str) -> ServerTLS:
     if required and client_ca is None:
         raise table.error("require_client_certificate", "needs client_ca, by which they are verified")
     return ServerTLS(certificate, key, client_ca, required)
+
+
+_PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+
+
+def _web(table: Table) -> Web | None:
+    if isinstance(table.get("web", _flag_or_table, False), bool):
+        return Web() if table.get("web", flag, False) else None
+    web = table.table("web")
+    web.only(WEB_KEYS)
+    return Web(
+        web.get("path", _path, Web.path),
+        web.get("origins", _origins, Web.origins),
+        web.get("ping_interval", seconds_or_none, Web.ping_interval),
+        web.get("message", count, Web.message),
+    )
+
+
+def _flag_or_table(value: object) -> object:
+    if not isinstance(value, bool | dict):
+        raise ValueError("must be true or false, or a table")
+    return value
+
+
+def _path(value: object) -> str:
+    if not isinstance(value, str) or not _PATH.fullmatch(value):
+        raise ValueError(f"must be a path as in a URL, such as /ws, not {shown(value)}")
+    return value
+
+
+def _origins(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(each, str) and (each == ANY_ORIGIN or _ORIGIN.fullmatch(each)) for each in value
+    ):
+        raise ValueError(
+            "must be a list of origins as browsers send them, such as https://app.example.net, in lower case and "
+            f"without a path, or {ANY_ORIGIN} for all, not {shown(value)}"
+        )
+    return tuple(value)
 
 
 # Routes

@@ -14,7 +14,7 @@ from stomprelay.config.values import NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
-from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS
+from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
@@ -86,6 +86,7 @@ def _listener(listener: Listener) -> str:
         [
             ("endpoint", listener.endpoint),
             ("tls", _server_tls(listener.endpoint, listener.tls)),
+            *(_web(listener.web) if listener.web else ()),
             ("upstream", listener.upstream.name),
             *(("route", _route(route)) for route in listener.routes),
             ("versions", _versions(listener.versions)),
@@ -102,6 +103,13 @@ def _listener(listener: Listener) -> str:
             ("linger", f"{listener.linger:g} s"),
         ],
     )
+
+
+def _web(web: Web) -> Iterator[Fact]:
+    origins = ", ".join(web.origins)
+    pings = f"a ping after {web.ping_interval:g} s" if web.ping_interval else "no pings"
+    yield "websocket", f"at {web.path}, messages of {web.message} bytes at most, {pings}"
+    yield "browsers", f"from pages of {origins}" if origins else "none: there are no origins"
 
 
 def _clients(listener: Listener) -> str:

@@ -393,7 +393,19 @@ class RelayService(MultiService):
         driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         self.state.tails.accepted(driver)
         sessions.add(driver, address)
-        return LegProtocol(driver, relay.client)
+        return self._leg(driver, relay)
+
+    def _leg(self, driver: RecordingDriver, relay: Relay) -> LegProtocol:
+        """Return the protocol of a client's leg."""
+        listener = relay.listener
+        if listener.web is None:
+            return LegProtocol(driver, relay.client)
+        # What reads WebSocket is not loaded where none is wanted.
+        from stomprelay.service.connection.web import WebLegProtocol
+
+        return WebLegProtocol(
+            driver, relay.client, listener, listener.web, lambda: self.state.sessions.stopping
+        )
 
     def _next_name(self) -> bytes:
         """Return a name for a session that no other session has, of this relay or of another."""

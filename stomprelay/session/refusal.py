@@ -33,8 +33,8 @@ def not_stomp(error: StompError) -> StompError:
 
 
 _TLS_HANDSHAKE: Final = 0x16
-_METHODS: Final = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
-LONGEST: Final = max(map(len, _METHODS))
+METHODS: Final = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
+LONGEST: Final = max(map(len, METHODS))
 """As many of a connection's first bytes are enough for `recognise`."""
 _HINT: Final = b"This port speaks STOMP, not HTTP: use a STOMP client.\r\n"
 _HTTP_ANSWER: Final = (
@@ -63,6 +63,6 @@ def recognise(data: bytes) -> Foreign | None:
     """Return what the first bytes of a connection are, when they are known not to be STOMP; None otherwise."""
     if data[:1] == bytes([_TLS_HANDSHAKE]):
         return TLS
-    if data.startswith(_METHODS):
+    if data.startswith(METHODS):
         return HTTP
     return None

@@ -8,7 +8,7 @@ from stomprelay.config.address import broker
 from stomprelay.config.listener import ENDPOINT, read, server
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.group import alone
-from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS
+from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.head import Limits
@@ -33,6 +33,24 @@ def refusal(**values: Any) -> str:
 def test_an_empty_table_has_every_default() -> None:
     """Nothing said: the defaults of the code, on the default endpoint, to the only upstream."""
     assert read(Table("f", "/", {}, ("listener", "a")), {}, MAIN) == Listener("a", ENDPOINT, MAIN)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (True, Web()),
+        ({}, Web()),
+        (False, None),
+        (
+            {"path": "/", "origins": ["https://[2001:db8::1]:8443"], "ping_interval": 0, "message": 5},
+            Web("/", ("https://[2001:db8::1]:8443",), 0.0, 5),
+        ),
+        ({"origins": ["*"]}, Web(origins=("*",))),
+    ],
+)
+def test_websocket(value: object, found: Web | None) -> None:
+    """By a word, or by a table of which each key has a default."""
+    assert listener(upstream="main", web=value).web == found
 
 
 def test_every_setting_arrives() -> None:
@@ -117,6 +135,18 @@ def test_an_upstream_must_be_clear() -> None:
         ({"tls": {"certificate": "c"}}, "listener.public.tls.key: is missing"),
         ({"tls": {"cert": "c"}}, "listener.public.tls.cert: unknown key"),
         ({"tls": True}, "listener.public.tls: must be a table"),
+        ({"web": 1}, "listener.public.web: must be true or false, or a table"),
+        ({"web": {"paths": "/"}}, "listener.public.web.paths: unknown key"),
+        ({"web": {"path": "ws"}}, "listener.public.web.path: must be a path as in a URL, such as /ws"),
+        ({"web": {"path": "/ws?x"}}, "listener.public.web.path: must be a path as in a URL"),
+        ({"web": {"origins": ["app.example.net"]}}, "listener.public.web.origins: must be a list of origins"),
+        (
+            {"web": {"origins": ["https://a.example/"]}},
+            "listener.public.web.origins: must be a list of origins",
+        ),
+        ({"web": {"origins": "*"}}, "listener.public.web.origins: must be a list of origins"),
+        ({"web": {"ping_interval": -1}}, "listener.public.web.ping_interval: must be a number of seconds"),
+        ({"web": {"message": 0}}, "listener.public.web.message: must be a positive whole number"),
         (
             {"tls": {"certificate": "c", "key": "k", "require_client_certificate": True}},
             "listener.public.tls.require_client_certificate: needs client_ca",

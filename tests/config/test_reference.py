@@ -12,6 +12,7 @@ from stomprelay.config import Config, ConfigError, default, journal, listener, l
 from stomprelay.config import config as whole
 from stomprelay.config.change import takes
 from stomprelay.journal.settings import ALL, BodyRule
+from stomprelay.relay.model.listener import Web
 from tests.config.reference import FILE, ROOT, everything, put_secrets, settings
 
 SCENES = sorted((ROOT / "config").glob("*.toml"))
@@ -27,9 +28,10 @@ def keys() -> set[str]:
         ],
         "admin_tls.": listener.TLS_KEYS,
         "limits.": whole.LIMIT_KEYS,
-        "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls")],
+        "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls", "web")],
         "listener.NAME.limits.": listener.LIMIT_KEYS,
         "listener.NAME.tls.": listener.TLS_KEYS,
+        "listener.NAME.web.": listener.WEB_KEYS,
         "upstream.NAME.": [key for key in upstream.KEYS if key not in ("limits", "health", "tls")],
         "upstream.NAME.limits.": values.LIMITS,
         "upstream.NAME.health.": upstream.HEALTH_KEYS,
@@ -89,6 +91,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     [listener] = found.listeners
     assert listener.tls is not None
     assert listener.tls.require_client_certificate
+    assert listener.web == Web("/stomp", ("https://app.example.net",), 60.0, 1048576)
     assert None not in asdict(listener.upstream.tls).values()
     assert None not in (listener.upstream.host, listener.upstream.versions, listener.upstream.connect_escape)
     assert listener.upstream.credentials is not None

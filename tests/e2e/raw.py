@@ -77,6 +77,13 @@ class Connection:
                 return frame
             self._more()
 
+    def until(self, mark: bytes) -> bytes:
+        """Return what came up to this, with it."""
+        while mark not in self._buffer:
+            self._more()
+        found, _, self._buffer = self._buffer.partition(mark)
+        return found + mark
+
     def rest(self) -> bytes:
         """Read until the peer closes and return everything that came and was not taken."""
         while True:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import translate
 from functools import cached_property
+from typing import Final
 
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
@@ -74,6 +75,25 @@ class ServerTLS:
     require_client_certificate: bool = False
 
 
+ANY_ORIGIN: Final = "*"
+"""In place of an origin: all of them."""
+
+
+@dataclass(frozen=True)
+class Web:
+    """How STOMP over WebSocket is spoken on a listener, beside plain STOMP.
+
+    `path` is where it is asked for. `origins`: of which sites browsers may come, as `https://app.example.net`; who
+    names no origin is no browser, and may. `ping_interval`: seconds of silence after which a client is asked whether it
+    is there, and after as many more taken for gone; 0: never. `message`: bytes in a message.
+    """
+
+    path: str = "/ws"
+    origins: tuple[str, ...] = ()
+    ping_interval: float = 30.0
+    message: int = 32 * 1024 * 1024
+
+
 @dataclass(frozen=True)
 class Listener:
     """One listening endpoint (a Twisted server endpoint string) and how its clients are treated.
@@ -86,7 +106,7 @@ class Listener:
     bytes that may be kept of it, see `budget`. `linger`: seconds that a closed client may take to read its ERROR.
     `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
     come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
-    `bridge.tracing`.
+    `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all.
     """
 
     name: str
@@ -107,6 +127,7 @@ class Listener:
     require_utf8: bool = False
     trace: bool = False
     tls: ServerTLS | None = None
+    web: Web | None = None
     clients: int | None = None
     clients_per_address: int | None = None
 

@@ -44,6 +44,12 @@ def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
     return transport, tls
 
 
+def waits(transport: Any) -> bool:
+    """Return whether the socket beneath a transport has not taken all yet that was written to it."""
+    inner, _ = layers(transport)
+    return isinstance(inner, tcp.Connection) and bool(inner.dataBuffer or inner._tempDataBuffer)
+
+
 def write_in_python(connection: tcp.Connection, data: bytes) -> None:
     """Send as much as the socket takes now, and queue the rest.
 

@@ -1,0 +1,177 @@
+"""The connection of a client that may speak STOMP, or STOMP over WebSocket: what comes first tells.
+
+The core does not know of it. For a client without WebSocket all is as on any other listener, the fast path included.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from math import inf
+from typing import Any, Final
+
+from stomprelay.relay.model.listener import Listener, Web
+from stomprelay.service.connection import direct
+from stomprelay.service.connection.protocol import LegOwner, LegProtocol
+from stomprelay.service.connection.timers import Timed
+from stomprelay.service.network.upgrade import Handshake, Refusal
+from stomprelay.service.network.websocket import WebSocket
+from stomprelay.session.effects import How
+from stomprelay.session.leg import Leg
+from stomprelay.session.reasons import CLOSED
+from stomprelay.session.refusal import METHODS
+
+_SILENT: Final = "it did not answer a ping in time"
+
+
+class Pings(Timed):
+    """When the client of a WebSocket is asked whether it is there, `interval` seconds after it was heard."""
+
+    __slots__ = ("_due", "heard_at", "interval")
+
+    def __init__(self, interval: float, due: Callable[[float], None]) -> None:
+        super().__init__()
+        self.interval = interval
+        self.heard_at = 0.0
+        self._due = due
+
+    def woke(self, now: float) -> None:
+        """Ask, or give up."""
+        self._due(now)
+
+
+class WebLegProtocol(LegProtocol):
+    """The connection of a client to a listener with `web`. `leaving` tells whether the relay goes away."""
+
+    __slots__ = ("_first", "_handshake", "_leaving", "_listener", "_pings", "_web", "_websocket")
+
+    def __init__(
+        self, owner: LegOwner, leg: Leg, listener: Listener, web: Web, leaving: Callable[[], bool]
+    ) -> None:
+        self._listener = listener
+        self._web = web
+        self._leaving = leaving
+        self._first: bytes | None = b""
+        self._handshake: Handshake | None = None
+        self._websocket: WebSocket | None = None
+        self._pings: Pings | None = None
+        super().__init__(owner, leg)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._first is not None:
+            self._begin(data)
+        elif self._websocket is not None:
+            self._take(self._websocket, data)
+        elif self._handshake is not None:
+            self._shake(self._handshake, data)
+        else:
+            super().dataReceived(data)
+
+    def _begin(self, data: bytes) -> None:
+        """See what the client speaks, as soon as its first bytes tell."""
+        first = (self._first or b"") + data
+        if first.startswith(METHODS):
+            self._first = None
+            self._handshake = Handshake(self._web, self._listener.versions, self._listener.before_connect)
+            self._shake(self._handshake, first)
+        elif any(method.startswith(first) for method in METHODS):
+            self._first = first
+        else:
+            self._first = None
+            super().dataReceived(first)
+
+    def _shake(self, handshake: Handshake, data: bytes) -> None:
+        if self._owner is None:
+            return
+        found = handshake.received(data)
+        if isinstance(found, Refusal):
+            self._refuse(found)
+        elif found is not None:
+            self._handshake = None
+            super().write(found.answer)
+            self._upgrade()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer a request that opens no WebSocket, and end the connection."""
+        self._handshake = None
+        super().write(refusal.answer)
+        self._leave(f"HTTP {refusal.status.value}: {refusal.why}")
+
+    def _upgrade(self) -> None:
+        """Speak WebSocket from now on."""
+        plain, beneath = self.plain, self.transport
+        send: Any = beneath.write if plain is None else partial(direct.write, plain)
+        shut = None if plain is None else plain.loseWriteConnection
+        self.plain = None
+        self.transport = self._websocket = WebSocket(beneath, send, shut, self._web.message, self._leaving)
+        if self._web.ping_interval:
+            self._pings = Pings(self._web.ping_interval, self._ask)
+            self._pings.heard_at = self.runtime.seconds()
+            self.runtime.timers.set(self._pings, self._pings.heard_at + self._pings.interval)
+
+    def _take(self, websocket: WebSocket, data: bytes) -> None:
+        if self._pings is not None:
+            self._pings.heard_at = self.runtime.seconds()
+        found = websocket.received(data)
+        if found.data:
+            super().dataReceived(found.data)
+        if found.ping is not None and not direct.waits(self.transport):
+            # A client that reads nothing gets none: what it has to be sent already tells it that we are there.
+            websocket.pong(found.ping)
+        if found.end:
+            self._leave(found.end)
+
+    def _ask(self, now: float) -> None:
+        """Ping a client that is silent, and give it up where that does not help. Who is not read from, or does not read
+        what is sent, cannot be heard.
+        """
+        pings, websocket = self._pings, self._websocket
+        if pings is None or websocket is None or self._owner is None:
+            return
+        if self.held or direct.waits(self.transport):
+            pings.heard_at = now
+        silent = now - pings.heard_at
+        if silent >= 2 * pings.interval:
+            self._leave(_SILENT)
+            if self.transport is not None:
+                self.transport.abortConnection()
+            return
+        if silent >= pings.interval:
+            websocket.ping()
+        self.runtime.timers.set(
+            pings, pings.heard_at + pings.interval * (2 if silent >= pings.interval else 1)
+        )
+
+    def _leave(self, reason: str) -> None:
+        """Report that the client is gone, and end the connection when all is written."""
+        owner = self._owner
+        if owner is not None:
+            owner.lost(self, reason)
+            self.close(How.FLUSH)
+
+    def readConnectionLost(self) -> None:
+        """The client sends nothing more. Over WebSocket that is its end."""
+        if self._websocket is None:
+            super().readConnectionLost()
+            return
+        self._websocket.peer_left()
+        if self._owner is None:
+            self.transport.loseConnection()
+        else:
+            self._leave(CLOSED)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, always whole frames. To a client that has not finished its handshake, an answer to that."""
+        if self._handshake is None:
+            super().write(data)
+            return
+        self._handshake = None
+        gone = self._leaving()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if gone else HTTPStatus.REQUEST_TIMEOUT
+        super().write(Refusal(status, "The relay stops." if gone else "The request took too long.").answer)
+
+    def close(self, how: How) -> None:
+        """End the connection. The owner gets `closed`, and nothing after it."""
+        if self._pings is not None:
+            self.runtime.timers.set(self._pings, inf)
+        super().close(how)

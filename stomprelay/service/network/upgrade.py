@@ -1,0 +1,146 @@
+"""The handshake of a WebSocket (RFC 6455, section 4.2): from a request over HTTP to the bytes that answer it.
+
+A request is read by h11, which holds it to RFC 9112. What is refused gets a status and words, and nothing behind it is
+read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what
+stands there may be a request that a proxy took for a body.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import h11
+from wsproto.utilities import generate_accept_token
+
+from stomprelay.relay.model.listener import ANY_ORIGIN, Web
+
+_VERSION: Final = b"13"
+_KEY: Final = 16
+"""Bytes of a key, in base64."""
+_PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.stomp"}
+"""The subprotocol of each version of STOMP, the best one first."""
+
+
+class Refusal(NamedTuple):
+    """Why a request is not what opens a WebSocket here: the status, words for the client, header lines beside."""
+
+    status: HTTPStatus
+    why: str
+    headers: bytes = b""
+
+    @property
+    def answer(self) -> bytes:
+        """The response. Close the connection behind it."""
+        body = f"{self.why}\r\n".encode()
+        return (
+            b"HTTP/1.1 %d %b\r\n%bContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+            % (self.status, self.status.phrase.encode(), self.headers, len(body), body)
+        )
+
+
+class Accepted(NamedTuple):
+    """A WebSocket is open once `answer` is written."""
+
+    answer: bytes
+
+
+class Handshake:
+    """Reads one request, of `most` bytes at most, for a listener whose clients may speak these versions of STOMP."""
+
+    def __init__(self, web: Web, versions: Iterable[bytes], most: int) -> None:
+        self._web = web
+        self._versions = frozenset(versions)
+        self._http = h11.Connection(h11.SERVER, most)
+
+    def received(self, data: bytes) -> Accepted | Refusal | None:
+        """Return what the client is answered; None while the request is not complete."""
+        try:
+            self._http.receive_data(data)
+            request = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            return Refusal(
+                HTTPStatus(error.error_status_hint), "This is no request of HTTP/1.1 that is taken here."
+            )
+        if not isinstance(request, h11.Request):
+            return None
+        refusal = self._refused(request)
+        if refusal is not None:
+            return refusal
+        if self._http.trailing_data[0]:
+            return Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
+        return self._agreed(request)
+
+    def _refused(self, request: h11.Request) -> Refusal | None:
+        """Return what is wrong with a request, whatever its subprotocols are."""
+        web = self._web
+        if request.http_version != b"1.1":
+            return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
+        if request.target.partition(b"?")[0] != web.path.encode():
+            return Refusal(
+                HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path."
+            )
+        if request.method != b"GET":
+            return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n")
+        headers = list(request.headers)
+        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
+            headers, b"connection"
+        ):
+            return _upgrade("Here is STOMP over WebSocket: ask for an upgrade to websocket.")
+        if _values(headers, b"sec-websocket-version") != [_VERSION]:
+            return _upgrade("Use version 13 of WebSocket.")
+        if any(name in (b"content-length", b"transfer-encoding") for name, _ in headers):
+            return Refusal(HTTPStatus.BAD_REQUEST, "A handshake has no body.")
+        keys = _values(headers, b"sec-websocket-key")
+        if len(keys) != 1 or not _is_key(keys[0]):
+            return Refusal(HTTPStatus.BAD_REQUEST, "One Sec-WebSocket-Key is needed: 16 bytes in base64.")
+        origins = _values(headers, b"origin")
+        if origins and not (len(origins) == 1 and _permitted(origins[0], web.origins)):
+            return Refusal(
+                HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: it is not among the origins."
+            )
+        return None
+
+    def _agreed(self, request: h11.Request) -> Accepted | Refusal:
+        headers = list(request.headers)
+        offered = [each for value in _values(headers, b"sec-websocket-protocol") for each in _split(value)]
+        spoken = [name for version, name in _PROTOCOLS.items() if version in self._versions]
+        chosen = next((name for name in spoken if name in offered), None)
+        if offered and chosen is None:
+            known = b", ".join(spoken).decode()
+            return Refusal(HTTPStatus.BAD_REQUEST, f"None of these subprotocols is spoken here: use {known}.")
+        token = generate_accept_token(_values(headers, b"sec-websocket-key")[0])
+        protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
+        return Accepted(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: %b\r\n%b\r\n" % (token, protocol)
+        )
+
+
+def _upgrade(why: str) -> Refusal:
+    headers = b"Upgrade: websocket\r\nSec-WebSocket-Version: %b\r\n" % _VERSION
+    return Refusal(HTTPStatus.UPGRADE_REQUIRED, why, headers)
+
+
+def _values(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    return [value for each, value in headers if each == name]
+
+
+def _split(value: bytes) -> list[bytes]:
+    return [part for each in value.split(b",") if (part := each.strip(b" \t"))]
+
+
+def _listed(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    return [each.lower() for value in _values(headers, name) for each in _split(value)]
+
+
+def _is_key(value: bytes) -> bool:
+    try:
+        return len(b64decode(value, validate=True)) == _KEY
+    except ValueError:
+        return False
+
+
+def _permitted(origin: bytes, origins: Iterable[str]) -> bool:
+    """Return whether a browser may come from this origin, which it spells in lower case (RFC 6454, section 6.2)."""
+    return any(each in (ANY_ORIGIN, origin.decode("latin-1")) for each in origins)

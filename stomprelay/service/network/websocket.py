@@ -1,0 +1,166 @@
+"""WebSocket between a transport and a protocol (RFC 6455): what is written becomes messages, what comes becomes bytes.
+
+Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may
+be spread over many, and many may be in one. What comes is read by wsproto. No extension is spoken, compression neither.
+"""
+
+from collections.abc import Callable
+from struct import pack
+from typing import Any, Final, NamedTuple
+
+from twisted.protocols.policies import ProtocolWrapper
+from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
+
+_FINAL: Final = 0x80
+_SHORT: Final = 125
+_MIDDLE: Final = 0xFFFF
+
+_WORDS: Final = {
+    CloseReason.INVALID_FRAME_PAYLOAD_DATA: "text is not UTF-8",
+    CloseReason.MESSAGE_TOO_BIG: "a message is too large",
+}
+
+
+class Received(NamedTuple):
+    """What came: the bytes for the protocol, and why nothing comes behind them; "" while more may come. `ping` is what
+    the last ping said, which is to be answered.
+    """
+
+    data: bytes
+    end: str = ""
+    ping: bytes | None = None
+
+
+class WebSocket(ProtocolWrapper):
+    """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`,
+    which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `leaving` is
+    asked at the end whether the relay goes away.
+
+    Give what comes to `received`. Binary messages get binary ones for an answer, if the first that came was one; else
+    what is UTF-8 goes out as text, and the rest as binary.
+    """
+
+    def __init__(
+        self,
+        transport: Any,
+        send: Callable[[bytes], None],
+        shut: Callable[[], None] | None,
+        most: int,
+        leaving: Callable[[], bool],
+    ) -> None:
+        self.transport = self._beneath = transport
+        self._send = send
+        self._shut = shut
+        self._most = most
+        self._leaving = leaving
+        self._frames = FrameProtocol(client=False, extensions=[])
+        self._size = 0
+        self._binary: bool | None = None
+        self._said = self._heard = self._failed = self._losing = False
+
+    def received(self, data: bytes) -> Received:
+        """Return what these bytes are for the protocol. After an `end` call `loseConnection`, and return here with what
+        still comes.
+        """
+        if self._heard or self._failed:
+            return Received(b"")
+        payloads: list[bytes] = []
+        ping: bytes | None = None
+        self._frames.receive_bytes(data)
+        try:
+            for opcode, payload, _, finished in self._frames.received_frames():
+                if opcode is Opcode.PING:
+                    assert isinstance(payload, bytes)
+                    ping = payload
+                elif opcode is Opcode.CLOSE:
+                    assert isinstance(payload, tuple)
+                    return Received(b"".join(payloads), self._ended(payload[0]), ping)
+                elif opcode is not Opcode.PONG:
+                    payloads.append(self._taken(opcode, payload, finished))
+        except ParseFailed as error:
+            return Received(b"".join(payloads), self._broken(error), ping)
+        return Received(payloads[0] if len(payloads) == 1 else b"".join(payloads), ping=ping)
+
+    def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
+        if self._binary is None:
+            self._binary = opcode is Opcode.BINARY
+        taken: bytes = payload.encode() if isinstance(payload, str) else payload
+        self._size = self._size + len(taken)
+        if self._size > self._most:
+            raise ParseFailed(f"the limit is {self._most} bytes", CloseReason.MESSAGE_TOO_BIG)
+        if finished:
+            self._size = 0
+        return taken
+
+    def _ended(self, code: int) -> str:
+        """The peer says that it goes: say so too. Return why, for the log."""
+        self._heard = True
+        if self._said:
+            self._beneath.loseConnection()
+            return ""
+        self._say_end(CloseReason.NORMAL_CLOSURE if code == CloseReason.NO_STATUS_RCVD else code)
+        return f"it closed its WebSocket with code {int(code)}"
+
+    def _broken(self, error: ParseFailed) -> str:
+        """What came is no WebSocket's: say so, and hear nothing more. Return why, for the log."""
+        self._failed = True
+        why = _WORDS.get(error.code, str(error))
+        self._say_end(error.code, why)
+        return f"what it sent over WebSocket is refused with code {int(error.code)}: {why}"
+
+    def peer_left(self) -> None:
+        """The peer sends nothing more, as it did not say."""
+        self._heard = True
+
+    # What the protocol asks for
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as one message; drop them where the end was said."""
+        if self._said:
+            return
+        opcode = Opcode.BINARY
+        if not self._binary:
+            try:
+                data.decode()
+                opcode = Opcode.TEXT
+            except UnicodeDecodeError:
+                pass
+        self._send(_frame(opcode, data))
+
+    def ping(self) -> None:
+        """Ask the peer whether it is there: something has to come of it."""
+        if not self._said:
+            self._send(_frame(Opcode.PING, b""))
+
+    def pong(self, payload: bytes) -> None:
+        """Answer a ping, which said this."""
+        if not self._said:
+            self._send(_frame(Opcode.PONG, payload))
+
+    def loseConnection(self) -> None:
+        """Say the end, and close when the peer has said it too; at once where this is asked for again."""
+        self._say_end(CloseReason.GOING_AWAY if self._leaving() else CloseReason.NORMAL_CLOSURE)
+        if self._heard or self._losing:
+            self._beneath.loseConnection()
+        elif self._failed and self._shut is not None:
+            self._shut()
+        self._losing = True
+
+    def loseWriteConnection(self) -> None:
+        """The same: the end that a WebSocket says is that of its direction."""
+        self.loseConnection()
+
+    def _say_end(self, code: int, why: str = "") -> None:
+        if not self._said:
+            self._said = True
+            self._send(_frame(Opcode.CLOSE, pack("!H", code) + why.encode()[: _SHORT - 2]))
+
+
+def _frame(opcode: Opcode, payload: bytes) -> bytes:
+    """Return a whole message, or what controls the connection, as it is on the wire."""
+    first, size = _FINAL | opcode, len(payload)
+    if size <= _SHORT:
+        return pack("!BB", first, size) + payload
+    if size <= _MIDDLE:
+        return pack("!BBH", first, 126, size) + payload
+    return pack("!BBQ", first, 127, size) + payload

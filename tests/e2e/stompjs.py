@@ -1,0 +1,56 @@
+"""`@stomp/stompjs`, over the package `ws` in Node: fetched once by npm into the cache folder of the tests."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.child import PATIENCE, Child
+
+SCRIPT: Final = Path(__file__).parent / "clients" / "stompjs.js"
+_PACKAGES: Final = ("@stomp/stompjs@7", "ws@8")
+_FOLDER: Final = Path.home() / ".cache" / "stomprelay" / "stompjs"
+
+
+def modules() -> Path:
+    """Return the folder of Node's modules with both packages. Skips where there is no Node, or they cannot be had."""
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        pytest.skip("there is no Node: apt-get install nodejs npm")
+    found = _FOLDER / "node_modules"
+    if not (found / "@stomp" / "stompjs").is_dir() or not (found / "ws").is_dir():
+        _FOLDER.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(_FOLDER), *_PACKAGES]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            pytest.skip(f"npm has no {' and '.join(_PACKAGES)} for the tests: {done.stderr[-200:]}")
+    return found
+
+
+def bundle() -> str:
+    """Return the library as browsers load it."""
+    return (modules() / "@stomp" / "stompjs" / "bundles" / "stomp.umd.min.js").read_text(encoding="utf-8")
+
+
+def begin(talk: str, url: str, ca: Path | None = None) -> Child:
+    """Begin a talk of `clients/stompjs.js`, where certificates of this authority are trusted. Stop the child."""
+    environment = {"NODE_PATH": str(modules())} | ({} if ca is None else {"NODE_EXTRA_CA_CERTS": str(ca)})
+    return Child("stompjs", ["node", str(SCRIPT), talk, url], env=environment)
+
+
+def talk(name: str, url: str, ca: Path | None = None) -> Any:
+    """Return what the library saw in a talk."""
+    return end(begin(name, url, ca))
+
+
+def end(child: Child) -> Any:
+    """Return what the library saw in a talk that comes to its end."""
+    try:
+        assert child.exited(within=PATIENCE), child.last_words
+        assert child.stop() == 0, child.last_words
+        return json.loads(child.output.strip().splitlines()[-1])
+    finally:
+        child.stop()

@@ -1,0 +1,192 @@
+"""STOMP over WebSocket as it is used: `@stomp/stompjs` in Node and in a browser, against a relay that runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.browser import browsing, page
+from tests.e2e import stompjs
+from tests.e2e.certificates import Authority
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection, ScriptedBroker, headers
+from tests.e2e.relay import Relay, relay
+
+pytestmark = pytest.mark.e2e
+
+
+def message(body: bytes) -> bytes:
+    """What a broker delivers."""
+    return b"MESSAGE\nsubscription:1\nmessage-id:%b\ndestination:/queue/a\n\n%b\0" % (body, body)
+
+
+@contextmanager
+def doors(
+    directory: Path, uri: str = "memory:", web: str = "", more: str = ""
+) -> Iterator[tuple[Relay, int]]:
+    """A relay with WebSocket on a port, which comes with it."""
+    port = free_port()
+    config = (
+        f'[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n[listener.web.web]\n{web}\n{more}\n'
+        f'[upstream.main]\nuri = "{uri}"\n'
+    )
+    with relay(directory, config, [port]) as running:
+        yield running, port
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a relay to the built-in broker speaks WebSocket."""
+    stompjs.modules()
+    with doors(tmp_path_factory.mktemp("websocket")) as (_, port):
+        yield f"ws://127.0.0.1:{port}/ws"
+
+
+def test_a_session(url: str) -> None:
+    """Subprotocol and version are agreed on, a message comes back as it was, and the end has code 1000."""
+    assert stompjs.talk("hello", url) == {"version": "1.2", "body": "grüße", "closes": [1000]}
+
+
+def test_three_ack_modes(url: str) -> None:
+    """What was not acknowledged comes again to who comes next."""
+    assert stompjs.talk("acks", url) == {
+        "auto": ["end"],
+        "client": ["2", "end"],
+        "client-individual": ["0", "2", "end"],
+    }
+
+
+def test_transactions(url: str) -> None:
+    """What is aborted never comes, what is committed comes then."""
+    assert stompjs.talk("transactions", url) == ["outside", "committed"]
+
+
+def test_large_messages(url: str) -> None:
+    """5 MB of text, 5 MB of every byte, and a frame that the library splits over a hundred messages."""
+    assert stompjs.talk("large", url) == {"text": True, "binary": True, "pieces": True}
+
+
+def test_heart_beats(url: str) -> None:
+    """Both ways, five of them."""
+    found = stompjs.talk("beats", url)
+    assert found["alive"]
+    assert found["agreed"] != "0,0"
+
+
+def test_over_tls(tmp_path: Path, authority: Authority) -> None:
+    """`wss://` by the listener's own certificate."""
+    own = authority.issue("relay")
+    tls = f'[listener.web.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
+    with doors(tmp_path, more=tls) as (_, port):
+        seen = stompjs.talk("hello", f"wss://localhost:{port}/ws", authority.file)
+    assert seen == {"version": "1.2", "body": "grüße", "closes": [1000]}
+
+
+def played(one: ScriptedBroker, other: ScriptedBroker) -> None:
+    """A session that has begun loses one broker and goes on with the other one."""
+    with one.accept() as broker:
+        broker.connected()
+        assert broker.frame().startswith(b"SUBSCRIBE\n")
+        broker.write(message(b"before"))
+    with other.accept() as broker:
+        broker.connected()
+        assert broker.frame().startswith(b"SUBSCRIBE\n")
+        broker.write(message(b"behind") + message(b"end"))
+        disconnect = broker.frame()
+        assert disconnect.startswith(b"DISCONNECT\n")
+        broker.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % headers(disconnect)[b"receipt"])
+
+
+def test_a_failover_unnoticed(tmp_path: Path) -> None:
+    """The library sees messages of both brokers and one connection."""
+    stompjs.modules()
+    with ScriptedBroker() as one, ScriptedBroker() as other:
+        brokers = f"failover:(tcp://127.0.0.1:{one.port},tcp://127.0.0.1:{other.port})?randomize=false"
+        with doors(tmp_path, brokers) as (_, port):
+            child = stompjs.begin("failover", f"ws://127.0.0.1:{port}/ws")
+            played(one, other)
+            assert stompjs.end(child) == {"bodies": ["before", "behind", "end"], "closes": [1000]}
+
+
+def test_plain_stomp_on_the_same_port(tmp_path: Path) -> None:
+    """Who says no HTTP is a client as ever."""
+    with doors(tmp_path) as (_, port), Connection.to(port) as client:
+        assert client.connect().startswith(b"CONNECTED\n")
+
+
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
+    """Code 1007 says so, and the end of the connection follows without a wait; the log names it, and nobody else is
+    disturbed.
+    """
+    with doors(tmp_path) as (running, port), Connection.to(port) as other:
+        other.connect()
+        with Connection.to(port) as client:
+            client.write(HANDSHAKE)
+            assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
+            client.write(b"\x81\x82\x00\x00\x00\x00\xff\xff" + b"more" * 100_000)
+            assert client.rest() == b"\x88\x13\x03\xeftext is not UTF-8"
+        running.wait_until(lambda: "refused with code 1007: text is not UTF-8" in running.log)
+        other.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0")
+        assert other.frame().startswith(b"RECEIPT\n")
+
+
+@contextmanager
+def site() -> Iterator[str]:
+    """A web page that has the library and the talks; its origin."""
+    talks = stompjs.SCRIPT.read_text(encoding="utf-8")
+    content = f"<!doctype html><title>t</title><script>{stompjs.bundle()}</script><script>{talks}</script>"
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = content.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+_TALK = "([name, url]) => { window.told = []; window.end = talks[name](StompJs.Client, url, (w) => told.push(w)); }"
+
+
+def test_a_browser(tmp_path: Path) -> None:
+    """A page of an origin that is named connects, subscribes and does not notice a failover; of another one it is
+    refused.
+    """
+    with ScriptedBroker() as one, ScriptedBroker() as other, site() as origin, site() as stranger:
+        brokers = f"failover:(tcp://127.0.0.1:{one.port},tcp://127.0.0.1:{other.port})?randomize=false"
+        with doors(tmp_path, brokers, f'origins = ["{origin}"]') as (running, port), browsing() as browser:
+            url = f"ws://127.0.0.1:{port}/ws"
+            with page(browser) as tab:
+                tab.goto(stranger)
+                tab.evaluate(_TALK, ["failover", url])
+                assert tab.evaluate("() => end.catch((error) => error.message)") == "closed with 1006"
+                running.wait_until(lambda: "HTTP 403" in running.log)
+            with page(browser) as tab:
+                tab.goto(origin)
+                tab.evaluate(_TALK, ["failover", url])
+                played(one, other)
+                assert tab.evaluate("() => end") == {"bodies": ["before", "behind", "end"], "closes": [1000]}
+                assert tab.complaints == []

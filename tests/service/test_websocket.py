@@ -1,0 +1,499 @@
+"""WebSocket as a transport: its handshake and its frames byte by byte, and STOMP through it to a broker."""
+
+import subprocess
+import sys
+from http import HTTPStatus
+from struct import pack
+from typing import Any
+
+import pytest
+
+from stomprelay.relay.model.listener import Web
+from stomprelay.service.connection import direct
+from stomprelay.service.network.upgrade import Accepted, Handshake, Refusal
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    SUBSCRIBE,
+    FakeTransport,
+    RelayHarness,
+    listener,
+    movable,
+)
+
+HEAD = (
+    b"GET /ws HTTP/1.1\r\nHost: server.example.com\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
+"""That of RFC 6455, section 1.2, without origin and subprotocols."""
+ACCEPTED = b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+MASK = bytes.fromhex("37fa213d")
+TEXT, BINARY, CLOSE, PING, PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
+
+
+def masked(first: int, payload: bytes) -> bytes:
+    """A frame as clients send it."""
+    size = len(payload)
+    short = size if size < 126 else 126 if size < 65536 else 127
+    longer = b"" if size < 126 else pack("!H" if size < 65536 else "!Q", size)
+    coded = bytes(byte ^ MASK[at % 4] for at, byte in enumerate(payload))
+    return bytes((first, 0x80 | short)) + longer + MASK + coded
+
+
+def said(first: int, payload: bytes) -> bytes:
+    """A frame as servers send it."""
+    size = len(payload)
+    if size < 126:
+        return bytes((first, size)) + payload
+    return (pack("!BBH", first, 126, size) if size < 65536 else pack("!BBQ", first, 127, size)) + payload
+
+
+def ended(code: int, why: bytes = b"") -> bytes:
+    """A close frame as servers send it."""
+    return said(CLOSE, pack("!H", code) + why)
+
+
+def doors(web: Web | None = None, **settings: Any) -> RelayHarness:
+    """A relay whose listener speaks WebSocket as well."""
+    return RelayHarness(listener(web=web or Web(), **settings))
+
+
+def opened(relay: RelayHarness, more: bytes = b"") -> FakeTransport:
+    """A client whose handshake is done."""
+    client = relay.client()
+    client.sends(HEAD + more + b"\r\n")
+    assert client.written().startswith(b"HTTP/1.1 101 ")
+    return client
+
+
+def session(relay: RelayHarness, first: int = TEXT) -> tuple[FakeTransport, FakeTransport]:
+    """A connected client over WebSocket, and its broker."""
+    client = opened(relay)
+    client.sends(masked(first, CONNECT))
+    broker = relay.broker()
+    assert broker.written().startswith(b"CONNECT\n")
+    broker.sends(CONNECTED)
+    assert b"CONNECTED\n" in client.written()[:20]
+    return client, broker
+
+
+# The handshake
+
+
+def asked(
+    request: bytes, web: Web | None = None, versions: tuple[bytes, ...] = (b"1.0", b"1.1", b"1.2")
+) -> Any:
+    """What a request gets, which is given byte by byte."""
+    handshake = Handshake(web or Web(), versions, 1000)
+    for at in range(len(request) - 1):
+        found = handshake.received(request[at : at + 1])
+        if found is not None:
+            return found
+    return handshake.received(request[-1:])
+
+
+def test_the_handshake_of_the_standard() -> None:
+    """Its key is answered with what RFC 6455, section 1.3, computes."""
+    found = asked(HEAD + b"\r\n")
+    assert found == Accepted(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        + ACCEPTED
+        + b"\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (b"v10.stomp, v11.stomp, v12.stomp", b"v12.stomp"),
+        (b"v10.stomp,mqtt", b"v10.stomp"),
+        (b"v11.stomp\r\nSec-WebSocket-Protocol: v12.stomp", b"v12.stomp"),
+    ],
+)
+def test_the_best_subprotocol_in_common(offered: bytes, chosen: bytes) -> None:
+    """Wherever it stands among those that are offered."""
+    found = asked(HEAD + b"Sec-WebSocket-Protocol: " + offered + b"\r\n\r\n")
+    assert isinstance(found, Accepted)
+    assert b"Sec-WebSocket-Protocol: " + chosen + b"\r\n" in found.answer
+
+
+def test_no_subprotocol_in_common() -> None:
+    """Versions that the listener does not take are none."""
+    offer = HEAD + b"Sec-WebSocket-Protocol: v12.stomp\r\n\r\n"
+    found = asked(offer, versions=(b"1.1", b"1.0"))
+    assert found == Refusal(
+        HTTPStatus.BAD_REQUEST, "None of these subprotocols is spoken here: use v11.stomp, v10.stomp."
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status"),
+    [
+        (b"GET", b"POST", 405),
+        (b"/ws", b"/", 404),
+        (b"/ws", b"/ws/other", 404),
+        (b"HTTP/1.1", b"HTTP/1.0", 505),
+        (b"HTTP/1.1", b"SMTP/1.1", 400),
+        (b"Host: server.example.com\r\n", b"", 400),
+        (b"Host:", b"Host: other\r\nHost:", 400),
+        (b"Upgrade: websocket\r\n", b"", 426),
+        (b"Upgrade: websocket", b"Upgrade: h2c", 426),
+        (b"Connection: Upgrade", b"Connection: close", 426),
+        (b"Version: 13", b"Version: 8", 426),
+        (b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", b"", 400),
+        (b"dGhlIHNhbXBsZSBub25jZQ==", b"c2hvcnQ=", 400),
+        (b"dGhlIHNhbXBsZSBub25jZQ==", b"no base64", 400),
+        (b"Host:", b"Content-Length: 4\r\nHost:", 400),
+        (b"Host:", b"Transfer-Encoding: chunked\r\nHost:", 400),
+        (b"Host:", b"X: " + b"x" * 1000 + b"\r\nHost:", 431),
+        (b"Host:", b"X\0: x\r\nHost:", 400),
+    ],
+)
+def test_a_request_that_opens_no_websocket(old: bytes, new: bytes, status: int) -> None:
+    """Each gets a status, and words in a response that is complete."""
+    found = asked(HEAD.replace(old, new, 1) + b"\r\n")
+    assert isinstance(found, Refusal)
+    assert found.status == status
+    assert found.answer.startswith(b"HTTP/1.1 %d " % status)
+    assert found.answer.endswith(b"Connection: close\r\n\r\n" + found.why.encode() + b"\r\n")
+
+
+def test_bytes_behind_the_request() -> None:
+    """What no client sends before the answer is a request that somebody smuggles."""
+    found = Handshake(Web(), (b"1.2",), 1000).received(HEAD + b"\r\n" + HEAD)
+    assert found == Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "allowed"),
+    [
+        ((), b"https://server.example.com", False),
+        ((), b"null", False),
+        (("https://app.example.net",), b"https://app.example.net", True),
+        (("https://app.example.net",), b"http://app.example.net", False),
+        (("https://app.example.net",), b"https://app.example.net:8443", False),
+        (("https://app.example.net",), b"https://app.example.net.evil.example", False),
+        (("https://app.example.net",), b"https://app.example.net\r\nOrigin: https://evil.example", False),
+        (("*",), b"null", True),
+    ],
+)
+def test_origins(origins: tuple[str, ...], origin: bytes, allowed: bool) -> None:
+    """Browsers come from pages of the sites that are named alone, also not from where the Host says."""
+    found = asked(HEAD + b"Origin: " + origin + b"\r\n\r\n", Web(origins=origins))
+    assert isinstance(found, Accepted) is allowed
+    assert allowed or found.status == 403
+
+
+# One port for all
+
+
+def test_plain_stomp_on_the_same_port() -> None:
+    """As if there were no WebSocket, whatever its pieces."""
+    relay = doors()
+    client = relay.client()
+    for byte in CONNECT:
+        client.sends(bytes((byte,)))
+    broker = relay.broker()
+    broker.sends(CONNECTED)
+    assert client.written().startswith(b"CONNECTED\n")
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1000])
+def test_a_session_in_pieces(piece: int) -> None:
+    """However the wire is cut, the broker gets the same bytes."""
+    relay = doors()
+    client = relay.client()
+    wire = HEAD + b"\r\n"
+    for at in range(0, len(wire), piece):
+        client.sends(wire[at : at + piece])
+    assert ACCEPTED in client.written()
+    wire = masked(TEXT, CONNECT)
+    for at in range(0, len(wire), piece):
+        client.sends(wire[at : at + piece])
+    broker = relay.broker()
+    broker.written()
+    broker.sends(CONNECTED)
+    wire = masked(TEXT, SEND + SEND)
+    for at in range(0, len(wire), piece):
+        client.sends(wire[at : at + piece])
+    assert broker.written().count(b"hello\0") == 2
+
+
+def test_other_requests_are_answered_and_over() -> None:
+    """A browser that looks gets words, and the session is gone."""
+    relay = doors()
+    client = relay.client()
+    client.sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.written().startswith(b"HTTP/1.1 404 Not Found\r\n")
+    assert client.ends == ["flush"]
+    assert len(relay.service.state.sessions) == 0
+
+
+def test_a_slow_request() -> None:
+    """It gets no longer than CONNECT may take."""
+    relay = doors(connect_timeout=10.0)
+    client = relay.client()
+    client.sends(HEAD)
+    relay.reactor.advance(9)
+    assert client.written() == b""
+    relay.reactor.advance(1.1)
+    assert client.written().startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+
+
+def test_a_request_when_the_relay_stops() -> None:
+    """Whoever has not finished it is told so in its own protocol."""
+    relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
+    client = relay.client()
+    client.sends(HEAD)
+    _ = relay.service.stopService()
+    assert client.written().startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+
+
+def test_a_handshake_and_no_connect() -> None:
+    """The time began with the connection; the ERROR comes as a message, and then the end."""
+    relay = doors(connect_timeout=10.0)
+    client = relay.client()
+    relay.reactor.advance(9)
+    client.sends(HEAD + b"\r\n")
+    client.written()
+    relay.reactor.advance(1.1)
+    error, _, end = client.written().rpartition(b"\0\n\x88")
+    assert error[:1] == bytes((TEXT,))
+    assert b"ERROR\n" in error
+    assert end == ended(1000)[1:]
+    client.sends(masked(CLOSE, pack("!H", 1000)))
+    assert client.ends == ["flush"]
+
+
+# Messages
+
+
+def test_frames_over_messages_and_messages_over_frames() -> None:
+    """A STOMP frame in two messages, two in one, one message in three frames: one stream of bytes."""
+    relay = doors()
+    client, broker = session(relay)
+    client.sends(masked(TEXT, SEND[:9]) + masked(TEXT, SEND[9:] + SEND))
+    client.sends(
+        masked(0x01, SEND[:5]) + masked(0x00, SEND[5:7]) + masked(PING, b"x") + masked(0x80, SEND[7:])
+    )
+    assert broker.written().count(b"hello\0") == 3
+    assert client.written() == said(PONG, b"x")
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 100_000])
+def test_every_length(size: int) -> None:
+    """Each of the three forms of a length, both ways."""
+    relay = doors()
+    client, broker = session(relay)
+    body = b"x" * size
+    client.sends(masked(TEXT, b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (size, body)))
+    assert body + b"\0" in broker.written()
+    client.sends(masked(TEXT, SUBSCRIBE))
+    message = MESSAGE.replace(b"hello", body).replace(b"\n\n", b"\ncontent-length:%d\n\n" % size)
+    broker.sends(message)
+    assert client.written() == said(TEXT, message)
+
+
+def test_text_where_it_is_and_binary_where_not() -> None:
+    """To a client whose CONNECT was text, a body that is not UTF-8 comes as binary."""
+    relay = doors()
+    client, broker = session(relay)
+    client.sends(masked(TEXT, SUBSCRIBE))
+    for body, first in ((b"gr\xc3\xbc\xc3\x9fe", TEXT), (b"\xff\xfe", BINARY), (b"hello", TEXT)):
+        message = MESSAGE.replace(b"hello", body)
+        broker.sends(message)
+        assert client.written() == said(first, message)
+
+
+def test_binary_for_who_speaks_binary() -> None:
+    """A client whose CONNECT was binary gets nothing else."""
+    relay = doors()
+    client, broker = session(relay, BINARY)
+    client.sends(masked(BINARY, SUBSCRIBE))
+    broker.sends(MESSAGE)
+    assert client.written() == said(BINARY, MESSAGE)
+
+
+def test_heart_beats_are_messages() -> None:
+    """Each is one EOL in a message of its own; the client's keep the session alive."""
+    relay = doors(Web(ping_interval=0))
+    client = opened(relay)
+    client.sends(masked(TEXT, CONNECT.replace(b"host:/", b"host:/\nheart-beat:1000,1000")))
+    relay.broker().sends(CONNECTED)
+    client.written()
+    for _ in range(8):
+        relay.reactor.advance(0.5)
+        client.sends(masked(TEXT, b"\n"))
+    assert set(client.written().split(said(TEXT, b"\n"))) == {b""}
+    relay.reactor.advance(3)
+    assert b"ERROR\n" in client.written()
+
+
+@pytest.mark.parametrize(
+    ("wire", "code"),
+    [
+        (masked(TEXT, b"\xff"), 1007),
+        (masked(0x01, b"\xe2\x82") + masked(0x80, b"x"), 1007),
+        (masked(TEXT, b"\xe2\x82"), 1007),
+        (b"\x81\x05Hello", 1002),
+        (masked(0x83, b""), 1002),
+        (masked(0xC1, b""), 1002),
+        (masked(0x80, b""), 1002),
+        (masked(0x01, b"\n") + masked(TEXT, b"\n"), 1002),
+        (masked(0x09, b""), 1002),
+        (b"\x89\xfe\x00\x7e" + MASK, 1002),
+        (b"\x81\xfe\x00\x05" + MASK, 1002),
+        (b"\x82\xff" + b"\xff" * 8 + MASK, 1002),
+        (masked(CLOSE, b"\x03"), 1002),
+        (masked(CLOSE, b"\x03\xed"), 1002),
+        (masked(CLOSE, b"\x03\xe8\xff"), 1007),
+        (masked(BINARY, b"\n" * 101), 1009),
+        (masked(0x02, b"\n" * 60) + masked(0x80, b"\n" * 60), 1009),
+    ],
+)
+def test_what_is_refused(wire: bytes, code: int) -> None:
+    """The close code says why, the session is over, and what still comes is nobody's."""
+    relay = doors(Web(message=100))
+    client = opened(relay)
+    client.sends(wire)
+    written = client.written()
+    assert written[:1] == b"\x88"
+    assert written[2:4] == pack("!H", code)
+    assert len(relay.service.state.sessions) == 0
+    client.sends(masked(TEXT, CONNECT) * 3)
+    assert client.written() == b""
+    assert client.ends == []
+    relay.reactor.advance(3)
+    assert client.ends == ["abort"]
+
+
+def test_what_came_before_counts() -> None:
+    """What stands in front of a fault in one chunk reaches the broker."""
+    relay = doors()
+    client, broker = session(relay)
+    client.sends(masked(TEXT, SEND) + masked(TEXT, b"\xff"))
+    assert b"hello\0" in broker.written()
+
+
+# Ends
+
+
+def test_disconnect() -> None:
+    """The RECEIPT, code 1000, the client's own close frame, the end."""
+    relay = doors()
+    client, broker = session(relay)
+    client.sends(masked(TEXT, b"DISCONNECT\nreceipt:1\n\n\0"))
+    broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
+    broker.disconnects()
+    assert client.written() == said(TEXT, b"RECEIPT\nreceipt-id:1\n\n\0") + ended(1000)
+    assert client.ends == []
+    client.sends(masked(CLOSE, pack("!H", 1000)))
+    assert client.ends == ["flush"]
+
+
+@pytest.mark.parametrize(("payload", "answer"), [(pack("!H", 1001) + b"bye", 1001), (b"", 1000)])
+def test_a_client_that_closes_is_gone(payload: bytes, answer: int) -> None:
+    """Its close frame is answered, and its broker is left, as by a client that breaks off."""
+    relay = doors()
+    client, broker = session(relay)
+    client.sends(masked(CLOSE, payload))
+    assert client.written() == ended(answer)
+    assert client.ends == ["flush"]
+    assert broker.ends == ["flush"]
+
+
+def test_half_a_close() -> None:
+    """A client that closes its direction of the connection without a word is gone, too."""
+    relay = doors()
+    client, broker = session(relay)
+    client.protocol.readConnectionLost()
+    assert client.ends == ["flush"]
+    assert broker.ends
+
+
+def test_the_relay_stops() -> None:
+    """An ERROR, and code 1001: going away."""
+    relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
+    client, _ = session(relay)
+    _ = relay.service.stopService()
+    assert client.written().endswith(ended(1001))
+
+
+# Pressure
+
+
+def test_a_full_client_and_a_full_broker() -> None:
+    """What a client does not take stops its broker; what a broker does not take stops the client's socket."""
+    relay = doors()
+    client, broker = session(relay)
+    client.fills()
+    assert not broker.reading
+    client.drains()
+    assert broker.reading
+    broker.fills()
+    assert not client.reading
+    broker.drains()
+    assert client.reading
+
+
+def test_a_failover_unnoticed() -> None:
+    """The connection to the broker is lost, and the next one goes on with it; the client sees messages only."""
+    relay = RelayHarness(listener(web=Web(), upstream=movable()))
+    client, broker = session(relay)
+    client.sends(masked(TEXT, SUBSCRIBE))
+    broker.disconnects()
+    relay.reactor.advance(0)
+    other = relay.broker()
+    other.sends(CONNECTED)
+    assert SUBSCRIBE in other.written()
+    other.sends(MESSAGE)
+    assert client.written() == said(TEXT, MESSAGE)
+
+
+# Pings
+
+
+def test_silence_is_asked_and_then_the_end() -> None:
+    """A ping after the interval, the end after another one; an answer, or anything else, begins it anew."""
+    relay = doors(Web(ping_interval=20.0))
+    client, _ = session(relay)
+    relay.reactor.advance(19)
+    assert client.written() == b""
+    relay.reactor.advance(1.1)
+    assert client.written() == said(PING, b"")
+    client.sends(masked(PONG, b""))
+    relay.reactor.advance(19.9)
+    assert client.written() == b""
+    relay.reactor.advance(0.2)
+    assert client.written() == said(PING, b"")
+    relay.reactor.advance(20)
+    assert client.ends == ["abort"]
+
+
+def test_of_many_pings_the_last_is_answered() -> None:
+    """A flood of them has one answer in what came at once (RFC 6455, section 5.5.3)."""
+    relay = doors()
+    client, _ = session(relay)
+    client.sends(b"".join(masked(PING, b"%d" % each) for each in range(1000)))
+    assert client.written() == said(PONG, b"999")
+
+
+def test_no_answer_to_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something waits to be read, a pong would only wait behind it; and such a client is not asked."""
+    relay = doors(Web(ping_interval=20.0))
+    client, _ = session(relay)
+    monkeypatch.setattr(direct, "waits", lambda transport: transport.transport is client)
+    client.sends(masked(PING, b"x"))
+    relay.reactor.advance(100)
+    assert client.written() == b""
+    assert client.ends == []
+
+
+def test_nothing_of_it_is_loaded_without_need() -> None:
+    """A relay whose listeners speak no WebSocket knows nothing of it."""
+    program = (
+        "import sys, stomprelay.service.relay; sys.exit('wsproto' in sys.modules or 'h11' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
