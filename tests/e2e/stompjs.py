@@ -1,8 +1,10 @@
 """`@stomp/stompjs`, over the package `ws` in Node: fetched once by npm into the cache folder of the tests."""
 
+import fcntl
 import json
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,13 +23,27 @@ def modules() -> Path:
     if npm is None or shutil.which("node") is None:
         pytest.skip("there is no Node: apt-get install nodejs npm")
     found = _FOLDER / "node_modules"
-    if not (found / "@stomp" / "stompjs").is_dir() or not (found / "ws").is_dir():
-        _FOLDER.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(_FOLDER), *_PACKAGES]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode:
-            pytest.skip(f"npm has no {' and '.join(_PACKAGES)} for the tests: {done.stderr[-200:]}")
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    with open(_FOLDER / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes run tests
+        if not (found / "@stomp" / "stompjs").is_dir() or not (found / "ws").is_dir():
+            why = _refused(npm)
+            if why:
+                pytest.skip(f"npm has no {' and '.join(_PACKAGES)} for the tests: {why}")
     return found
+
+
+@cache
+def _refused(npm: str) -> str:
+    """Fetch both packages, once. Return why they cannot be had; "" where they are there."""
+    command = [npm, "install", "--no-audit", "--no-fund", "--fetch-retries=0", "--prefix", str(_FOLDER)]
+    try:
+        done = subprocess.run(
+            [*command, *_PACKAGES], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "no answer"
+    return done.stderr[-200:] if done.returncode else ""
 
 
 def bundle() -> str:

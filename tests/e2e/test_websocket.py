@@ -1,5 +1,6 @@
 """STOMP over WebSocket as it is used: `@stomp/stompjs` in Node and in a browser, against a relay that runs."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -137,6 +138,48 @@ def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
         running.wait_until(lambda: "refused with code 1007: text is not UTF-8" in running.log)
         other.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0")
         assert other.frame().startswith(b"RECEIPT\n")
+
+
+def said(frame: bytes) -> bytes:
+    """A client's message with this frame, whose mask changes nothing."""
+    return b"\x82%c\x00\x00\x00\x00%b" % (0x80 | len(frame), frame)
+
+
+def shaken(port: int, path: bytes) -> tuple[Connection, bytes]:
+    """A connection that asked for a WebSocket at this path, and the status that it got."""
+    client = Connection.to(port)
+    client.write(HANDSHAKE.replace(b" /ws ", b" %b " % path))
+    return client, client.until(b"\r\n\r\n").split(b" ")[1]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_reload(tmp_path: Path, workers: int) -> None:
+    """A session over WebSocket goes on, with one process or several; who comes then comes by the new path."""
+    path, port = tmp_path / "stomprelay.toml", free_port()
+    with ScriptedBroker() as one:
+        config = (
+            f'workers = {workers}\n[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n'
+            f'[listener.web.web]\n[upstream.main]\nuri = "tcp://127.0.0.1:{one.port}"\n'
+        )
+        with relay(tmp_path, config, [port]) as running:
+            if workers > 1:
+                running.wait_for_log("all 2 workers serve")
+            client, status = shaken(port, b"/ws")
+            assert status == b"101"
+            client.write(said(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
+            broker = one.accept()
+            broker.connected()
+            path.write_text(config.replace("[listener.web.web]", '[listener.web.web]\npath = "/stomp"'))
+            running.send(signal.SIGHUP)
+            running.wait_for_log(r"the configuration is reloaded; changed: listener\.web\.web")
+            client.write(said(b"SEND\ndestination:/queue/a\n\nstill here\0"))
+            assert broker.frame().endswith(b"still here\0")
+            for asked, wanted in ((b"/ws", b"404"), (b"/stomp", b"101")):
+                other, status = shaken(port, asked)
+                assert status == wanted
+                other.close()
+            client.close()
+            broker.close()
 
 
 @contextmanager
