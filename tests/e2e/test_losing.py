@@ -147,7 +147,7 @@ def test_what_was_committed_survives_its_broker(reversed_pair: Fleet, queue: str
                 client.tell("SEND", each, destination=queue, transaction=f"t{number}", persistent="true")
             client.ask("COMMIT", transaction=f"t{number}")
         reversed_pair.nodes[0].broker.kill()
-    assert emptied(reversed_pair, queue) == [sent, []]
+    assert emptied(reversed_pair, queue, due=len(sent)) == [sent, []]
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
