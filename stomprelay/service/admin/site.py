@@ -306,7 +306,7 @@ def site(
         return relay.tail(request).addCallback(lambda found: Response(found.spell(), JSON))
 
     def reload(body: bytes) -> Response | Deferred[Response]:
-        if body.strip() not in (b"", b"{}"):
+        if not _empty(body):
             return refusal(400, "the body must be {}")
         if relay.reloads is None:
             return refusal(409, "this process reads no configuration anew")
