@@ -20,7 +20,7 @@ from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.source import Source
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.service.admission import Admission
@@ -191,6 +191,7 @@ class RelayService(MultiService):
             tails,
             self._expiries,
             outages.time,
+            self._accept,
             reloads,
         )
         runtime.observe(outages.noted, outages.probed)
@@ -371,9 +372,10 @@ class RelayService(MultiService):
         prepared.open()
         return prepared.commit()
 
-    def _accept(self, name: str, address: object) -> LegProtocol | None:
+    def _accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
         """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
-        stops. One that is too many, or comes while the relay is drained, is sent an ERROR.
+        stops. One that is too many, or comes while the relay is drained, is sent an ERROR. `web`: how it speaks
+        WebSocket, where that is not as the listener says.
         """
         if self.state.sessions.stopping:
             return None
@@ -393,19 +395,16 @@ class RelayService(MultiService):
         driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         self.state.tails.accepted(driver)
         sessions.add(driver, address)
-        return self._leg(driver, relay)
+        return self._leg(driver, relay, web or sessions.listener.web)
 
-    def _leg(self, driver: RecordingDriver, relay: Relay) -> LegProtocol:
+    def _leg(self, driver: RecordingDriver, relay: Relay, web: Web | None) -> LegProtocol:
         """Return the protocol of a client's leg."""
-        listener = relay.listener
-        if listener.web is None:
+        if web is None:
             return LegProtocol(driver, relay.client)
         # What reads WebSocket is not loaded where none is wanted.
         from stomprelay.service.connection.web import WebLegProtocol
 
-        return WebLegProtocol(
-            driver, relay.client, listener, listener.web, lambda: self.state.sessions.stopping
-        )
+        return WebLegProtocol(driver, relay.client, relay.listener, web, lambda: self.state.sessions.stopping)
 
     def _next_name(self) -> bytes:
         """Return a name for a session that no other session has, of this relay or of another."""
