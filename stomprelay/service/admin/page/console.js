@@ -233,7 +233,7 @@ async function connect() {
     const { ticket } = await ask("console/open", { method: "POST", headers, body: JSON.stringify({ listener: $("listener").value }) });
     if (made.failed) return made.ended(made.failed);
     const place = new URL("console/socket", location.href);
-    place.protocol = place.protocol === "https:" ? "wss:" : "ws:";
+    place.protocol = place.protocol.replace("http", "ws");
     made.socket = new WebSocket(place, [made.dialect.protocol, `ticket.${ticket}`]);
   } catch (error) {
     return made.ended(`Not connected: ${error instanceof TypeError ? "the relay does not answer" : error.message}`);
