@@ -37,8 +37,8 @@ UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on
 
 
 class AdminAccess(NamedTuple):
-    """How the admin endpoint of a file is asked: the endpoint, None where there is none; its token, and its TLS; whether
-    there is a `console`, from which STOMP is spoken with the listeners.
+    """How the admin endpoint of a file is asked: the endpoint, None where there is none; its token, and its TLS. By
+    `console` STOMP can be spoken from a browser there.
     """
 
     endpoint: str | None
@@ -96,9 +96,8 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` for an admin endpoint that others may reach who need nothing for it, and for one with a console
-    that any user of the machine may ask. `key` is what named the
-    endpoint, in `source`.
+    """Raise `ConfigError` for an admin endpoint that others may reach who need nothing for it, and for one with a
+    console that any user of the machine may ask. `key` is what named the endpoint, in `source`.
     """
     place, _, tls, console = access
     if place is None:

@@ -102,12 +102,12 @@ class Config:
     """What runs: the listeners (each with its upstream and its routes), the endpoints `admin` and `metrics` if there
     are such, the bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are
     names by which both endpoints may be asked beside their own; `admin_token` is what who asks `admin` has to say, and
-    `admin_tls` its TLS; with `admin_console` STOMP can be spoken from a browser there. `clients` is how many there may be at a time, None: as many as the process has file descriptors
-    for. When the relay stops, sessions have `stop_timeout` seconds to deliver what their clients sent. At `handover`,
-    the path of a UNIX socket, another process may take over. `log_level` is the least that is logged. `fast_path`:
-    frames that need no look may pass without the core. `workers` is how many processes serve the clients; where there
-    are several, each has its `share`. All is checked but whether the endpoints, the TLS files and that directory can be
-    used.
+    `admin_tls` its TLS; with `admin_console` STOMP can be spoken from a browser there. `clients` is how many there may
+    be at a time, None: as many as the process has file descriptors for. When the relay stops, sessions have
+    `stop_timeout` seconds to deliver what their clients sent. At `handover`, the path of a UNIX socket, another process
+    may take over. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without the
+    core. `workers` is how many processes serve the clients; where there are several, each has its `share`. All is
+    checked but whether the endpoints, the TLS files and that directory can be used.
     """
 
     listeners: tuple[Listener, ...]

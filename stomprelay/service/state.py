@@ -202,9 +202,9 @@ class Sessions:
 class RelayState(NamedTuple):
     """The parts of a relay that runs. `journal` is None where none is kept, `reloads` where there is nothing to reload:
     in a worker, which does what its parent says. `certificates` returns when each certificate that is shown ends, in
-    seconds since 1970, by the table of the configuration that names it; `started` is when the relay did. `accept` begins
-    a session for a new client of the listener of this name, from this address, and returns its protocol; None while the
-    relay stops. It may say how the client speaks WebSocket.
+    seconds since 1970, by the table of the configuration that names it; `started` is when the relay did. `accept`
+    begins a session for a new client of the listener of this name, from this address, and returns its protocol; None
+    while the relay stops. It may say how the client speaks WebSocket.
     """
 
     runtime: Runtime

@@ -21,7 +21,7 @@ from tests.service.harness import (
 )
 from tests.service.test_admin import JSON, Answer
 from tests.service.test_admin_access import TOKEN, basic
-from tests.service.test_websocket import ACCEPTED, BINARY, CLOSE, masked, said
+from tests.service.test_websocket import ACCEPTED, BINARY, CLOSE, ended, masked, said
 
 HERE = "http://localhost:61680"
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -49,8 +49,9 @@ class Site:
         found: str = json.loads(self.open().text)["ticket"]
         return found
 
-    def handshake(self, protocols: str, behind: bytes = b"", **headers: str | None) -> FakeTransport:
-        """A browser that asks for the WebSocket."""
+    def handshake(self, protocols: str, **headers: str | None) -> FakeTransport:
+        """A browser that asks for the WebSocket; `behind` is what it sends at once behind that."""
+        behind = headers.pop("behind", None) or ""
         shown = {
             "host": "localhost:61680",
             "upgrade": "websocket",
@@ -67,7 +68,7 @@ class Site:
         transport.hostAddr = IPv4Address("TCP", "127.0.0.1", 61680)
         transport.protocol.makeConnection(transport)
         request = f"GET /console/socket HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
-        transport.sends(request + behind)
+        transport.sends(request + behind.encode("latin-1"))
         return transport
 
     def session(self) -> tuple[FakeTransport, FakeTransport]:
@@ -238,9 +239,11 @@ def test_other_methods(admin: Site) -> None:
 
 def test_bytes_behind_the_handshake(admin: Site) -> None:
     """The connection is cut: no browser sends any, and a proxy may have taken them for a body. A body is refused."""
-    client = admin.handshake(f"v12.stomp, ticket.{admin.ticket()}", masked(BINARY, CONNECT))
+    client = admin.handshake(f"v12.stomp, ticket.{admin.ticket()}", behind="GET / HTTP/1.1\r\n")
     assert client.ends[0] == "abort"
-    assert status(admin.handshake(f"v12.stomp, ticket.{admin.ticket()}", b"{}", content_length="2")) == 400
+    assert (
+        status(admin.handshake(f"v12.stomp, ticket.{admin.ticket()}", behind="{}", content_length="2")) == 400
+    )
 
 
 def test_too_many(admin: Site) -> None:
@@ -286,7 +289,10 @@ def test_nobody_listens_with_it_any_more(admin: Site) -> None:
     client, _ = admin.session()
     ticket = admin.ticket()
     admin.factory.stopFactory()
-    assert client.written() == said(CLOSE, b"\x03\xe8")
+    error, _, rest = client.written().partition(b"\0")
+    assert b"message:the session was ended" in error
+    assert rest.endswith(ended(1000))
+    assert len(admin.relay.service.state.sessions) == 0
     assert status(admin.handshake(f"v12.stomp, ticket.{ticket}")) == 403
 
 

@@ -121,9 +121,10 @@ class Console:
     def end(self) -> None:
         """End all that were opened: nobody listens with this any more, and another one may have another token."""
         self._tickets.clear()
-        self._forget()
-        for leg in tuple(self._legs):
-            leg.transport.loseConnection()
+        ended = {id(each.leg) for each in self._legs}
+        for session in tuple(self._state.sessions) if ended else ():
+            if id(session.relay.client) in ended:
+                session.kill()
 
     def _forget(self) -> None:
         """Forget tickets that are too old, and connections that ended."""

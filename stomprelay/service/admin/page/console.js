@@ -48,7 +48,8 @@ const log = {
 
   add(way, head, body, buttons = []) {
     this.total[way] += 1;
-    this.waiting.push({ way, head, body, buttons, time: Date.now(), size: head.length + body.length });
+    const [told, text] = [headText(head), bodyText(body)];
+    this.waiting.push({ way, head: told, body: text, bytes: body.length, buttons, time: Date.now(), size: told.length + text.length });
     if (this.waiting.length > FRAMES) {
       this.waiting.shift();
       this.gone += 1;
@@ -75,18 +76,18 @@ const log = {
     this.tell();
   },
 
-  made({ way, head, body, buttons, time, size }) {
+  made({ way, head, body, bytes, buttons, time, size }) {
     const sent = way === "sent";
     const kind = head.startsWith("ERROR") ? `${way} error` : way;
     const about = make("div", { class: "about" }, make("span", { class: "way" }, sent ? "→ sent" : "← received"), make("span", {}, clock(time / 1000)));
-    if (body.length) about.append(make("span", {}, plural(body.length, "byte")));
+    if (bytes) about.append(make("span", {}, plural(bytes, "byte")));
     for (const { text, act } of buttons) {
       const button = make("button", { type: "button" }, text);
       button.onclick = () => act();
       about.append(button);
     }
-    const row = make("li", { class: kind, "data-size": String(size) }, about, make("pre", {}, headText(head)));
-    if (body.length) row.append(make("pre", { class: "body" }, bodyText(body)));
+    const row = make("li", { class: kind, "data-size": String(size) }, about, make("pre", {}, head));
+    if (bytes) row.append(make("pre", { class: "body" }, body));
     return row;
   },
 
@@ -192,9 +193,10 @@ class Session {
   answers(message) {
     const mode = this.subscriptions.get(message.get("subscription"))?.ack;
     if (mode === "auto") return [];
+    const found = this.dialect.ack(message).map(([key, value]) => [key, value ?? ""]);
     const names = this.dialect.nack ? ["ACK", "NACK"] : ["ACK"];
     return names.map((name) => ({ text: name, act: () => {
-      if (session === this) this.command(name, this.dialect.ack(message).map(([key, value]) => [key, value ?? ""]));
+      if (session === this) this.command(name, found);
     } }));
   }
 

@@ -2,6 +2,7 @@
 "use strict";
 
 const MOST = 64 * 1024 * 1024; // bytes of a frame that are waited for
+const IDLE_SIZE = 64 * 1024; // bytes of a buffer that nothing waits in
 const [NUL, LF, CR] = [0, 10, 13];
 
 // What a version does. `ack` makes the headers of ACK and NACK out of those of a MESSAGE.
@@ -20,7 +21,6 @@ const UNESCAPED = new Set(["CONNECT", "STOMP", "CONNECTED"]);
 
 const utf8 = new TextEncoder();
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
-const strict = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
 const escaped = (dialect, text) => dialect.escapes.reduce((found, [sign, spelled]) => found.replaceAll(sign, spelled), text);
 
@@ -51,8 +51,8 @@ function joined(...parts) {
 class FrameReader {
   constructor(dialect) {
     this.dialect = dialect;
-    this.kept = new Uint8Array(4096);
-    this.size = 0;
+    this.kept = new Uint8Array(IDLE_SIZE);
+    this.start = this.size = 0; // what is kept and not read yet is between them
     this.looked = 0; // bytes that were looked through for the end of a head or of a body
     this.frame = null; // that whose head is complete
     this.beats = 0;
@@ -63,10 +63,14 @@ class FrameReader {
     this.keep(data);
     const found = [];
     for (let each = this.next(); each !== null; each = this.next()) found.push(each);
+    if (this.start === this.size && this.kept.length > IDLE_SIZE) this.kept = new Uint8Array(IDLE_SIZE);
     return found;
   }
 
   keep(data) {
+    this.kept.copyWithin(0, this.start, this.size);
+    this.size -= this.start;
+    this.start = 0;
     const size = this.size + data.length;
     if (size > MOST) throw new RangeError(`a frame has more than ${MOST} bytes`);
     if (size > this.kept.length) {
@@ -78,24 +82,25 @@ class FrameReader {
     this.size = size;
   }
 
+  // What is kept and not read yet.
+  rest() {
+    return this.kept.subarray(this.start, this.size);
+  }
+
   drop(size) {
-    this.kept.copyWithin(0, size, this.size);
-    this.size -= size;
+    this.start += size;
     this.looked = 0;
   }
 
   next() {
     if (this.frame === null && !this.head()) return null;
-    const length = this.frame.length;
-    let end = length;
-    if (length === null) {
-      end = this.kept.subarray(0, this.size).indexOf(NUL, this.looked);
-      this.looked = this.size;
-      if (end < 0) return null;
-    } else if (this.size <= length) return null;
-    else if (this.kept[length] !== NUL) throw new RangeError(`${this.frame.command} is not as long as it says`);
-    const { head, command, headers } = this.frame;
-    const body = this.kept.slice(0, end);
+    const { head, command, headers, length } = this.frame;
+    const rest = this.rest();
+    const end = length ?? rest.indexOf(NUL, this.looked);
+    this.looked = rest.length;
+    if (end < 0 || end >= rest.length) return null;
+    if (rest[end] !== NUL) throw new RangeError(`${command} is not as long as it says`);
+    const body = rest.slice(0, end);
     this.drop(end + 1);
     this.frame = null;
     return { head, command, headers, body };
@@ -103,15 +108,13 @@ class FrameReader {
 
   // Read the head of the next frame, with the beats before it; return whether it is complete.
   head() {
-    let beats = 0;
-    while (beats < this.size && (this.kept[beats] === LF || this.kept[beats] === CR)) {
-      if (this.kept[beats] === LF) this.beats += 1;
-      beats += 1;
+    for (; this.kept[this.start] === LF || this.kept[this.start] === CR; this.drop(1)) {
+      if (this.start === this.size) return false;
+      if (this.kept[this.start] === LF) this.beats += 1;
     }
-    if (beats) this.drop(beats);
     const end = this.blank();
     if (end === null) return false;
-    const head = lenient.decode(this.kept.subarray(0, end));
+    const head = lenient.decode(this.rest().subarray(0, end));
     const [command, ...lines] = head.split("\n").map((line) => (this.dialect.cr ? line.replace(/\r$/, "") : line)).filter((line) => line !== "");
     const spell = UNESCAPED.has(command) ? (text) => text : (text) => unescaped(this.dialect, text);
     const headers = new Map();
@@ -128,14 +131,12 @@ class FrameReader {
 
   // Return where the head ends, behind its blank line; null while that has not come.
   blank() {
-    for (let at = Math.max(0, this.looked - 2); ;) {
-      at = this.kept.subarray(0, this.size).indexOf(LF, at);
-      if (at < 0) break;
-      const next = this.dialect.cr && this.kept[at + 1] === CR ? at + 2 : at + 1;
-      if (next < this.size && this.kept[next] === LF) return next + 1;
-      at += 1;
+    const rest = this.rest();
+    for (let at = rest.indexOf(LF, Math.max(0, this.looked - 2)); at >= 0; at = rest.indexOf(LF, at + 1)) {
+      const next = this.dialect.cr && rest[at + 1] === CR ? at + 2 : at + 1;
+      if (rest[next] === LF) return next + 1;
     }
-    this.looked = this.size;
+    this.looked = rest.length;
     return null;
   }
 }
@@ -149,14 +150,17 @@ const LONGEST = 16 * 1024; // characters of a head or a body that are shown
 const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
   (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 
-const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}… and ${count(text.length - LONGEST)} more` : text);
+const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}… and more` : text);
 
 // Return a head as it is on the wire, without its passcode.
 const headText = (head) => cut(visible(head.trimEnd().replace(/^(\s*passcode\s*:).*$/gim, "$1***")));
 
 function bodyText(body) {
+  const begins = body.subarray(0, 4 * LONGEST);
   try {
-    return cut(visible(strict.decode(body)));
+    // The last sign may be cut where there is more.
+    const strict = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
+    return cut(visible(strict.decode(begins, { stream: begins.length < body.length })));
   } catch {
     const shown = [...body.subarray(0, HEX)].map((each) => each.toString(16).padStart(2, "0")).join(" ");
     return `${shown}${body.length > HEX ? ` … and ${count(body.length - HEX)} bytes more` : ""}`;
