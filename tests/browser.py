@@ -4,6 +4,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any, Final
 
 import pytest
@@ -85,3 +87,30 @@ def page(browser: Any, **context: Any) -> Iterator[Any]:
         yield found
     finally:
         opened.close()
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """A page of another site."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def elsewhere() -> Iterator[int]:
+    """Serve pages of another site, of this machine, at this port."""
+    server = HTTPServer(("127.0.0.1", 0), _Elsewhere)
+    serving = Thread(target=server.serve_forever, args=(0.01,))
+    serving.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()

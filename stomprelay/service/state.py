@@ -10,11 +10,11 @@ from twisted.internet.defer import Deferred, succeed
 
 from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
-from stomprelay.relay.model.listener import Listener, Web
+from stomprelay.relay.model.listener import Listener
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
-from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
@@ -202,9 +202,7 @@ class Sessions:
 class RelayState(NamedTuple):
     """The parts of a relay that runs. `journal` is None where none is kept, `reloads` where there is nothing to reload:
     in a worker, which does what its parent says. `certificates` returns when each certificate that is shown ends, in
-    seconds since 1970, by the table of the configuration that names it; `started` is when the relay did. `accept`
-    begins a session for a new client of the listener of this name, from this address, and returns its protocol; None
-    while the relay stops. It may say how the client speaks WebSocket.
+    seconds since 1970, by the table of the configuration that names it; `started` is when the relay did.
     """
 
     runtime: Runtime
@@ -216,5 +214,4 @@ class RelayState(NamedTuple):
     tails: Tails
     certificates: Callable[[], Mapping[str, float]]
     started: float
-    accept: Callable[[str, object, Web | None], LegProtocol | None]
     reloads: Reloads | None = None

@@ -2,6 +2,7 @@
 
 import json
 import re
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page
+from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, elsewhere, page
 from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
@@ -317,15 +318,26 @@ def test_a_session_that_ends(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_page_of_another_site(browser: Any, there: Running) -> None:
-    """It gets no WebSocket, though the browser has the token: neither by its own name nor with one of ours."""
-    with page(browser, http_credentials=CREDENTIALS) as found:
-        found.goto(f"http://127.0.0.1:{there.admin}/icon.svg")
-        attempt = """(url) => new Promise((done) => {
-          const socket = new WebSocket(url, ["v12.stomp", "ticket.0123"]);
-          socket.onopen = () => done("open");
-          socket.onerror = () => done("refused");
-        })"""
-        assert found.evaluate(attempt, f"ws://127.0.0.1:{there.admin}/console/socket") == "refused"
+    """It gets no WebSocket, though it knew a ticket and the browser has the token; our own page gets it with that."""
+    request = urllib.request.Request(
+        f"{there.url}/open",
+        b'{"listener": "main"}',
+        {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        ticket = json.loads(answer.read())["ticket"]
+    attempt = """([url, ticket]) => new Promise((done) => {
+      const socket = new WebSocket(url, ["v12.stomp", `ticket.${ticket}`]);
+      socket.onopen = () => { socket.close(); done("open"); };
+      socket.onerror = () => done("refused");
+    })"""
+    place = f"ws://localhost:{there.admin}/console/socket"
+    with elsewhere() as port, page(browser, http_credentials=CREDENTIALS) as found:
+        found.goto(f"http://localhost:{port}/")
+        assert found.evaluate(attempt, [place, ticket]) == "refused"
+        assert any("403" in each for each in found.complaints)
+        found.goto(there.url)
+        assert found.evaluate(attempt, [place, ticket]) == "open"
 
 
 def test_over_tls(browser: Any, tmp_path: Path) -> None:

@@ -8,14 +8,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
 
 import pytest
 
-from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page
+from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, elsewhere, page
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
@@ -401,19 +399,6 @@ def test_with_a_token(browser: Any, tmp_path: Path) -> None:
             running.child.wait_for_output("^paused tcp://192")
 
 
-class _Elsewhere(BaseHTTPRequestHandler):
-    """A page of another site."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/html")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 _CROSS: Final = """async (url) => {
   const body = '{"broker": "*"}', said = [];
   for (const [mode, type] of [["no-cors", "text/plain"], ["cors", "text/plain"], ["cors", "application/json"]]) {
@@ -431,24 +416,16 @@ _CROSS: Final = """async (url) => {
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_a_page_of_another_site(browser: Any, shown: MadeUp, name: str) -> None:
     """It orders nothing and reads nothing, even from this machine, and from one that is called alike."""
-    server = HTTPServer(("127.0.0.1", 0), _Elsewhere)
-    serving = Thread(target=server.serve_forever, args=(0.01,))
-    serving.start()
-    try:
-        with page(browser) as found:
-            found.goto(f"http://{name}:{server.server_address[1]}/")
-            assert found.evaluate(_CROSS, shown.url) == ["refused"] * 4
-            frame = found.evaluate(
-                "(url) => new Promise((done) => { const one = document.createElement('iframe'); one.src = url;"
-                " one.onload = () => { try { done(one.contentDocument?.body.innerText ?? ''); } catch { done(''); } };"
-                " document.body.append(one); })",
-                shown.url,
-            )
-            assert frame == ""
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
+    with elsewhere() as port, page(browser) as found:
+        found.goto(f"http://{name}:{port}/")
+        assert found.evaluate(_CROSS, shown.url) == ["refused"] * 4
+        frame = found.evaluate(
+            "(url) => new Promise((done) => { const one = document.createElement('iframe'); one.src = url;"
+            " one.onload = () => { try { done(one.contentDocument?.body.innerText ?? ''); } catch { done(''); } };"
+            " document.body.append(one); })",
+            shown.url,
+        )
+        assert frame == ""
     assert not any(each["paused"] for each in shown.overview()["brokers"])
 
 

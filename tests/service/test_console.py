@@ -33,7 +33,8 @@ class Site:
 
     def __init__(self, relay: RelayHarness, *, console: bool = True) -> None:
         self.relay = relay
-        self.factory: Any = site(relay.service.state, relay.reactor, (), TOKEN, guarded=True, console=console)
+        accept = relay.service.clients.accept if console else None
+        self.factory: Any = site(relay.service.state, relay.reactor, (), TOKEN, guarded=True, console=accept)
 
     def ask(self, path: str, method: str = "GET", *body: bytes, **headers: str) -> Answer:
         """The answer to a request that says the token."""

@@ -59,7 +59,7 @@ def test_a_page_has_nothing_that_its_policy_forbids(
     harness: RelayHarness, page: str, style: str, scripts: tuple[str, ...]
 ) -> None:
     """No script and no style of its own, nothing of elsewhere, no text that is taken for markup."""
-    factory = site(harness.service.state, harness.reactor, console=True)
+    factory = site(harness.service.state, harness.reactor, console=harness.service.clients.accept)
     html, style, *read = (Answer(harness, path, factory=factory).text for path in (page, style, *scripts))
     script = "".join(read)
     for forbidden in ("style=", "<style", "onclick=", "http:", "https:", "javascript:"):

@@ -41,6 +41,12 @@ TICKET: Final = 30.0
 _TICKET_WORD: Final = b"ticket."
 
 
+Accept = Callable[[str, object, Web], LegProtocol | None]
+"""Begins a session for a new client of the listener of this name, from this address, which speaks WebSocket so. Returns
+its protocol; None while the relay stops.
+"""
+
+
 class _Ticket(NamedTuple):
     """What a ticket is good for: the name of the listener, and until when."""
 
@@ -49,10 +55,11 @@ class _Ticket(NamedTuple):
 
 
 class Console:
-    """Lets pages of this relay connect to its listeners. `seconds` is a clock."""
+    """Lets pages of this relay connect to its listeners. `accept` begins their sessions, `seconds` is a clock."""
 
-    def __init__(self, state: RelayState, seconds: Callable[[], float]) -> None:
+    def __init__(self, state: RelayState, accept: Accept, seconds: Callable[[], float]) -> None:
         self._state = state
+        self._accept = accept
         self._seconds = seconds
         self._tickets: dict[bytes, _Ticket] = {}
         self._legs: list[LegProtocol] = []
@@ -111,7 +118,7 @@ class Console:
             return refusal(404, "the listener is gone")
         origins = tuple(each.decode("latin-1") for each in headers.getRawHeaders(b"origin", []))
         web = replace(found.listener.web or Web(), path=SOCKET.decode(), origins=origins)
-        leg = self._state.accept(ticket.listener, request.getClientAddress(), web)
+        leg = self._accept(ticket.listener, request.getClientAddress(), web)
         if leg is None:
             return refusal(503, "the relay stops")
         self._legs.append(leg)

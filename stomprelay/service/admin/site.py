@@ -43,7 +43,7 @@ from stomprelay.config.address import Authority
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
-from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Console
+from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
 from stomprelay.service.admin.overview import FILES, file, overview
 from stomprelay.service.admin.pages import (
     JSON,
@@ -255,12 +255,12 @@ def site(
     *,
     worker: bool = False,
     guarded: bool = False,
-    console: bool = False,
+    console: Accept | None = None,
 ) -> Site:
     """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are names by which it may
     be asked beside its own; `token` has to be said, where there is one. That of a `worker` has its snapshots, too.
-    `guarded`: not every user can ask, so bodies of messages may be shown. `console`: it has one, see `console`; only
-    where the relay is that of this process.
+    `guarded`: not every user can ask, so bodies of messages may be shown. `console`: it has one, whose
+    sessions this begins; only where the relay is that of this process.
     """
     relay = _relay(shown)
 
@@ -357,10 +357,10 @@ def site(
     }
     secret = None if token is None else Token(token)
     named = Hosts(hosts)
-    if not console:
+    if console is None:
         return AdminSite("admin", AdminPages(pages, actions, kill, named, secret, relay.repeats), reactor)
     assert isinstance(shown, RelayState)
-    opened = Console(shown, reactor.seconds)
+    opened = Console(shown, console, reactor.seconds)
     pages.update((path, _file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
     pages[LISTENERS] = opened.listeners
     actions[OPEN] = opened.open
@@ -370,10 +370,16 @@ def site(
 
 
 def admin_services(
-    config: Config, shown: Shown | RelayState, reactor: Any, *, worker: bool = False
+    config: Config,
+    shown: Shown | RelayState,
+    reactor: Any,
+    accept: Accept | None = None,
+    *,
+    worker: bool = False,
 ) -> list[ListeningService]:
     """Return what listens on the endpoints `admin` and `metrics` of a configuration, of which `CONNECTIONS` may be open
-    each. Raises `BadEndpoint`, which names the key.
+    each. `accept` begins the sessions of a console, where the relay is that of this process. Raises `BadEndpoint`,
+    which names the key.
     """
     made = []
     if config.admin is not None:
@@ -385,7 +391,7 @@ def admin_services(
             config.admin_token,
             worker=worker,
             guarded=worker or guarded(access),
-            console=config.admin_console,
+            console=accept if config.admin_console else None,
         )
         try:
             made.append(listening_service(reactor, "admin", config.admin, pages, config.admin_tls))
