@@ -4,6 +4,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any, Final
 
 import pytest
@@ -20,6 +22,34 @@ _OPTIONS: Final = (
 )
 PHONE: Final = 390
 """The width of a phone, in pixels."""
+CONTRAST: Final = r"""() => {
+  const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].reduce((sum, part, at) => {
+    const c = part / 255;
+    return sum + [0.2126, 0.7152, 0.0722][at] * (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const behind = (node) => {
+    const layers = [];
+    for (let each = node; each; each = each.parentElement) layers.push(parts(getComputedStyle(each).backgroundColor));
+    return layers.reverse().reduce((below, [r, g, b, a = 1]) =>
+      [r, g, b].map((part, at) => a * part + (1 - a) * below[at]), [255, 255, 255]);
+  };
+  const low = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim());
+    if (!own || !node.getClientRects().length || node.disabled || node.closest(".unseen, .skip, option")) continue;
+    const [one, other] = [light(parts(getComputedStyle(node).color)), light(behind(node))];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < 4.5) low.push(`${node.outerHTML.slice(0, 120)}: ${ratio.toFixed(2)}`);
+  }
+  return low;
+}"""
+"""Returns what cannot be read for its contrast (WCAG AA)."""
+OUTSIDE: Final = """() => [...document.querySelectorAll("body *")].filter((each) => {
+  const box = each.getBoundingClientRect();
+  return box.width > 1 && !each.closest(".unseen, .skip, thead") && (box.right > innerWidth + 0.5 || box.left < -0.5);
+}).map((each) => each.outerHTML.slice(0, 160))"""
+"""Returns what sticks out of the page sideways."""
 
 
 @contextmanager
@@ -57,3 +87,30 @@ def page(browser: Any, **context: Any) -> Iterator[Any]:
         yield found
     finally:
         opened.close()
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """A page of another site."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def elsewhere() -> Iterator[int]:
+    """Serve pages of another site, of this machine, at this port."""
+    server = HTTPServer(("127.0.0.1", 0), _Elsewhere)
+    serving = Thread(target=server.serve_forever, args=(0.01,))
+    serving.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()

@@ -11,10 +11,10 @@ from stomprelay.config.endpoint import exposed, server
 from stomprelay.config.listener import read_tls
 from stomprelay.config.listener import server as read_server
 from stomprelay.config.table import ConfigError, Table, read_file
-from stomprelay.config.values import shown, text
+from stomprelay.config.values import flag, shown, text
 from stomprelay.relay.model.listener import ServerTLS
 
-KEYS: Final = ("admin", "admin_hosts", "admin_token_file", "admin_tls", "metrics")
+KEYS: Final = ("admin", "admin_hosts", "admin_token_file", "admin_tls", "metrics", "admin_console")
 
 SHORTEST: Final = 16
 """Characters of a token, at least: fewer could be guessed."""
@@ -28,16 +28,23 @@ _UNGUARDED: Final = (
     "interface (interface=127.0.0.1) or to a UNIX socket, or set admin_token_file, or admin_tls with "
     "require_client_certificate = true"
 )
+_OPEN: Final = (
+    "admin_console = true lets whoever asks it in at the listeners: set admin_token_file, or admin_tls with "
+    "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
+)
 UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on the way can read the token"
 """What is to be said of an admin endpoint whose token passes through the network as it is."""
 
 
 class AdminAccess(NamedTuple):
-    """How the admin endpoint of a file is asked: the endpoint, None where there is none; its token, and its TLS."""
+    """How the admin endpoint of a file is asked: the endpoint, None where there is none; its token, and its TLS. By
+    `console` STOMP can be spoken from a browser there.
+    """
 
     endpoint: str | None
     token: bytes | None
     tls: ServerTLS | None
+    console: bool = False
 
     def __repr__(self) -> str:
         """Return it without the token."""
@@ -50,7 +57,8 @@ def read(table: Table) -> AdminAccess:
     """
     place = table.get("admin", read_server)
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
-    return AdminAccess(place, table.file("admin_token_file", text, token_content), tls)
+    token = table.file("admin_token_file", text, token_content)
+    return AdminAccess(place, token, tls, table.get("admin_console", flag, False))
 
 
 def read_hosts(value: object) -> tuple[Authority, ...]:
@@ -88,10 +96,10 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` for an admin endpoint that others may reach who need nothing for it. `key` is what named the
-    endpoint, in `source`.
+    """Raise `ConfigError` for an admin endpoint that others may reach who need nothing for it, and for one with a
+    console that any user of the machine may ask. `key` is what named the endpoint, in `source`.
     """
-    place, _, tls = access
+    place, _, tls, console = access
     if place is None:
         return
     if tls is not None and server(place).kind == "unix":
@@ -100,13 +108,15 @@ def check(source: str, key: str, access: AdminAccess) -> None:
         raise ConfigError(f"{source}: {key}: {place} brings TLS of its own, and admin_tls does too")
     if exposed(place) and not guarded(access):
         raise ConfigError(f"{source}: {key}: {_UNGUARDED}")
+    if console and not guarded(access):
+        raise ConfigError(f"{source}: {key}: {_OPEN}")
 
 
 def guarded(access: AdminAccess) -> bool:
     """Whether an admin endpoint is not for every user who can connect: it asks for a token or for a certificate, or is
     a UNIX socket that not every user may write to.
     """
-    place, token, tls = access
+    place, token, tls, _ = access
     certified = tls is not None and tls.require_client_certificate
     if place is None or token is not None or certified:
         return place is not None

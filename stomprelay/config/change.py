@@ -37,6 +37,7 @@ RESTART: Final = (
 """Keys, or tables of keys, of what is made once, when the process starts."""
 AT_ONCE: Final = (
     "admin",
+    "admin_console",
     "admin_hosts",
     "admin_token_file",
     "admin_tls",

@@ -102,12 +102,12 @@ class Config:
     """What runs: the listeners (each with its upstream and its routes), the endpoints `admin` and `metrics` if there
     are such, the bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are
     names by which both endpoints may be asked beside their own; `admin_token` is what who asks `admin` has to say, and
-    `admin_tls` its TLS. `clients` is how many there may be at a time, None: as many as the process has file descriptors
-    for. When the relay stops, sessions have `stop_timeout` seconds to deliver what their clients sent. At `handover`,
-    the path of a UNIX socket, another process may take over. `log_level` is the least that is logged. `fast_path`:
-    frames that need no look may pass without the core. `workers` is how many processes serve the clients; where there
-    are several, each has its `share`. All is checked but whether the endpoints, the TLS files and that directory can be
-    used.
+    `admin_tls` its TLS; with `admin_console` STOMP can be spoken from a browser there. `clients` is how many there may
+    be at a time, None: as many as the process has file descriptors for. When the relay stops, sessions have
+    `stop_timeout` seconds to deliver what their clients sent. At `handover`, the path of a UNIX socket, another process
+    may take over. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without the
+    core. `workers` is how many processes serve the clients; where there are several, each has its `share`. All is
+    checked but whether the endpoints, the TLS files and that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
@@ -124,6 +124,7 @@ class Config:
     admin_token: bytes | None = field(default=None, repr=False)
     admin_tls: ServerTLS | None = None
     handover: str | None = None
+    admin_console: bool = False
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -221,7 +222,8 @@ def overridden(
         listeners = _moved(listeners, upstream)
     if admin is not None:
         admin = _option("--admin", read_server, admin)
-        check(COMMAND_LINE, "--admin", AdminAccess(admin, config.admin_token, config.admin_tls))
+        access = AdminAccess(admin, config.admin_token, config.admin_tls, config.admin_console)
+        check(COMMAND_LINE, "--admin", access)
     else:
         admin = config.admin
     _distinct(COMMAND_LINE, listeners, admin, config.metrics)
@@ -268,6 +270,10 @@ def sharable(source: str, config: Config) -> None:
     for key, clients in limits:
         if clients is not None and clients < config.workers:
             raise ConfigError(f"{source}: {key}: must be at least 1 for each of {config.workers} workers")
+    if config.admin_console:
+        raise ConfigError(
+            f"{source}: admin_console: the console needs workers = 1: what serves admin has no sessions beside workers"
+        )
 
 
 def _workers(value: object) -> int:
@@ -353,6 +359,7 @@ def _read(table: Table) -> Config:
         admin.token,
         admin.tls,
         table.path("handover", _socket_path),
+        admin.console,
     )
 
 

@@ -73,6 +73,8 @@ def _admin(config: Config, endpoint: str) -> Iterator[Fact]:
     yield "token", "none" if config.admin_token is None else "needed, but for probes"
     if config.admin_token is not None and unencrypted(endpoint, config.admin_tls):
         yield "warning", UNENCRYPTED
+    if config.admin_console:
+        yield "console", "at /console, a way in at the listeners"
 
 
 def _block(title: str, facts: list[Fact]) -> str:

@@ -269,7 +269,8 @@ class RelayService(MultiService):
         # A web server is not loaded where none is wanted.
         from stomprelay.service.admin.site import admin_services
 
-        return admin_services(config, self.state, self._reactor, worker=self._inherited is not None)
+        worker = self._inherited is not None
+        return admin_services(config, self.state, self._reactor, self.clients.accept, worker=worker)
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
         """Return what makes the TLS connections of listeners, admin and brokers, by the table that names the files."""

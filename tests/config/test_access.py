@@ -85,6 +85,32 @@ def test_an_endpoint_that_others_reach_needs_something(tmp_path: Path, place: st
     assert config(tmp_path, f'metrics = "{quoted}"\n').metrics == place
 
 
+def test_a_console_needs_something_everywhere(tmp_path: Path) -> None:
+    """It is a way in at the listeners: not every user of the machine may have it. Workers have none."""
+    put_token(tmp_path)
+    console = "admin_console = true\n"
+    local = 'admin = "tcp:1:interface=127.0.0.1"\n'
+    said = refusal(tmp_path, console + local)
+    assert said.startswith(
+        "admin: admin_console = true lets whoever asks it in at the listeners: set admin_token_file"
+    )
+    with pytest.raises(ConfigError, match=r"^command line: --admin: admin_console = true lets"):
+        overridden(config(tmp_path, console), admin="unix:/run/admin")
+    for enough in (
+        'admin = "unix:/run/admin:mode=600"\n',
+        local + CERTIFIED,
+        local + 'admin_token_file = "token"\n',
+    ):
+        found = config(tmp_path, console + enough)
+        assert found.admin_console
+        assert "console          at /console, a way in at the listeners" in summary(found)
+    assert "/console" not in summary(config(tmp_path, local))
+    upstream = '[upstream.main]\nuri = "tcp://127.0.0.1:1"\n'
+    guarded = config(tmp_path, f'{console}{local}admin_token_file = "token"\n{upstream}')
+    with pytest.raises(ConfigError, match=r": admin_console: the console needs workers = 1"):
+        overridden(guarded, workers="2")
+
+
 def test_client_certificates_stand_in_for_a_token(tmp_path: Path) -> None:
     """Where they are demanded, not only asked for."""
     found = config(tmp_path, 'admin = "tcp:1"\n' + CERTIFIED)

@@ -8,14 +8,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
 
 import pytest
 
-from tests.browser import PHONE, browsing, page
+from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, elsewhere, page
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
@@ -26,32 +24,6 @@ pytestmark = pytest.mark.e2e
 
 TOKEN: Final = "a token of more than sixteen characters"
 
-_CONTRAST: Final = r"""() => {
-  const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].reduce((sum, part, at) => {
-    const c = part / 255;
-    return sum + [0.2126, 0.7152, 0.0722][at] * (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  }, 0);
-  const behind = (node) => {
-    const layers = [];
-    for (let each = node; each; each = each.parentElement) layers.push(parts(getComputedStyle(each).backgroundColor));
-    return layers.reverse().reduce((below, [r, g, b, a = 1]) =>
-      [r, g, b].map((part, at) => a * part + (1 - a) * below[at]), [255, 255, 255]);
-  };
-  const low = [];
-  for (const node of document.querySelectorAll("body *")) {
-    const own = [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim());
-    if (!own || !node.getClientRects().length || node.disabled || node.closest(".unseen, .skip, option")) continue;
-    const [one, other] = [light(parts(getComputedStyle(node).color)), light(behind(node))];
-    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (ratio < 4.5) low.push(`${node.outerHTML.slice(0, 120)}: ${ratio.toFixed(2)}`);
-  }
-  return low;
-}"""
-_OUTSIDE: Final = """() => [...document.querySelectorAll("body *")].filter((each) => {
-  const box = each.getBoundingClientRect();
-  return box.width > 1 && !each.closest(".unseen, .skip, thead") && (box.right > innerWidth + 0.5 || box.left < -0.5);
-}).map((each) => each.outerHTML.slice(0, 160))"""
 _AGED: Final = """(seconds) => {
   const data = structuredClone(shown);
   for (let second = 0; second < seconds; second += 1) {
@@ -427,19 +399,6 @@ def test_with_a_token(browser: Any, tmp_path: Path) -> None:
             running.child.wait_for_output("^paused tcp://192")
 
 
-class _Elsewhere(BaseHTTPRequestHandler):
-    """A page of another site."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/html")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 _CROSS: Final = """async (url) => {
   const body = '{"broker": "*"}', said = [];
   for (const [mode, type] of [["no-cors", "text/plain"], ["cors", "text/plain"], ["cors", "application/json"]]) {
@@ -457,24 +416,16 @@ _CROSS: Final = """async (url) => {
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_a_page_of_another_site(browser: Any, shown: MadeUp, name: str) -> None:
     """It orders nothing and reads nothing, even from this machine, and from one that is called alike."""
-    server = HTTPServer(("127.0.0.1", 0), _Elsewhere)
-    serving = Thread(target=server.serve_forever, args=(0.01,))
-    serving.start()
-    try:
-        with page(browser) as found:
-            found.goto(f"http://{name}:{server.server_address[1]}/")
-            assert found.evaluate(_CROSS, shown.url) == ["refused"] * 4
-            frame = found.evaluate(
-                "(url) => new Promise((done) => { const one = document.createElement('iframe'); one.src = url;"
-                " one.onload = () => { try { done(one.contentDocument?.body.innerText ?? ''); } catch { done(''); } };"
-                " document.body.append(one); })",
-                shown.url,
-            )
-            assert frame == ""
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
+    with elsewhere() as port, page(browser) as found:
+        found.goto(f"http://{name}:{port}/")
+        assert found.evaluate(_CROSS, shown.url) == ["refused"] * 4
+        frame = found.evaluate(
+            "(url) => new Promise((done) => { const one = document.createElement('iframe'); one.src = url;"
+            " one.onload = () => { try { done(one.contentDocument?.body.innerText ?? ''); } catch { done(''); } };"
+            " document.body.append(one); })",
+            shown.url,
+        )
+        assert frame == ""
     assert not any(each["paused"] for each in shown.overview()["brokers"])
 
 
@@ -487,7 +438,7 @@ def test_on_a_phone(browser: Any, shown: MadeUp) -> None:
         found.locator("details summary").click()
         until(found, "(name) => document.querySelector('#destinations').textContent.includes(name)", HOSTILE)
         assert found.evaluate("document.documentElement.scrollWidth") <= PHONE
-        assert found.evaluate(_OUTSIDE) == []
+        assert found.evaluate(OUTSIDE) == []
         labels = found.eval_on_selector_all(
             "tbody td",
             "all => all.filter((each) => each.textContent && !each.querySelector('button')"
@@ -509,10 +460,10 @@ def test_contrast(browser: Any, shown: MadeUp, scheme: str) -> None:
         background = found.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", background))) < 384) is (scheme == "dark")
         found.locator("details summary").click()
-        assert found.evaluate(_CONTRAST) == []
+        assert found.evaluate(CONTRAST) == []
         found.evaluate("fresh = performance.now() - 3000; asking = true; watch()")
         assert found.locator("#stale").is_visible()
-        assert found.evaluate(_CONTRAST) == []
+        assert found.evaluate(CONTRAST) == []
 
 
 def test_by_keyboard(browser: Any, tmp_path: Path) -> None:

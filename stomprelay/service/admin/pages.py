@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -70,6 +71,11 @@ def refusal(status: int, reason: str) -> Response:
     return Response(json.dumps({"error": reason}) + "\n", JSON, status)
 
 
+Upgrade = Callable[[Any], Response | None]
+"""Takes the connection of a GET over, and returns None, or why it does not. It asks for something in the token's place.
+"""
+
+
 class SharedPage:
     """A page that is made once for all who ask at a time: many who look cost no more than one. `seconds` is a clock."""
 
@@ -120,6 +126,7 @@ class AdminPages(Resource):
         hosts: Hosts,
         token: Token | None,
         repeats: Repeats,
+        upgrades: Mapping[bytes, Upgrade] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self._pages = pages
@@ -128,12 +135,15 @@ class AdminPages(Resource):
         self._hosts = hosts
         self._token = token
         self._repeats = repeats
+        self._upgrades = upgrades
 
     def render(self, request: Any) -> Any:
         """Respond to GET and HEAD of pages, and to POST of actions, where the request has a `Host` of ours, and the
         token.
         """
         response = self._response(request)
+        if response is None:
+            return NOT_DONE_YET
         if isinstance(response, Response):
             return _begun(request, response)
         gone: list[Failure] = []
@@ -147,8 +157,11 @@ class AdminPages(Resource):
         _ = response.addErrback(_failed).addCallback(respond)
         return NOT_DONE_YET
 
-    def _response(self, request: Any) -> Response | Deferred[Response]:
+    def _response(self, request: Any) -> Response | Deferred[Response] | None:
         page, action = self._pages.get(request.path), self._action(request.path)
+        upgrade = self._upgrades.get(request.path)
+        if upgrade is not None:
+            return self._misdirected(request) or upgrade(request)
         refused = self._misdirected(request) or self._unauthorized(request)
         if refused is not None:
             return refused

@@ -8,7 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
+from twisted.internet.interfaces import IProtocol
 from twisted.internet.protocol import connectionDone
+from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
@@ -47,6 +49,7 @@ class AdminChannel(HTTPChannel):
 
     site: "AdminSite"
     transport: Any
+    upgraded = False
 
     def connectionMade(self) -> None:
         """Begin the time of the first request, and take a place among the connections."""
@@ -64,6 +67,28 @@ class AdminChannel(HTTPChannel):
     def checkPersistence(self, request: Any, version: bytes) -> bool:
         """Return whether another request may follow this one: not where nobody listens with the site any more."""
         return super().checkPersistence(request, version) and not self.site.ended
+
+    def upgrade(self, protocol: IProtocol, request: bytes) -> None:
+        """Give the connection of the request that is being responded to to another protocol, which gets that again."""
+        transport = self.transport
+        self.site.left(self)
+        self.upgraded = True
+        transport.unregisterProducer()
+        if isinstance(transport, ProtocolWrapper):
+            transport.wrappedProtocol = protocol
+        else:
+            transport.protocol = protocol
+        protocol.makeConnection(transport)
+        protocol.dataReceived(request)
+
+    def rawDataReceived(self, data: bytes) -> None:
+        """A part of a body came, or of the next request. None may follow one that gave the connection away: no client
+        sends any before it is answered, and what stands there may be a request that a proxy took for a body.
+        """
+        if self.upgraded:
+            self.transport.abortConnection()
+        else:
+            super().rawDataReceived(data)
 
     def timeoutConnection(self) -> None:
         """Close the connection: no request came in time."""
@@ -83,14 +108,17 @@ class AdminChannel(HTTPChannel):
 
 class AdminSite(Site):
     """A site without an access log, which would have little but the requests of monitoring. It has room for
-    `CONNECTIONS` connections. `name` is that of its endpoint.
+    `CONNECTIONS` connections. `name` is that of its endpoint; `on_end` is called when nobody listens with it any more.
     """
 
     noisy = False
     protocol: Callable[[], Any] = AdminChannel
 
-    def __init__(self, name: str, pages: Resource, reactor: Any) -> None:
+    def __init__(
+        self, name: str, pages: Resource, reactor: Any, on_end: Callable[[], None] = lambda: None
+    ) -> None:
         self._name = name
+        self._on_end = on_end
         super().__init__(
             pages,
             requestFactory=BoundedRequest,
@@ -132,6 +160,7 @@ class AdminSite(Site):
             channel.persistent = False
             if not channel.requests:
                 channel.loseConnection()
+        self._on_end()
 
     def log(self, request: Any) -> None:
         """Write no line to an access log."""

@@ -20,6 +20,7 @@ only where its `Host` is ours (see `access`), else with 421.
     GET /drain              whether new clients are refused, and how many sessions there are, in JSON
     POST /drain             refuse new clients from now on
     POST /drain/cancel      let them in again
+    GET /console            where `admin_console` is set: STOMP from a browser, and all below it (see `console`)
     POST /tail              what passed since the same was asked for last, see `stomprelay.journal.tail`
     POST /reload            read the configuration anew: what changed, in JSON; else 409 with the reason, and all is as
                             it was
@@ -41,6 +42,8 @@ from stomprelay.config.access import AdminAccess, guarded
 from stomprelay.config.address import Authority
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
+from stomprelay.service.admin.console import FILES as CONSOLE_FILES
+from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
 from stomprelay.service.admin.overview import FILES, file, overview
 from stomprelay.service.admin.pages import (
     JSON,
@@ -252,10 +255,12 @@ def site(
     *,
     worker: bool = False,
     guarded: bool = False,
+    console: Accept | None = None,
 ) -> Site:
     """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are names by which it may
     be asked beside its own; `token` has to be said, where there is one. That of a `worker` has its snapshots, too.
-    `guarded`: not every user can ask, so bodies of messages may be shown.
+    `guarded`: not every user can ask, so bodies of messages may be shown. `console`: it has one, whose
+    sessions this begins; only where the relay is that of this process.
     """
     relay = _relay(shown)
 
@@ -351,14 +356,30 @@ def site(
         b"/reload": reload,
     }
     secret = None if token is None else Token(token)
-    return AdminSite("admin", AdminPages(pages, actions, kill, Hosts(hosts), secret, relay.repeats), reactor)
+    named = Hosts(hosts)
+    if console is None:
+        return AdminSite("admin", AdminPages(pages, actions, kill, named, secret, relay.repeats), reactor)
+    assert isinstance(shown, RelayState)
+    opened = Console(shown, console, reactor.seconds)
+    pages.update((path, _file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
+    pages[LISTENERS] = opened.listeners
+    actions[OPEN] = opened.open
+    upgrades = {SOCKET: opened.connect}
+    served = AdminPages(pages, actions, kill, named, secret, relay.repeats, upgrades)
+    return AdminSite("admin", served, reactor, opened.end)
 
 
 def admin_services(
-    config: Config, shown: Shown | RelayState, reactor: Any, *, worker: bool = False
+    config: Config,
+    shown: Shown | RelayState,
+    reactor: Any,
+    accept: Accept | None = None,
+    *,
+    worker: bool = False,
 ) -> list[ListeningService]:
     """Return what listens on the endpoints `admin` and `metrics` of a configuration, of which `CONNECTIONS` may be open
-    each. Raises `BadEndpoint`, which names the key.
+    each. `accept` begins the sessions of a console, where the relay is that of this process. Raises `BadEndpoint`,
+    which names the key.
     """
     made = []
     if config.admin is not None:
@@ -370,6 +391,7 @@ def admin_services(
             config.admin_token,
             worker=worker,
             guarded=worker or guarded(access),
+            console=accept if config.admin_console else None,
         )
         try:
             made.append(listening_service(reactor, "admin", config.admin, pages, config.admin_tls))

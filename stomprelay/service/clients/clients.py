@@ -8,6 +8,7 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Web
 from stomprelay.relay.relay import Relay
 from stomprelay.service.clients.admission import Admission
 from stomprelay.service.connection.pipes import PIPE
@@ -57,9 +58,10 @@ class Clients:
         self._named = 0
         self.fast_path = True
 
-    def accept(self, name: str, address: object) -> LegProtocol | None:
+    def accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
         """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
-        stops. One that is too many, or comes while the relay is drained, is sent an ERROR.
+        stops. One that is too many, or comes while the relay is drained, is sent an ERROR. `web`: how it speaks
+        WebSocket, where that is not as the listener says.
         """
         state = self._state
         if state.sessions.stopping:
@@ -79,18 +81,17 @@ class Clients:
         driver = RecordingDriver(state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         state.tails.accepted(driver)
         sessions.add(driver, address)
-        return self._leg(driver, relay)
+        return self._leg(driver, relay, web or sessions.listener.web)
 
-    def _leg(self, driver: RecordingDriver, relay: Relay) -> LegProtocol:
+    def _leg(self, driver: RecordingDriver, relay: Relay, web: Web | None) -> LegProtocol:
         """Return the protocol of a client's leg."""
-        listener = relay.listener
-        if listener.web is None:
+        if web is None:
             return LegProtocol(driver, relay.client)
         # What reads WebSocket is not loaded where none is wanted.
         from stomprelay.service.connection.web import WebLegProtocol
 
         return WebLegProtocol(
-            driver, relay.client, listener, listener.web, lambda: self._state.sessions.stopping
+            driver, relay.client, relay.listener, web, lambda: self._state.sessions.stopping
         )
 
     def next_name(self) -> bytes:

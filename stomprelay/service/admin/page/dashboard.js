@@ -117,6 +117,7 @@ const ORDERS = {
 const buttons = new Map();
 
 function showOrders(data) {
+  $("console").hidden = !data.orders.includes("/console/open");
   for (const [path, { text, title, note, when, done }] of Object.entries(ORDERS)) {
     if (!data.orders.includes(path)) continue;
     if (!buttons.has(path)) {

@@ -1,0 +1,1 @@
+A console on `admin`, at `/console`: with `admin_console = true` STOMP is spoken by hand from a browser with a listener, in each version, and each frame is shown as it passes. It needs a token, a client certificate, or a UNIX socket with `mode=600`, and one process.
