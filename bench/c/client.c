@@ -111,6 +111,12 @@ void client_open(int connections)
     }
 }
 
+void client_leave(struct conn *c)
+{
+    frame(c, "DISCONNECT\nreceipt:bye\n");
+    c->leaving = c->web;
+}
+
 struct batch *client_sends(const struct conn *c, long count, size_t piece)
 {
     char text[HEAD_ROOM], note[TEXT_ROOM], to[PLACE];
@@ -298,6 +304,11 @@ static void client_frame(struct conn *c)
 
 static bool client_closed(struct conn *c)
 {
+    if (c->leaving) {
+        client_finished(c);
+        release(c);
+        return false;
+    }
     die("a connection was closed after %ld of %ld frames, with %d of %d connections standing", c->frames, c->quota,
         client.standing, client.opened);
 }
@@ -378,7 +389,7 @@ int client_run(void)
     for (int i = 0; i < client.connections; i++) {
         struct conn *c = client.all[i];
         c->finished = false;
-        frame(c, "DISCONNECT\nreceipt:bye\n");
+        client_leave(c);
         flush(c);
     }
     client_wait();

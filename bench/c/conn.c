@@ -231,11 +231,13 @@ bool receive(struct conn *c)
         return true;
     if (size <= 0)
         return role.closed(c);
-    if (c->web && !(size = (ssize_t)web_take(c, input + carried, (size_t)size)))
-        return true;
-    c->carried = 0;
-    consume(c, input, input + carried + size);
-    return true;
+    if (c->web)
+        size = (ssize_t)web_take(c, input + carried, (size_t)size);
+    if (size) {
+        c->carried = 0;
+        consume(c, input, input + carried + size);
+    }
+    return !c->web || !c->web->closed || role.closed(c);
 }
 
 /* ---------------------------------------------------------------- waiting */

@@ -100,6 +100,7 @@ struct web {
     size_t size;
     uint64_t left;              /* octets of the message at hand to come */
     bool passing;               /* which are for the peer of STOMP, and not about the connection */
+    bool closed;                /* the server says that it ends */
 };
 
 void web_ask(struct conn *c, const char *path);
@@ -157,6 +158,7 @@ struct conn {
     struct conn *lonely;        /* who wants to know when the listener's other connections are gone */
     int others;                 /* but for so many */
     int number;                 /* of the client's connections */
+    bool leaving;               /* DISCONNECT was said; over WebSocket the end may be the answer */
 };
 
 /* What a side of the conversation does. */
@@ -219,6 +221,7 @@ int client_steps(void);
 extern const struct role CLIENT;
 struct conn *client_connect(void);
 void client_connected(struct conn *c);          /* say CONNECT */
+void client_leave(struct conn *c);              /* say DISCONNECT */
 void client_open(int connections);
 void client_turn(void);
 void client_patience(void);                     /* the clock of PATIENCE begins again */

@@ -32,7 +32,7 @@ static void session_frame(struct conn *c)
     else if (c == witness)
         c->standing = true;
     else if (c->action == GREETED && client.polite)
-        frame(c, "DISCONNECT\nreceipt:bye\n");
+        client_leave(c);
     else {
         client.finished++;
         release(c);
@@ -41,6 +41,11 @@ static void session_frame(struct conn *c)
 
 static bool session_closed(struct conn *c)
 {
+    if (c->leaving) {
+        client.finished++;
+        release(c);
+        return false;
+    }
     die("a connection was closed after %d of %d sessions%s", client.finished, wanted, c == witness ? ", the witness" : "");
 }
 

@@ -82,8 +82,7 @@ static void heard(struct web *web, char octet)
     if (web->size < 2 || web->size < 2 + octets)
         return;
     int opcode = web->head[0] & 15;
-    if (opcode == 8)
-        die("the server closes its WebSocket");
+    web->closed |= opcode == 8;
     web->passing = opcode < 8;
     web->left = octets ? 0 : second;
     for (size_t i = 0; i < octets; i++)
