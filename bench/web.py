@@ -13,15 +13,17 @@ from bench.contenders import PLAIN, RELAY, ROUTES, Contender, relay
 from bench.goals import CPU, Judged
 from bench.load import RABBITMQ, SMALL, Case, Load, LoadError
 from bench.machine import AbsentError, cores, free_port
-from bench.report import figure, median, spread
+from bench.report import figure, median, spread, table
 from bench.rounds import Entry, Outcome, calibrated, measure
 from bench.rows import FIGURES, UNITS
 from bench.spring import SPRING, spring
 
 NAME: Final = "web"
-TCP: Final = "tcp"
-"""Beside a contender: the same without WebSocket."""
 WEB_STOMP: Final = "web-stomp"
+PLAIN_STOMP: Final = "plain"
+"""The same without WebSocket: through the relay where that is beside Spring's, to RabbitMQ itself beside its own."""
+OWN: Final = "own"
+"""The relay's own CPU where otherwise RabbitMQ's counts, too."""
 
 WARM: Final = 10.0
 """Seconds for which Java carries a row before it is measured: until then it compiles."""
@@ -53,10 +55,11 @@ _OURS: Final = {"source"}
 
 @dataclass(frozen=True)
 class Beside:
-    """The relay beside `other` on all rows."""
+    """The relay beside `other` on all rows; `asides` are what else is said of CPU: in words, of whom, over whose."""
 
     title: str
     other: str
+    asides: Sequence[tuple[str, str, str]]
     found: Sequence[Outcome]
 
     def judged(self) -> list[Judged]:
@@ -74,15 +77,15 @@ class Beside:
         ]
 
     def report(self) -> str:
-        """The goals, then what WebSocket costs the relay, and what failed."""
-        over = [
-            f"{outcome.name}: {figure(median(outcome.ratios(FIGURES[CPU], RELAY, TCP)))}"
+        """The goals, then the asides, and what failed."""
+        rows = [
+            [outcome.name, *(figure(median(outcome.ratios(FIGURES[CPU], *pair))) for _, *pair in self.asides)]
             for outcome in self.found
         ]
         return "\n".join(
             [
                 goals.verdicts(f"{NAME}: {self.title}", self.judged()),
-                f"CPU over that of the same without WebSocket: {'; '.join(over)}\n",
+                table("CPU a message", ["load", *(words for words, *_ in self.asides)], rows),
                 *(line for outcome in self.found for line in outcome.failures()),
             ]
         )
@@ -92,15 +95,29 @@ def measure_all(
     load: Load, directory: Path, rounds: int, seconds: float, note: Callable[[str], None], warm: float = WARM
 ) -> Iterator[Beside]:
     """All rows beside each of the two that can run here; why another cannot is noted."""
-    for title, other, entries in (
-        (f"the relay's CPU and rate over those of {SPRING}'s, null broker", SPRING, beside_spring),
-        (f"relay and RabbitMQ over RabbitMQ's {WEB_STOMP} alone", WEB_STOMP, beside_web_stomp),
+    for title, other, entries, asides in (
+        (
+            "the relay over Spring's, null broker",
+            SPRING,
+            beside_spring,
+            [("relay/relay without WebSocket", RELAY, PLAIN_STOMP)],
+        ),
+        (
+            "relay and RabbitMQ over RabbitMQ with web-stomp",
+            WEB_STOMP,
+            beside_web_stomp,
+            [
+                ("web-stomp/plain STOMP", WEB_STOMP, PLAIN_STOMP),
+                ("relay and RabbitMQ/plain STOMP", RELAY, PLAIN_STOMP),
+                ("relay alone/web-stomp", OWN, WEB_STOMP),
+            ],
+        ),
     ):
         home = directory / f"beside-{other}"
         home.mkdir()
         try:
             with entries(load, home) as entries_of:
-                yield Beside(title, other, list(_outcomes(load, entries_of, rounds, seconds, warm)))
+                yield Beside(title, other, asides, list(_outcomes(load, entries_of, rounds, seconds, warm)))
         except (AbsentError, RuntimeError, AssertionError) as error:
             note(f"{NAME}: {other} is left out: {error}")
 
@@ -136,14 +153,14 @@ def beside_spring(load: Load, directory: Path) -> Iterator[Callable[[Case], list
         def entries(case: Case) -> list[Entry]:
             # Spring has a session of its own with the broker.
             case = replace(case, others=1)
-            return [ours.entry(replace(case, web=False), name=TCP), ours.entry(case), theirs.entry(case)]
+            return [ours.entry(replace(case, web=False), name=PLAIN_STOMP), ours.entry(case), theirs.entry(case)]
 
         yield entries
 
 
 @contextmanager
 def beside_web_stomp(_load: Load, directory: Path) -> Iterator[Callable[[Case], list[Entry]]]:
-    """RabbitMQ by web-stomp, and by the relay with and without WebSocket, both of whose CPU is counted."""
+    """RabbitMQ by web-stomp and by its plain STOMP, and by the relay: with RabbitMQ's CPU, and its own alone."""
     from tests.e2e import brokers
     from tests.e2e.certificates import Authority
 
@@ -165,10 +182,11 @@ def beside_web_stomp(_load: Load, directory: Path) -> Iterator[Callable[[Case], 
             if case.mode in _OURS:
                 return []
             case = replace(case, login=_LOGIN)
-            both = [*([ours.pid] if ours.pid else []), broker.pid]
+            own = ours.entry(case, name=OWN)
             return [
-                Entry(TCP, ours.ports[PLAIN], both, replace(case, web=False)),
-                Entry(RELAY, ours.ports[PLAIN], both, case),
+                Entry(PLAIN_STOMP, broker.port, [broker.pid], replace(case, web=False)),
+                own,
+                replace(own, name=RELAY, pids=[*own.pids, broker.pid]),
                 Entry(WEB_STOMP, port, [broker.pid], case),
             ]
 

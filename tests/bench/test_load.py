@@ -357,7 +357,7 @@ def frames_through(target: int, tamper: Callable[[int, bytes], bytes]) -> socket
     def serve() -> None:
         client, _ = listener.accept()
         with client, socket.create_connection(("127.0.0.1", target)) as broker:
-            back = threading.Thread(target=forward, args=(broker, client))
+            back = threading.Thread(target=forward, args=(broker, client, None))
             back.start()
             forward(client, broker, tamper)
             back.join()

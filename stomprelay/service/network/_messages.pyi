@@ -1,0 +1,9 @@
+def extent(data: bytes, at: int) -> int: ...
+
+class Messages:
+    first: int
+    within: int
+    broken: bool
+
+    def __init__(self, most: int) -> None: ...
+    def take(self, data: bytes, at: int) -> tuple[bytes, int]: ...
