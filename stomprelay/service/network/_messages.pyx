@@ -1,9 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Messages of WebSocket as nearly all clients send them, found, unmasked and checked at once; see `messages`."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    PyObject *room "PyBytes_FromStringAndSize"(const char *none, Py_ssize_t size) except NULL
+    int shrink "_PyBytes_Resize"(PyObject **payload, Py_ssize_t size) except -1
 
 cdef enum:
     WHOLE = 0x80            # no other fragment follows, and no extension is spoken
@@ -71,13 +77,14 @@ cdef class Messages:
         """
         cdef Py_ssize_t end = PyBytes_GET_SIZE(data), taken = 0, size
         cdef const uint8_t *here = <const uint8_t *>PyBytes_AS_STRING(data)
-        cdef bytes payload
+        cdef PyObject *payload
+        cdef bytes found
         cdef uint8_t *into
         cdef Head head = Head(0, False, 0, 0)
         if not self.within and not self.begins(&head, here, at, end):
             return b"", at
-        payload = PyBytes_FromStringAndSize(NULL, end - at)
-        into = <uint8_t *>PyBytes_AS_STRING(payload)
+        payload = room(NULL, end - at)
+        into = <uint8_t *>PyBytes_AS_STRING(<object>payload)
         while self.within or self.begins(&head, here, at, end):
             if head.end > at:
                 self.within = head.size
@@ -97,7 +104,10 @@ cdef class Messages:
             head.end = 0
             if at == end:
                 break
-        return payload[:taken], at
+        shrink(&payload, taken)
+        found = <bytes>payload
+        Py_DECREF(found)
+        return found, at
 
     cdef bint begins(self, Head *head, const uint8_t *data, Py_ssize_t at, Py_ssize_t end) noexcept:
         """Whether here begins what is taken."""
