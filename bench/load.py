@@ -132,7 +132,7 @@ class Load:
             child.stop()
 
     def run(self, case: Case, port: int, messages: int, pids: Sequence[int] = ()) -> Run:
-        """Send a case through a port; `pids` are those whose CPU is counted. Raises `LoadError` unless all arrived as sent."""
+        """Send a case through a port; `pids` have their CPU counted. Raises `LoadError` unless all arrived as sent."""
         acks = _ACKS.get(case.mode)
         mode = "source" if acks else "sessions" if case.mode == "polite" else case.mode
         flags = ["-e"] * case.escaped + ["-d"] * (case.mode == "polite") + (["-a", acks] if acks else [])

@@ -153,7 +153,11 @@ def beside_spring(load: Load, directory: Path) -> Iterator[Callable[[Case], list
         def entries(case: Case) -> list[Entry]:
             # Spring has a session of its own with the broker.
             case = replace(case, others=1)
-            return [ours.entry(replace(case, web=False), name=PLAIN_STOMP), ours.entry(case), theirs.entry(case)]
+            return [
+                ours.entry(replace(case, web=False), name=PLAIN_STOMP),
+                ours.entry(case),
+                theirs.entry(case),
+            ]
 
         yield entries
 
@@ -194,4 +198,6 @@ def beside_web_stomp(_load: Load, directory: Path) -> Iterator[Callable[[Case], 
 
 
 def _relay(broker: int, directory: Path) -> AbstractContextManager[Contender]:
-    return relay({PLAIN: ROUTES[PLAIN].format(broker=f"127.0.0.1:{broker}")}, directory, listener="web = true\n")
+    return relay(
+        {PLAIN: ROUTES[PLAIN].format(broker=f"127.0.0.1:{broker}")}, directory, listener="web = true\n"
+    )

@@ -1,4 +1,4 @@
-"""Spring's relay, to be measured beside: its jars by Maven, once, then compiled and started in front of a null broker."""
+"""Spring's relay, to be measured beside: jars by Maven, once, then compiled and started before a null broker."""
 
 import shutil
 import subprocess

@@ -9,11 +9,12 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Event, Ping, Request, TextMessage
 
-from bench.contenders import PLAIN, ROUTES, relay
+from bench.contenders import PLAIN, RELAY, ROUTES, relay
 from bench.load import RABBITMQ, Case, Load, Run, loaded
 from bench.machine import which
 from bench.rounds import Outcome, Series
-from bench.web import OWN, PLAIN_STOMP, RELAY, ROWS, SPRING, WEB_STOMP, Beside
+from bench.spring import SPRING
+from bench.web import OWN, PLAIN_STOMP, ROWS, WEB_STOMP, Beside
 
 compiler = pytest.mark.skipif(
     which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)"
@@ -102,7 +103,7 @@ def measured(name: str, **costs: int) -> Outcome:
 
 
 def test_report() -> None:
-    """The relay's rate and CPU have to be on the right side of the other's; of round trips it is the median that counts."""
+    """The relay's rate and CPU have to be on the right side of the other's; of round trips their median has."""
     found = [measured("SEND", relay=10, spring=40, plain=5), measured("trip", relay=60, spring=50, plain=50)]
     beside = Beside("over Spring's", SPRING, [("relay/plain", RELAY, PLAIN_STOMP)], found)
     assert [(one.what, one.figure, one.met) for one in beside.judged()] == [

@@ -163,7 +163,13 @@ class RabbitMQ(Broker):
 
 @contextlib.contextmanager
 def rabbitmq(
-    directory: Path, credentials: Credentials, settings: str = "", first: bytes = b"", *, more: str = "", erl: str = ""
+    directory: Path,
+    credentials: Credentials,
+    settings: str = "",
+    first: bytes = b"",
+    *,
+    more: str = "",
+    erl: str = "",
 ) -> Iterator[RabbitMQ]:
     """Run RabbitMQ with its STOMP plug-in and more settings, with which connections begin with `first`; `more` is the
     name of another plug-in, `erl` what Erlang is told beside.

@@ -1,4 +1,4 @@
-"""What comes over a WebSocket, divided: whatever its pieces, the same bytes, and the same fault, as wsproto alone tells."""
+"""What comes over a WebSocket, divided: in whatever pieces, the same bytes and faults that wsproto alone finds."""
 
 import random
 
@@ -41,6 +41,7 @@ def heard(pieces: list[bytes], *, divided: bool) -> tuple[bytes, list[bytes], in
                     elif opcode is Opcode.CLOSE:
                         return b"".join(payloads), pings, 0
                     elif opcode in (Opcode.TEXT, Opcode.BINARY):
+                        assert not isinstance(payload, tuple)
                         payloads.append(payload.encode() if isinstance(payload, str) else bytes(payload))
     except ParseFailed as error:
         return b"".join(payloads), pings, error.code
@@ -59,7 +60,7 @@ def test_messages_of_all_sizes(size: int) -> None:
 
 @compiled
 def test_what_is_for_others() -> None:
-    """What controls the connection, has many fragments, is empty, too large or not masked, goes on whole and in order."""
+    """What controls the connection, has many fragments, is empty, too large or not masked, goes on whole."""
     others = [
         masked(PING, b"there?"),
         masked(FRAGMENT, b"one") + masked(PING, b""),
@@ -123,10 +124,12 @@ FRAGMENTS = st.one_of(
 
 @given(st.lists(FRAGMENTS, max_size=8), st.randoms(use_true_random=False))
 def test_any_pieces_are_what_wsproto_reads(fragments: list[tuple[int, bytes]], chance: random.Random) -> None:
-    """However the bytes are cut, payloads, pings and the fault are those that wsproto finds in the same pieces. It keeps
-    back a character that is not whole, which a fault may come behind.
+    """However the bytes are cut, payloads, pings and the fault are those that wsproto finds in the same pieces. It
+    keeps back a character that is not whole, which a fault may come behind.
     """
-    whole = b"".join(masked(first, payload[:125] if first in (PING, CLOSE) else payload) for first, payload in fragments)
+    whole = b"".join(
+        masked(first, payload[:125] if first in (PING, CLOSE) else payload) for first, payload in fragments
+    )
     cuts = sorted(chance.randrange(len(whole) + 1) for _ in range(chance.randrange(6)))
     pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     (payload, pings, fault), expected = heard(pieces, divided=True), heard(pieces, divided=False)

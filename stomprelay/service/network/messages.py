@@ -2,8 +2,8 @@
 else, which is wsproto's to read.
 
 Most clients send nothing but such messages, of which wsproto takes some ten microseconds each. It gets the others
-fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what is wrong, what is
-in many fragments, and what controls the connection is judged by wsproto alone.
+fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what is wrong, what
+is in many fragments, and what controls the connection is judged by wsproto alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,9 +21,7 @@ _CONTROL: Final = 0x8
 
 
 class Division:
-    """The bytes of one client, whose messages may have `most` bytes. `first` is the opcode of the first message that was
-    taken here, 0 while there is none.
-    """
+    """The bytes of one client, whose messages may have `most` bytes each."""
 
     def __init__(self, most: int) -> None:
         self._messages = None if _COMPILED is None else _COMPILED[0](most)
@@ -37,8 +35,8 @@ class Division:
         return 0 if self._messages is None else self._messages.first
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
-        """Append the payloads that can be taken of these bytes. Yield what is for wsproto, in the order in which it came:
-        have it read before the next is asked for. Raises `ParseFailed` for a text that is not UTF-8.
+        """Append the payloads that can be taken of these bytes. Yield what is for wsproto, as it came: have each part
+        read, and its payloads appended, before the next is asked for. Raises `ParseFailed` for a text that is not UTF-8.
         """
         if self._messages is None or _COMPILED is None:
             yield data

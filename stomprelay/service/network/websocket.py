@@ -1,7 +1,8 @@
 """WebSocket between a transport and a protocol (RFC 6455): what is written becomes messages, what comes becomes bytes.
 
 Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may
-be spread over many, and many may be in one. What comes is read by wsproto, but what `messages` takes. No extension is spoken, compression neither.
+be spread over many, and many may be in one. What comes is read by wsproto, but for what `messages` takes. No extension
+is spoken, compression neither.
 """
 
 from collections.abc import Callable
