@@ -125,7 +125,7 @@ def journal_of(folder: Path, bodies: str = '"none"') -> str:
 
 @contextmanager
 def listening(name: str, command: Sequence[str], ports: Iterable[int], directory: Path) -> Iterator[Child]:
-    """A child on the core of what is measured, listening on all of these ports. Raises `RuntimeError` when it is not."""
+    """A child on the core of what is measured that listens on these ports. Raises `RuntimeError` when it does not."""
     child = Child(name, command, cores()[1], directory / f"{name}.log")
     try:
         for port in ports:

@@ -70,6 +70,7 @@ def test_what_is_for_others() -> None:
         b"\xc1" + masked(TEXT, b"deflated")[1:],
         b"\x81\xfe\x00\x03" + masked(TEXT, b"abc")[2:],
         masked(BINARY, bytes(MOST + 1)),
+        b"\x82\xff" + b"\xff" * 12 + b"more",
     ]
     for other in others:
         found, rest = taken(Division(MOST), masked(TEXT, b"before") + other)

@@ -2,7 +2,6 @@ def extent(data: bytes, at: int) -> int: ...
 
 class Messages:
     first: int
-    within: int
     broken: bool
 
     def __init__(self, most: int) -> None: ...

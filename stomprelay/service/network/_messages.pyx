@@ -49,20 +49,21 @@ cdef Head head_at(const uint8_t *data, Py_ssize_t at, Py_ssize_t end) noexcept n
 def extent(bytes data, Py_ssize_t at):
     """Return how many bytes the fragment has that begins here, its head among them; 0 where that is not all there."""
     cdef Head head = head_at(<const uint8_t *>PyBytes_AS_STRING(data), at, PyBytes_GET_SIZE(data))
-    return head.size + (head.end - at) if head.end else 0
+    cdef object size = head.size    # up to 64 bits
+    return size + (head.end - at) if head.end else 0
 
 
 cdef class Messages:
     """What is taken of one client: whole messages in one fragment each, of `most` bytes, which may come in any pieces.
 
-    `first` is the opcode of the first of them, 0 while there is none. `within` is how many bytes of the last are to come,
-    `broken` whether it is a text that is not UTF-8: then nothing more is to be taken.
+    `first` is the opcode of the first of them, 0 while there is none. `broken` tells that the last is a text that is not
+    UTF-8: then nothing more is to be taken.
     """
 
     cdef readonly int first
     cdef readonly bint broken
-    cdef readonly uint64_t within
     cdef uint64_t most
+    cdef uint64_t within        # bytes of the last message that are to come
     cdef uint8_t key[MASK]
     cdef bint text
     cdef int owed               # bytes of a character that are to come

@@ -35,8 +35,8 @@ class Division:
         return 0 if self._messages is None else self._messages.first
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
-        """Append the payloads that can be taken of these bytes. Yield what is for wsproto, as it came: have each part
-        read, and its payloads appended, before the next is asked for. Raises `ParseFailed` for a text that is not UTF-8.
+        """Append the payloads that can be taken of these bytes. Yield what is for wsproto, as it came: have it read,
+        and its payloads appended, before more is asked for. Raises `ParseFailed` for a text that is not UTF-8.
         """
         if self._messages is None or _COMPILED is None:
             yield data
