@@ -12,7 +12,7 @@ from bench import goals
 from bench.contenders import PLAIN, RELAY, ROUTES, Contender, relay
 from bench.goals import CPU, Judged
 from bench.load import RABBITMQ, SMALL, Case, Load, LoadError
-from bench.machine import AbsentError, cores, free_port
+from bench.machine import AbsentError, cores
 from bench.report import figure, median, spread, table
 from bench.rounds import Entry, Outcome, calibrated, measure
 from bench.rows import FIGURES, UNITS
@@ -167,6 +167,7 @@ def beside_web_stomp(_load: Load, directory: Path) -> Iterator[Callable[[Case], 
     """RabbitMQ by web-stomp and by its plain STOMP, and by the relay: with RabbitMQ's CPU, and its own alone."""
     from tests.e2e import brokers
     from tests.e2e.certificates import Authority
+    from tests.e2e.ports import free_port
 
     port = free_port()
     settings = f"web_stomp.tcp.ip = 127.0.0.1\nweb_stomp.tcp.port = {port}"
