@@ -23,6 +23,7 @@ from bench import (
     pipeline,
     rows,
     survival,
+    web,
 )
 from bench.contenders import HAPROXY, JOURNAL, RELAY
 from bench.goals import Judged
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 
 OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME, cluster.NAME, connector.NAME)
-GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME)
+GOALS = (*rows.NAMES, web.NAME, outage.NAME, memory.NAME, decoder.NAME)
 ALONE = (RELAY, JOURNAL, HAPROXY)
-NAMES = (*rows.NAMES, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
+NAMES = (*rows.NAMES, web.NAME, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -149,6 +150,8 @@ class Bench:
             return
         if relayed:
             self.carry(load, relayed)
+        if web.NAME in wanted:
+            self.web(load)
         if survival.NAME in wanted:
             self.survival(load)
         if journal.NAME in wanted:
@@ -185,6 +188,14 @@ class Bench:
         """Keep the runs of some outcomes; one that failed fails the bench."""
         self.failed |= any(one.failure for outcome in found for one in outcome.series)
         self.found[name] = [asdict(outcome) for outcome in found]
+
+    def web(self, load: Load) -> None:
+        """STOMP over WebSocket."""
+        warm = 1.0 if self.asked.quick else web.WARM
+        for beside in web.measure_all(load, self.directory, self.asked.rounds, self.seconds, self.note, warm):
+            self.took(f"{web.NAME}, beside {beside.other}", beside.found)
+            self.judged += beside.judged()
+            print(beside.report(), flush=True)
 
     def survival(self, load: Load) -> None:
         """The cost of failover and of confirmed sending."""

@@ -57,7 +57,7 @@ class Contender:
 
     def entry(self, case: Case, route: str = PLAIN, name: str | None = None) -> Entry:
         """Its part in a round, under its own name if no other is given."""
-        return Entry(name or self.name, self.ports[route], self.pid, case)
+        return Entry(name or self.name, self.ports[route], [self.pid] if self.pid else [], case)
 
 
 def direct(broker: int) -> Contender:
@@ -78,15 +78,16 @@ def haproxy(broker: int, directory: Path) -> Iterator[Contender]:
     config.write_text(
         f"{text}listen bench\n    bind 127.0.0.1:{port}\n    server broker 127.0.0.1:{broker}\n"
     )
-    with _listening(HAPROXY, [program, "-db", "-f", str(config)], [port], directory) as child:
+    with listening(HAPROXY, [program, "-db", "-f", str(config)], [port], directory) as child:
         yield Contender(HAPROXY, dict.fromkeys(ROUTES, port), child)
 
 
 @contextmanager
 def relay(
-    routes: Mapping[str, str], directory: Path, name: str = RELAY, settings: str = ""
+    routes: Mapping[str, str], directory: Path, name: str = RELAY, settings: str = "", listener: str = ""
 ) -> Iterator[Contender]:
-    """One relay with a listener for each route, which is the TOML of its upstream; `settings` is other TOML it has.
+    """One relay with a listener for each route, which is the TOML of its upstream; `settings` is other TOML it has,
+    `listener` what each listener has.
 
     It runs on the core that is kept for what is measured. Raises `AbsentError` when it is not installed,
     `RuntimeError` when it does not start to listen.
@@ -98,14 +99,14 @@ def relay(
     config = directory / f"{name}.toml"
     config.write_text(
         "".join(
-            f'[listener.{route}]\nendpoint = "tcp:{ports[route]}:interface=127.0.0.1"\nupstream = "{route}"\n'
+            f'[listener.{route}]\nendpoint = "tcp:{ports[route]}:interface=127.0.0.1"\nupstream = "{route}"\n{listener}'
             f"[upstream.{route}]\n{upstream}\n"
             for route, upstream in routes.items()
         )
         + settings
     )
     command = [str(twistd), "-n", "--pidfile=", "stomprelay", "-c", str(config)]
-    with _listening(name, command, ports.values(), directory) as child:
+    with listening(name, command, ports.values(), directory) as child:
         yield Contender(name, ports, child)
 
 
@@ -123,7 +124,8 @@ def journal_of(folder: Path, bodies: str = '"none"') -> str:
 
 
 @contextmanager
-def _listening(name: str, command: Sequence[str], ports: Iterable[int], directory: Path) -> Iterator[Child]:
+def listening(name: str, command: Sequence[str], ports: Iterable[int], directory: Path) -> Iterator[Child]:
+    """A child on the core of what is measured that listens on these ports. Raises `RuntimeError` when it does not."""
     child = Child(name, command, cores()[1], directory / f"{name}.log")
     try:
         for port in ports:

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,9 @@ CONNECTIONS: Final = {
 _ACKS: Final = {"ack": "client", "individual": "client-individual"}
 """Loads that are `source` with an ack mode."""
 
+PATH: Final = "/ws"
+"""Where a WebSocket is asked for."""
+
 LARGE: Final = 64 * 1024
 """Octets of a large piece: what one write carries where there is so much to send."""
 SMALL: Final = 1
@@ -55,6 +58,16 @@ class Case:
     """One value to escape in every SEND, one id to unescape in every MESSAGE."""
     piece: int = LARGE
     """Octets that one write carries, a frame at least."""
+    web: bool = False
+    """Over WebSocket (`PATH`), a message a frame."""
+    login: str | None = None
+    """Of a broker that is not ours; it counts nothing for us."""
+    connections: int | None = None
+    """Instead of CONNECTIONS."""
+    window: int = 1
+    """Messages of a connection that are on their way at once; of `loop`."""
+    others: int = 0
+    """Connections that the broker has beside ours, and keeps."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +131,16 @@ class Load:
         finally:
             child.stop()
 
-    def run(self, case: Case, port: int, messages: int, pid: int | None) -> Run:
-        """Send a case through a port; `pid` is whose CPU is counted. Raises `LoadError` unless all arrived as sent."""
+    def run(self, case: Case, port: int, messages: int, pids: Sequence[int] = ()) -> Run:
+        """Send a case through a port; `pids` have their CPU counted. Raises `LoadError` unless all arrived as sent."""
         acks = _ACKS.get(case.mode)
         mode = "source" if acks else "sessions" if case.mode == "polite" else case.mode
         flags = ["-e"] * case.escaped + ["-d"] * (case.mode == "polite") + (["-a", acks] if acks else [])
+        flags += ["-W", PATH] * case.web + (["-l", case.login] if case.login else [])
+        flags += ["-k", str(case.window), "-o", str(case.others)]
         sizes = [
             "-c",
-            str(CONNECTIONS[case.mode]),
+            str(case.connections or CONNECTIONS[case.mode]),
             "-n",
             str(messages),
             "-b",
@@ -136,10 +151,10 @@ class Load:
         with self.client(mode, port, "-v", case.client, *sizes, *flags) as client:
             if (said := client.hear()) != "ready":
                 raise self._failed(client, said)
-            before = cpu_seconds(pid) if pid else 0.0
+            before = sum(map(cpu_seconds, pids))
             client.tell("go")
             told = self.answer(client)
-            after = cpu_seconds(pid) if pid else 0.0
+            after = sum(map(cpu_seconds, pids))
             client.tell("bye")
             self.answer(client)
         return Run(int(told["messages"]), told["seconds"], after - before, told.get("p50"), told.get("p99"))

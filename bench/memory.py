@@ -89,7 +89,7 @@ def _idle(load: Load, name: str, directory: Path, wanted: Sequence[int]) -> Idle
     with _contender(name, load.ports["1.2"], directory) as running:
         assert running.pid is not None
         pid, port = running.pid, running.ports[PLAIN]
-        load.run(Case("sink"), port, 1, None)  # what a first connection takes once is not counted
+        load.run(Case("sink"), port, 1)  # what a first connection takes once is not counted
         base = memory_kb(pid)
         found: list[Step] = []
         with load.client("idle", port, "-v", "1.2", "-h", str(BEATS)) as client:

@@ -23,7 +23,7 @@ class Entry:
 
     name: str
     port: int
-    pid: int | None
+    pids: Sequence[int]
     case: Case
 
 
@@ -87,7 +87,7 @@ def measure(load: Load, name: str, entries: Sequence[Entry], rounds: int, second
 
 
 def _run(load: Load, entry: Entry, messages: int) -> Run:
-    return load.run(entry.case, entry.port, messages, entry.pid)
+    return load.run(entry.case, entry.port, messages, entry.pids)
 
 
 def calibrated(load: Load, entry: Entry, seconds: float) -> int:

@@ -175,7 +175,7 @@ def alone(load: Load, contender: Contender, row: Row, seconds: float, say: Calla
     runs = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        runs.append(load.run(case, entry.port, count, entry.pid))
+        runs.append(load.run(case, entry.port, count, entry.pids))
     cost, rate = (median([FIGURES[name](run) for run in runs]) for name in (CPU, RATE))
     say(
         f"{figure(cost)} us a message, {figure(rate)} messages a second, {sum(run.messages for run in runs):,} messages"

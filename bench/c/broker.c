@@ -122,7 +122,7 @@ static void broker_tell(struct conn *c)
 static void broker_alone(struct conn *listener)
 {
     struct conn *c = listener->lonely;
-    if (!c || listener->open > 1)
+    if (!c || listener->open > 1 + c->others)
         return;
     broker_tell(c);
     watch(c, EPOLLIN | EPOLLOUT);
@@ -136,7 +136,7 @@ static void broker_subscribed(struct conn *c)
     char flags[8];
     if (!strcmp(c->destination, "/queue/count"))
         broker_tell(c);
-    else if (!strcmp(c->destination, "/queue/alone")) {
+    else if (sscanf(c->destination, "/queue/alone/%d", &c->others) == 1) {
         c->listener->lonely = c;
         broker_alone(c->listener);
     } else if (!strcmp(c->destination, "/queue/echo")) {
@@ -245,7 +245,7 @@ static void broker_listen(const struct product *product, char after)
 
 int broker(void)
 {
-    role = (struct role){broker_head, broker_frame, broker_counted, broker_closed};
+    role = (struct role){broker_head, broker_frame, broker_counted, broker_closed, NULL};
     struct epoll_event events[EVENTS], input_event = {.events = EPOLLIN};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, STDIN_FILENO, &input_event))
         die("standard input must be a pipe");

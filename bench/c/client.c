@@ -9,7 +9,20 @@
 #include <string.h>
 #include <sys/socket.h>
 
-struct client client = {.version = V12, .connections = 1, .messages = 1, .body = 100, .piece = 1};
+struct client client = {.version = V12, .connections = 1, .messages = 1, .body = 100, .piece = 1, .window = 1};
+
+enum { PLACE = 64 };            /* octets of a destination's name, at most */
+
+/* Where this connection's SENDs go. A broker that is not ours drops what nobody of a topic has subscribed to, and what a
+ * connection has is its own alone. */
+static const char *place(char *text, const struct conn *c, bool echo)
+{
+    if (client.login && echo)
+        snprintf(text, PLACE, "/topic/bench.%d", c->number);
+    else
+        snprintf(text, PLACE, "/%s", client.login ? "topic/bench" : echo ? "queue/echo" : "queue/sink");
+    return text;
+}
 
 /* ---------------------------------------------------------------- what every mode does */
 
@@ -40,6 +53,17 @@ bool client_told(const char *word)
     return fgets(line, sizeof line, stdin) && !strncmp(line, word, strlen(word));
 }
 
+void client_connected(struct conn *c)
+{
+    const char *login = client.login ? client.login : "bench";
+    if (c->version == V10)
+        frame(c, "CONNECT\nlogin:%s\npasscode:%s\n", login, login);
+    else if (client.beats)
+        frame(c, "CONNECT\naccept-version:%s\nhost:/\nheart-beat:0,%d\n", VERSIONS[c->version], client.beats);
+    else
+        frame(c, "CONNECT\naccept-version:%s\nhost:/\nlogin:%s\npasscode:%s\n", VERSIONS[c->version], login, login);
+}
+
 struct conn *client_connect(void)
 {
     struct sockaddr_in address = {
@@ -49,12 +73,11 @@ struct conn *client_connect(void)
         die("connect: %s", strerror(errno));
     set_up(fd);
     struct conn *c = new_conn(fd, client.version);
-    if (c->version == V10)
-        frame(c, "CONNECT\nlogin:bench\npasscode:bench\n");
-    else if (client.beats)
-        frame(c, "CONNECT\naccept-version:%s\nhost:/\nheart-beat:0,%d\n", VERSIONS[c->version], client.beats);
+    c->number = client.made++;
+    if (client.path)
+        web_ask(c, client.path);
     else
-        frame(c, "CONNECT\naccept-version:%s\nhost:/\nlogin:bench\npasscode:bench\n", VERSIONS[c->version]);
+        client_connected(c);
     flush(c);
     return c;
 }
@@ -88,12 +111,18 @@ void client_open(int connections)
     }
 }
 
+void client_leave(struct conn *c)
+{
+    frame(c, "DISCONNECT\nreceipt:bye\n");
+    c->leaving = c->web;
+}
+
 struct batch *client_sends(const struct conn *c, long count, size_t piece)
 {
-    char text[HEAD_ROOM], note[TEXT_ROOM];
+    char text[HEAD_ROOM], note[TEXT_ROOM], to[PLACE];
     bool same = client.mode == ECHOES;      /* another broker begins to number anew */
-    snprintf(text, sizeof text, "SEND\ndestination:/queue/%s\n%scontent-type:text/plain\n%scorrelation-id:c0ffee-%s\n"
-        "priority:4\n%s%s%scontent-length:" LENGTH "\n\n", client.mode == LOOP || client.mode == ECHOES ? "echo" : "sink",
+    snprintf(text, sizeof text, "SEND\ndestination:%s\n%scontent-type:text/plain\n%scorrelation-id:c0ffee-%s\n"
+        "priority:4\n%s%s%scontent-length:" LENGTH "\n\n", place(to, c, client.mode == LOOP || client.mode == ECHOES),
         client.mode == LATENCY ? "receipt:r-" NUMBER "\n" : "", same ? "" : "seq:" NUMBER "\n", same ? "1" : CODE,
         client.colons ? "note:" : "", client.colons ? escaped(note, c->version, NOTE) : "", client.colons ? "\n" : "");
     return new_batch(text, client.body, "", count, piece);
@@ -103,7 +132,11 @@ struct batch *client_sends(const struct conn *c, long count, size_t piece)
 
 static void client_ask(struct conn *c)
 {
-    frame(c, "SUBSCRIBE\n%sdestination:/queue/count\n", c->version == V10 ? "" : "id:9\n");
+    char to[PLACE];
+    if (client.login)   /* it answers this when it has done what came before */
+        frame(c, "SEND\ndestination:%s\nreceipt:counted\n", place(to, c, false));
+    else
+        frame(c, "SUBSCRIBE\n%sdestination:/queue/count\n", c->version == V10 ? "" : "id:9\n");
 }
 
 static void client_finished(struct conn *c)
@@ -142,12 +175,12 @@ static void client_message(struct conn *c, const struct head *head)
     c->action = TAKEN;
     escaped(expected, c->version, prefix);
     size_t size = strlen(expected);
-    if (id.size <= size || memcmp(id.at, expected, size))
+    if (!client.login && (id.size <= size || memcmp(id.at, expected, size)))
         die("message-id '%.*s' instead of %s and a number", (int)id.size, id.at ? id.at : "", expected);
     if (client.mode != ECHOES) {
         memcpy(expected, "c0ffee-", 7);
         code_of(expected + 7, c->frames);
-        if (number_at_end(id) != c->frames || number_at_end(seq) != c->frames || !code.at || !is(code, expected))
+        if ((!client.login && number_at_end(id) != c->frames) || number_at_end(seq) != c->frames || !code.at || !is(code, expected))
             die("message %ld came as number %ld", c->frames, number_at_end(id));
     }
     if (head->body < client.body)
@@ -187,9 +220,12 @@ static void client_stands(struct conn *c)
 static void client_ack(struct conn *c)
 {
     static const char *const STARTS[] = {"ACK\nmessage-id:", "ACK\nsubscription:0\nmessage-id:", "ACK\nid:"};
-    append(c, STARTS[c->version], strlen(STARTS[c->version]));
-    append(c, c->id, strlen(c->id));
-    append(c, "\n\n", 3);
+    char text[2 * TEXT_ROOM];
+    size_t start = strlen(STARTS[c->version]), size = strlen(c->id);
+    memcpy(text, STARTS[c->version], start);
+    memcpy(text + start, c->id, size);
+    memcpy(text + start + size, "\n\n", 3);
+    post(c, text, start + size + 3);
     if (client.piece == 1)
         flush(c);
 }
@@ -228,6 +264,10 @@ static void client_answered(struct conn *c)
         release(c);
         return;
     }
+    if (!strcmp(c->receipt, "counted")) {
+        client_finished(c);
+        return;
+    }
     snprintf(expected, sizeof expected, "r-%ld", c->frames);
     if (client.mode != LATENCY || strcmp(c->receipt, expected))
         die("RECEIPT '%s' instead of '%s'", c->receipt, expected);
@@ -242,10 +282,12 @@ static void client_answered(struct conn *c)
 
 static void client_frame(struct conn *c)
 {
+    char to[PLACE];
     switch (c->action) {
     case GREETED:
         if (client.mode == LOOP || client.mode == ECHOES)
-            frame(c, "SUBSCRIBE\n%sdestination:/queue/echo\nreceipt:subscribed\n", c->version == V10 ? "" : "id:0\n");
+            frame(c, "SUBSCRIBE\n%sdestination:%s\nreceipt:subscribed\n", c->version == V10 ? "" : "id:0\n",
+                place(to, c, true));
         else
             client_stands(c);
         break;
@@ -262,11 +304,16 @@ static void client_frame(struct conn *c)
 
 static bool client_closed(struct conn *c)
 {
+    if (c->leaving) {
+        client_finished(c);
+        release(c);
+        return false;
+    }
     die("a connection was closed after %ld of %ld frames, with %d of %d connections standing", c->frames, c->quota,
         client.standing, client.opened);
 }
 
-const struct role CLIENT = {client_head, client_frame, client_counted, client_closed};
+const struct role CLIENT = {client_head, client_frame, client_counted, client_closed, client_connected};
 
 /* ---------------------------------------------------------------- streams, loops and round trips */
 
@@ -280,7 +327,7 @@ static void client_begin(struct conn *c)
             c->quota, client.body, client.piece, client.colons ? "e" : "", client.acks ? client.acks : "auto");
     } else {
         c->batch = client_sends(c, c->quota, client.piece);
-        c->limit = client.mode == SINK ? c->quota : 1;
+        c->limit = client.mode == SINK ? c->quota : client.mode == LOOP ? client.window : 1;
     }
     watch(c, EPOLLIN | EPOLLOUT);
 }
@@ -342,7 +389,7 @@ int client_run(void)
     for (int i = 0; i < client.connections; i++) {
         struct conn *c = client.all[i];
         c->finished = false;
-        frame(c, "DISCONNECT\nreceipt:bye\n");
+        client_leave(c);
         flush(c);
     }
     client_wait();

@@ -38,6 +38,8 @@ void release(struct conn *c)
     c->fd = -1;
     free(c->out);
     c->out = NULL;
+    free(c->web);
+    c->web = NULL;
     free_batch(c->batch);
     c->batch = NULL;
 }
@@ -75,6 +77,14 @@ void append(struct conn *c, const char *data, size_t size)
     c->out_size += size;
 }
 
+void post(struct conn *c, const char *data, size_t size)
+{
+    if (c->web)
+        web_append(c, data, size);
+    else
+        append(c, data, size);
+}
+
 void frame(struct conn *c, const char *format, ...)
 {
     char text[HEAD_ROOM];
@@ -86,14 +96,23 @@ void frame(struct conn *c, const char *format, ...)
         die("a head longer than %zu octets", sizeof text - 2);
     text[size++] = '\n';
     text[size++] = 0;
-    append(c, text, (size_t)size);
+    post(c, text, (size_t)size);
+}
+
+/* Over WebSocket each frame of a batch is a message. */
+static void post_batch(struct conn *c, struct batch *batch)
+{
+    for (; batch->at < batch->ready; batch->at += batch->frame)
+        web_append(c, batch->data + batch->at, batch->frame);
 }
 
 bool flush(struct conn *c)
 {
     for (size_t turn = 0;;) {
         struct batch *batch = c->batch;
-        bool from_batch = batch && batch->at < batch->ready && (batch->at || c->out_at == 0);
+        if (c->web && batch && c->out_at == c->out_size)
+            post_batch(c, batch);
+        bool from_batch = !c->web && batch && batch->at < batch->ready && (batch->at || c->out_at == 0);
         const char *data;
         size_t size;
         if (from_batch) {
@@ -212,9 +231,13 @@ bool receive(struct conn *c)
         return true;
     if (size <= 0)
         return role.closed(c);
-    c->carried = 0;
-    consume(c, input, input + carried + size);
-    return true;
+    if (c->web)
+        size = (ssize_t)web_take(c, input + carried, (size_t)size);
+    if (size) {
+        c->carried = 0;
+        consume(c, input, input + carried + size);
+    }
+    return !c->web || !c->web->closed || role.closed(c);
 }
 
 /* ---------------------------------------------------------------- waiting */

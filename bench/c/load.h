@@ -91,6 +91,22 @@ void free_batch(struct batch *batch);
 size_t code_of(char *text, long number);        /* its size; `text` has room for DIGITS and a NUL */
 size_t width(long number, int numbers, int codes);
 
+/* ---- web.c: WebSocket, as a browser's client speaks it */
+
+struct conn;
+struct web {
+    bool open;                  /* the handshake is done */
+    char head[HEAD_ROOM];       /* the answer to it; then the beginning of a message's head */
+    size_t size;
+    uint64_t left;              /* octets of the message at hand to come */
+    bool passing;               /* which are for the peer of STOMP, and not about the connection */
+    bool closed;                /* the server says that it ends */
+};
+
+void web_ask(struct conn *c, const char *path);
+void web_append(struct conn *c, const char *data, size_t size);     /* one message, masked */
+size_t web_take(struct conn *c, char *data, size_t size);           /* what of this is STOMP, moved to its beginning */
+
 /* ---- conn.c: connections */
 
 /* What may be counted without being read: a frame that looks like the last one that was, but for its number. */
@@ -126,6 +142,7 @@ struct conn {
     struct shape shape;
     enum action shape_action;
     /* writing */
+    struct web *web;            /* NULL: none is spoken */
     char *out;
     size_t out_at, out_size, out_room;
     struct batch *batch;
@@ -139,6 +156,9 @@ struct conn {
     uint64_t sent_at;
     long open, greeted;         /* a listener's connections, and CONNECTs since it was asked */
     struct conn *lonely;        /* who wants to know when the listener's other connections are gone */
+    int others;                 /* but for so many */
+    int number;                 /* of the client's connections */
+    bool leaving;               /* DISCONNECT was said; over WebSocket the end may be the answer */
 };
 
 /* What a side of the conversation does. */
@@ -147,6 +167,7 @@ struct role {
     void (*frame)(struct conn *c);                              /* the frame is complete */
     void (*counted)(struct conn *c);                            /* one more of the same shape */
     bool (*closed)(struct conn *c);                             /* always false */
+    void (*opened)(struct conn *c);                             /* the handshake of its WebSocket is done */
 };
 extern struct role role;
 extern int epoll_fd;
@@ -159,7 +180,8 @@ struct conn *new_conn(int fd, enum version version);
 void release(struct conn *c);                   /* close it; the memory stays */
 void set_up(int fd);
 void watch(struct conn *c, uint32_t interest);
-void append(struct conn *c, const char *data, size_t size);
+void append(struct conn *c, const char *data, size_t size);     /* octets, as they are */
+void post(struct conn *c, const char *data, size_t size);       /* a frame; over WebSocket a message */
 __attribute__((format(printf, 2, 3))) void frame(struct conn *c, const char *format, ...);     /* without a body */
 bool flush(struct conn *c);                     /* write what the peer takes; false: the connection is gone */
 bool receive(struct conn *c);                   /* one read; false: the connection is gone */
@@ -178,8 +200,12 @@ struct client {
     bool colons, polite;
     int beats;                  /* milliseconds between the heart-beats it asks for; 0: none */
     const char *acks;           /* the ack mode; NULL: auto */
+    const char *path;           /* of the WebSocket; NULL: none */
+    const char *login;          /* and passcode; to a broker that is not ours */
+    long window;                /* messages of a loop that are on their way at once */
+    int others;                 /* the connections to the broker that are none of ours */
     struct conn **all;
-    int opened, standing, finished;
+    int made, opened, standing, finished;
     long taken;
     double *times;              /* microseconds, of `taken` round trips */
     uint64_t since;             /* when the clock of echoes began to run */
@@ -194,6 +220,8 @@ int client_steps(void);
 
 extern const struct role CLIENT;
 struct conn *client_connect(void);
+void client_connected(struct conn *c);          /* say CONNECT */
+void client_leave(struct conn *c);              /* say DISCONNECT */
 void client_open(int connections);
 void client_turn(void);
 void client_patience(void);                     /* the clock of PATIENCE begins again */

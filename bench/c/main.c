@@ -16,6 +16,11 @@
  *       As idle, but each connection subscribes to its echo. "send SINCE" SENDs one message on each, awaits all echoes
  *       and prints a line of JSON with the microseconds since SINCE (nanoseconds of CLOCK_MONOTONIC) of each.
  *
+ *   -W  this path of a WebSocket is asked for, and each frame of the client is a message of it
+ *   -l  the broker is not ours, and takes this login, which is the passcode, too: SENDs go to a topic, what it had is not
+ *       asked, and sessions are over when they are closed
+ *   -k  loop only: so many messages of a connection are on their way at once; 1 (the default)
+ *   -o  sessions only: so many connections to the broker are others', and stay
  *   -w  what one write carries, on both sides, when there is so much to send; 1 (the default): one frame a write
  *   -e  one value to escape in every SEND and one id to unescape in every MESSAGE
  *   -a  source only: this is the ack mode, client or client-individual, and each message has an ACK
@@ -25,7 +30,7 @@
  *   /queue/echo                            answer with a MESSAGE of the same size to this connection's subscription
  *   /queue/source/COUNT/BODY/OCTETS/FLAGS  on SUBSCRIBE: stream MESSAGEs (OCTETS: -w; FLAGS: e as above, - for none)
  *   /queue/count                           on SUBSCRIBE: one MESSAGE that says what this connection has sent
- *   /queue/alone                           on SUBSCRIBE: the same, when no other connection of the listener is left
+ *   /queue/alone/OTHERS                    on SUBSCRIBE: the same, when only so many other connections of the listener are left
  *
  * No two heads are alike: each SEND and each MESSAGE has its number in a header of its own (MESSAGEs in their ids, too)
  * and a code of that number in `correlation-id`, both in the middle of the head and of widths that vary.
@@ -102,7 +107,7 @@ int main(int argc, char **argv)
     if (argc < 3 || strcmp(argv[1], "client"))
         die("usage: load broker | load client MODE -p PORT ...");
     client.mode = (enum mode)one_of(MODES, ECHOES + 1, argv[2]);
-    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:w:ea:dh:")) != -1;)
+    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:w:ea:dh:W:l:k:o:")) != -1;)
         switch (option) {
         case 'p': client.port = atoi(optarg); break;
         case 'v': client.version = (enum version)one_of(VERSIONS, 3, optarg); break;
@@ -113,6 +118,10 @@ int main(int argc, char **argv)
         case 'e': client.colons = true; break;
         case 'a': client.acks = optarg; break;
         case 'h': client.beats = atoi(optarg); break;
+        case 'W': client.path = optarg; break;
+        case 'l': client.login = optarg; break;
+        case 'k': client.window = atol(optarg); break;
+        case 'o': client.others = atoi(optarg); break;
         case 'd': client.polite = true; break;
         default: die("an option is not known; bench/c/main.c says which there are");
         }

@@ -237,7 +237,7 @@ def test_direct(load: Load, mode: str, version: str) -> None:
     for escaped in (False, True):
         for piece in (LARGE, SMALL):
             case = Case(mode, 100, version, escaped, piece)
-            run = load.run(case, load.ports[version], 400, None)
+            run = load.run(case, load.ports[version], 400)
             assert run.messages == 400
             assert run.cpu == 0.0
 
@@ -247,7 +247,7 @@ def test_direct(load: Load, mode: str, version: str) -> None:
 def test_bodies(load: Load, mode: str, body: int) -> None:
     """Bodies below and above what one read takes, some to a write and one."""
     for piece in (4 * body, SMALL):
-        run = load.run(Case(mode, body, piece=piece), load.ports["1.2"], 50, None)
+        run = load.run(Case(mode, body, piece=piece), load.ports["1.2"], 50)
         assert run.messages >= 48
 
 
@@ -303,7 +303,7 @@ def test_products(load: Load, name: str, server: bytes) -> None:
 def test_client_refuses_another_version(load: Load) -> None:
     """A broker that answers with a version that was not asked for is an error, not a figure."""
     with pytest.raises(LoadError, match=r"Supported protocol versions are 1\.2"):
-        load.run(Case("sink", client="1.1"), load.ports["1.2"], 10, None)
+        load.run(Case("sink", client="1.1"), load.ports["1.2"], 10)
 
 
 def test_a_session_that_the_broker_never_had_is_found(load: Load) -> None:
@@ -332,7 +332,7 @@ def test_a_session_that_the_broker_never_had_is_found(load: Load) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         with pytest.raises(LoadError, match="there were 5 sessions, the broker had 0"):
-            load.run(Case("sessions"), listener.getsockname()[1], 5, None)
+            load.run(Case("sessions"), listener.getsockname()[1], 5)
 
 
 def frames_through(target: int, tamper: Callable[[int, bytes], bytes]) -> socket.socket:

@@ -49,6 +49,12 @@ class Broker:
         self._child: Child | None = None
 
     @property
+    def pid(self) -> int:
+        """Its process's id, while it runs."""
+        assert self._child is not None, f"{self.name} does not run"
+        return self._child.pid
+
+    @property
     def running(self) -> bool:
         """Whether its process is there, be it frozen."""
         return self._child is not None
@@ -157,9 +163,17 @@ class RabbitMQ(Broker):
 
 @contextlib.contextmanager
 def rabbitmq(
-    directory: Path, credentials: Credentials, settings: str = "", first: bytes = b""
+    directory: Path,
+    credentials: Credentials,
+    settings: str = "",
+    first: bytes = b"",
+    *,
+    more: str = "",
+    erl: str = "",
 ) -> Iterator[RabbitMQ]:
-    """Run RabbitMQ with its STOMP plug-in and more settings, with which connections begin with `first`."""
+    """Run RabbitMQ with its STOMP plug-in and more settings, with which connections begin with `first`; `more` is the
+    name of another plug-in, `erl` what Erlang is told beside.
+    """
     epmd = shutil.which("epmd")
     if not _RABBITMQ.exists() or epmd is None:
         raise Absent("needs RabbitMQ: Debian package rabbitmq-server")
@@ -168,7 +182,7 @@ def rabbitmq(
     home.mkdir(parents=True)
     cookie.write_text(secrets.token_hex(16))
     cookie.chmod(0o400)
-    (directory / "enabled_plugins").write_text("[rabbitmq_stomp].\n")
+    (directory / "enabled_plugins").write_text(f"[rabbitmq_stomp{more and ', '}{more}].\n")
     (directory / "env.conf").touch()
     (directory / "rabbitmq.conf").write_text(
         f"""
@@ -205,7 +219,7 @@ disk_free_limit.absolute = 50MB
         "RABBITMQ_DIST_PORT": distribution_port,
         # Its script becomes the server, instead of a shell that starts it: signals reach the server itself.
         "RUNNING_UNDER_SYSTEMD": "1",
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-kernel inet_dist_use_interface {{127,0,0,1}} {erl}",
     }
     env = {name: str(value) for name, value in environment.items()}
     with contextlib.ExitStack() as stack:

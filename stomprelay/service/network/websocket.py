@@ -1,7 +1,8 @@
 """WebSocket between a transport and a protocol (RFC 6455): what is written becomes messages, what comes becomes bytes.
 
 Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may
-be spread over many, and many may be in one. What comes is read by wsproto. No extension is spoken, compression neither.
+be spread over many, and many may be in one. What comes is read by wsproto, but for what `messages` takes. No extension
+is spoken, compression neither.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from twisted.protocols.policies import ProtocolWrapper
 from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
+
+from stomprelay.service.network.messages import Division
 
 _FINAL: Final = 0x80
 _SHORT: Final = 125
@@ -54,6 +57,7 @@ class WebSocket(ProtocolWrapper):
         self._most = most
         self._leaving = leaving
         self._frames = FrameProtocol(client=False, extensions=[])
+        self._division = Division(most)
         self._size = 0
         self._binary: bool | None = None
         self._said = self._heard = self._failed = self._losing = False
@@ -66,17 +70,18 @@ class WebSocket(ProtocolWrapper):
             return Received(b"")
         payloads: list[bytes] = []
         ping: bytes | None = None
-        self._frames.receive_bytes(data)
         try:
-            for opcode, payload, _, finished in self._frames.received_frames():
-                if opcode is Opcode.PING:
-                    assert isinstance(payload, bytes)
-                    ping = payload
-                elif opcode is Opcode.CLOSE:
-                    assert isinstance(payload, tuple)
-                    return Received(b"".join(payloads), self._ended(payload[0]), ping)
-                elif opcode is not Opcode.PONG:
-                    payloads.append(self._taken(opcode, payload, finished))
+            for part in self._division.others(data, payloads):
+                self._frames.receive_bytes(part)
+                for opcode, payload, _, finished in self._frames.received_frames():
+                    if opcode is Opcode.PING:
+                        assert isinstance(payload, bytes)
+                        ping = payload
+                    elif opcode is Opcode.CLOSE:
+                        assert isinstance(payload, tuple)
+                        return Received(b"".join(payloads), self._ended(payload[0]), ping)
+                    elif opcode is not Opcode.PONG:
+                        payloads.append(self._taken(opcode, payload, finished))
         except ParseFailed as error:
             return Received(b"".join(payloads), self._broken(error), ping)
         return Received(payloads[0] if len(payloads) == 1 else b"".join(payloads), ping=ping)
@@ -119,6 +124,8 @@ class WebSocket(ProtocolWrapper):
         if self._said:
             return
         opcode = Opcode.BINARY
+        if self._binary is None and self._division.first:
+            self._binary = self._division.first == Opcode.BINARY
         if not self._binary:
             try:
                 data.decode()

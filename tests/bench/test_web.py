@@ -1,0 +1,125 @@
+"""STOMP over WebSocket: the load's client frame by frame, the rows through the relay, and what is said of them."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, Event, Ping, Request, TextMessage
+
+from bench.contenders import PLAIN, RELAY, ROUTES, relay
+from bench.load import RABBITMQ, Case, Load, Run, loaded
+from bench.machine import which
+from bench.rounds import Outcome, Series
+from bench.spring import SPRING
+from bench.web import OWN, PLAIN_STOMP, ROWS, WEB_STOMP, Beside
+
+compiler = pytest.mark.skipif(
+    which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)"
+)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    """The load compiled, its null broker running."""
+    with loaded(tmp_path_factory.mktemp("load")) as running:
+        yield running
+
+
+class Server:
+    """A WebSocket's server, which the load's client connects to."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._socket, _ = listener.accept()
+        self._socket.settimeout(10)
+        self._protocol = WSConnection(ConnectionType.SERVER)
+        self._events: list[Event] = []
+
+    def hears(self) -> Event:
+        """The next thing that the client says."""
+        while not self._events:
+            self._protocol.receive_data(self._socket.recv(65536))
+            self._events = list(self._protocol.events())
+        return self._events.pop(0)
+
+    def says(self, event: Event) -> None:
+        """Say this."""
+        self._socket.sendall(self._protocol.send(event))
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+
+@compiler
+def test_each_frame_is_a_message(load: Load) -> None:
+    """The client asks for the subprotocols, says each frame as one masked text, and reads past pings; a broker that is
+    not the load's own is asked for a receipt at the end.
+    """
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        options = ("-c", "1", "-n", "3", "-b", "200", "-W", "/ws", "-l", "guest")
+        client = stack.enter_context(load.client("sink", listener.getsockname()[1], *options))
+        server = Server(listener)
+        stack.callback(server.close)
+        asked = server.hears()
+        assert isinstance(asked, Request)
+        assert (asked.target, asked.subprotocols) == ("/ws", ["v12.stomp", "v11.stomp", "v10.stomp"])
+        server.says(AcceptConnection(subprotocol="v12.stomp"))
+        connect = server.hears()
+        assert isinstance(connect, TextMessage)
+        assert connect.data == "CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
+        server.says(Ping(b"there?"))
+        server.says(TextMessage("CONNECTED\nversion:1.2\n\n\0"))
+        assert client.hear() == "ready"
+        client.tell("go")
+        sends = [server.hears() for _ in range(4)]
+        said = [one.data for one in sends if isinstance(one, TextMessage) and one.message_finished]
+        assert all(one.startswith("SEND\ndestination:/topic/bench\n") and one.endswith("\0") for one in said)
+        assert ["seq:" in one for one in said] == [True, True, True, False]
+        assert "\nreceipt:counted\n" in said[3]
+        server.says(TextMessage("RECEIPT\nreceipt-id:counted\n\n\0\n"))
+        assert load.answer(client)["messages"] == 3
+
+
+@pytest.mark.e2e
+@compiler
+def test_every_row_passes_the_relay(load: Load, tmp_path: Path) -> None:
+    """Each row's load arrives over WebSocket as it was sent."""
+    route = ROUTES[PLAIN].format(broker=f"127.0.0.1:{load.ports[RABBITMQ]}")
+    with relay({PLAIN: route}, tmp_path, listener="web = true\n") as ours:
+        for case in ROWS.values():
+            entry = ours.entry(case)
+            least = case.connections or 8
+            assert load.run(entry.case, entry.port, 4 * least, entry.pids).messages >= 4 * least
+
+
+def measured(name: str, **costs: int) -> Outcome:
+    """One round of so many messages, and microseconds of CPU for each."""
+    runs = {kind: [Run(1_000_000 // cost, 1.0, 1.0, cost, cost)] for kind, cost in costs.items()}
+    return Outcome(name, [Series(kind, Case("sink"), found) for kind, found in runs.items()])
+
+
+def test_report() -> None:
+    """The relay's rate and CPU have to be on the right side of the other's; of round trips their median has."""
+    found = [measured("SEND", relay=10, spring=40, plain=5), measured("trip", relay=60, spring=50, plain=50)]
+    beside = Beside("over Spring's", SPRING, [("relay/plain", RELAY, PLAIN_STOMP)], found)
+    assert [(one.what, one.figure, one.met) for one in beside.judged()] == [
+        ("SEND beside spring", "CPU us", True),
+        ("SEND beside spring", "rate /s", True),
+        ("trip beside spring", "CPU us", False),
+        ("trip beside spring", "p50 us", False),
+    ]
+    *_, send, trip = beside.report().strip().splitlines()
+    assert (send.split(), trip.split()) == (["SEND", "2.00"], ["trip", "1.20"])
+
+
+def test_report_of_what_failed() -> None:
+    """Why a contender has no figures is said, and its goals are not met."""
+    found = measured("SEND", own=5, relay=30, **{WEB_STOMP: 20})
+    found.series[2].failure = "the server closed"
+    beside = Beside("over web-stomp", WEB_STOMP, [("own", OWN, WEB_STOMP)], [found])
+    assert not any(one.met for one in beside.judged())
+    assert f"FAILED {WEB_STOMP}, SEND: the server closed" in beside.report()
