@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
-from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
+from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 
 from stomprelay import COMPILED
@@ -38,6 +38,7 @@ from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger, set_level, share_heads
 from stomprelay.service.network.endpoints import (
     BadEndpoint,
+    BrokerEndpoint,
     CannotStart,
     ListeningService,
     client_endpoint,
@@ -250,16 +251,20 @@ class RelayService(MultiService):
 
     def _broker_endpoints(
         self, brokers: Iterable[tuple[Upstream, Broker]], embedded: BrokerService | None
-    ) -> dict[Broker, IStreamClientEndpoint]:
+    ) -> dict[Broker, BrokerEndpoint]:
         """Return how to connect to each of these brokers. Raises `BadEndpoint`."""
-        found: dict[Broker, IStreamClientEndpoint] = {}
+        found: dict[Broker, BrokerEndpoint] = {}
         for upstream, broker in brokers:
             if embedded is not None and broker.endpoint == MEMORY:
                 found[broker] = embedded.memory
                 continue
             try:
                 found[broker] = client_endpoint(
-                    self._reactor, broker, upstream.tls, introduces=upstream.proxy_protocol
+                    self._reactor,
+                    broker,
+                    upstream.tls,
+                    introduces=upstream.proxy_protocol,
+                    versions=upstream.versions,
                 )
             except BadEndpoint as error:
                 raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
@@ -349,7 +354,7 @@ class RelayService(MultiService):
 
         return Prepared(found, ports, commit, lambda: self._certificates.watch(self._connections()))
 
-    def _change_brokers(self, found: Change, endpoints: Mapping[Broker, IStreamClientEndpoint]) -> None:
+    def _change_brokers(self, found: Change, endpoints: Mapping[Broker, BrokerEndpoint]) -> None:
         """Connect to the brokers of another configuration, and to those that sessions began with."""
         listeners = {id(each.relay.listener): each.relay.listener for each in self.state.sessions}
         used = {

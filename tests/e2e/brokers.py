@@ -119,9 +119,10 @@ def _run(broker: Broker) -> Iterator[Broker]:
 
 
 class RabbitMQ(Broker):
-    """A RabbitMQ, with its own command line."""
+    """A RabbitMQ, with its own command line. It speaks STOMP over WebSocket on `web_port`."""
 
     environment: Mapping[str, str]
+    web_port: int
 
     def connections(self) -> list[list[str]]:
         """Return its STOMP connections, as it lists them: the peers' hosts and ports."""
@@ -145,18 +146,20 @@ def rabbitmq(
     epmd = shutil.which("epmd")
     if not _RABBITMQ.exists() or epmd is None:
         raise Absent("needs RabbitMQ: Debian package rabbitmq-server")
-    port, tls_port, epmd_port, distribution_port = (free_port() for _ in range(4))
+    port, tls_port, web_port, epmd_port, distribution_port = (free_port() for _ in range(5))
     home, cookie = directory / "home", directory / "home" / ".erlang.cookie"
     home.mkdir(parents=True)
     cookie.write_text(secrets.token_hex(16))
     cookie.chmod(0o400)
-    (directory / "enabled_plugins").write_text("[rabbitmq_stomp].\n")
+    (directory / "enabled_plugins").write_text("[rabbitmq_stomp,rabbitmq_web_stomp].\n")
     (directory / "env.conf").touch()
     (directory / "rabbitmq.conf").write_text(
         f"""
 listeners.tcp = none
 stomp.listeners.tcp.1 = 127.0.0.1:{port}
 stomp.listeners.ssl.1 = 127.0.0.1:{tls_port}
+web_stomp.tcp.ip = 127.0.0.1
+web_stomp.tcp.port = {web_port}
 ssl_options.cacertfile = {credentials.certificate}
 ssl_options.certfile = {credentials.certificate}
 ssl_options.keyfile = {credentials.key}
@@ -202,6 +205,7 @@ disk_free_limit.absolute = 50MB
             first,
         )
         broker.environment = env
+        broker.web_port = web_port
         stack.enter_context(_run(broker))
         yield broker
 
