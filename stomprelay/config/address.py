@@ -26,7 +26,8 @@ _SEVERAL: Final = re.compile(r"(failover|fanout):", re.IGNORECASE)
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _KIND: Final = re.compile(r"\w[\w+.-]*")
 _FORMS: Final = (
-    "tcp://host:port, ssl://host:port, ws://host:port/path, wss://host:port/path, memory: or a Twisted client endpoint"
+    "tcp://host:port, ssl://host:port, ws://host:port/path, wss://host:port/path, memory: or a Twisted client"
+    " endpoint"
 )
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~!$&'*+;=:%/-]*")

@@ -41,7 +41,7 @@ from stomprelay.service.network.endpoints import (
     BrokerEndpoint,
     CannotStart,
     ListeningService,
-    client_endpoint,
+    broker_endpoint,
     listening_service,
     secured_by,
 )
@@ -259,13 +259,7 @@ class RelayService(MultiService):
                 found[broker] = embedded.memory
                 continue
             try:
-                found[broker] = client_endpoint(
-                    self._reactor,
-                    broker,
-                    upstream.tls,
-                    introduces=upstream.proxy_protocol,
-                    versions=upstream.versions,
-                )
+                found[broker] = broker_endpoint(self._reactor, broker, upstream)
             except BadEndpoint as error:
                 raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
         return found

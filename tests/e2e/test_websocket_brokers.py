@@ -25,18 +25,18 @@ def config(port: int, uri: str, more: str = "") -> str:
 
 
 def sent_and_received(port: int, content: bytes, queue: bytes) -> None:
-    """A client sends, subscribes, gets its message, acknowledges it and goes, all of it confirmed."""
+    """A client sends, subscribes, gets its message and acknowledges it, all of it confirmed."""
     with Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
         client.write(
-            b"SEND\ndestination:/queue/%b\ncontent-length:%d\nreceipt:1\n\n%b\0" % (queue, len(content), content)
+            b"SEND\ndestination:/queue/%b\ncontent-length:%d\nreceipt:1\n\n%b\0"
+            % (queue, len(content), content)
             + b"SUBSCRIBE\nid:1\ndestination:/queue/%b\nack:client\n\n\0" % queue
         )
         assert client.frame().startswith(b"RECEIPT\n")
         message = client.frame()
         assert body(message) == content
-        client.write(b"ACK\nid:%b\n\n\0" % headers(message)[b"ack"])
-        client.write(b"DISCONNECT\nreceipt:2\n\n\0")
+        client.write(b"ACK\nid:%b\nreceipt:2\n\n\0" % headers(message)[b"ack"])
         assert client.frame().startswith(b"RECEIPT\n")
 
 

@@ -13,8 +13,7 @@ from stomprelay.config.address import broker as at
 from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Web
-from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.network.endpoints import WebSocketEndpoint, client_endpoint
+from stomprelay.service.network.endpoints import WebSocketEndpoint, broker_endpoint
 from stomprelay.service.network.proxy_protocol import header
 from stomprelay.service.network.upgrade import Accepted, Handshake, Opened, Request
 from stomprelay.service.network.websocket import each_frame, masked
@@ -114,7 +113,7 @@ def test_the_request() -> None:
 )
 def test_the_host(url: str, host: str) -> None:
     """As the URL has it, without the scheme's own port."""
-    endpoint = client_endpoint(MemoryReactorClock(), at(url), ClientTLS())
+    endpoint = broker_endpoint(MemoryReactorClock(), at(url), upstream())
     assert isinstance(endpoint, WebSocketEndpoint)
     assert (endpoint.host, endpoint.path) == (host, "/ws")
 
@@ -138,7 +137,11 @@ def test_an_answer_in_pieces() -> None:
         (b"Upgrade: websocket", b"Upgrade: h2c", "the peer switched to something other than WebSocket"),
         (b"Connection: Upgrade", b"Connection: close", "the peer switched to something other than WebSocket"),
         (b"Accept: ", b"Accept: x", "the peer answered another WebSocket's handshake"),
-        (b"\r\n\r\n", b"\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n", "the peer speaks an extension"),
+        (
+            b"\r\n\r\n",
+            b"\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+            "the peer speaks an extension",
+        ),
         (b"v12.stomp", b"mqtt", "the peer chose a subprotocol"),
         (b"\r\n\r\n", b"\r\nX: " + b"x" * 20000, "the peer does not speak HTTP/1.1"),
     ],
@@ -274,7 +277,9 @@ def test_pressure() -> None:
 )
 def test_a_broker_that_ends(wire: bytes, code: int, why: str, log: list[str]) -> None:
     """The log has the code, and the session goes on with the next broker."""
-    group = Group("main", (at(URL), at("ws://192.0.2.2:15674/stomp/ws")), Reconnect(randomize=False, initial_delay=0))
+    group = Group(
+        "main", (at(URL), at("ws://192.0.2.2:15674/stomp/ws")), Reconnect(randomize=False, initial_delay=0)
+    )
     relay = RelayHarness(listener(upstream=movable(group)))
     client, broker = session(relay)
     client.sends(SUBSCRIBE)

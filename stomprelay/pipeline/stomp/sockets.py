@@ -113,8 +113,8 @@ def plain_endpoint(broker: Broker) -> Endpoint:
         )
     if broker.path is not None:
         raise Unreachable(
-            f"{broker} is STOMP over WebSocket, which the relay speaks, not Spark: write tcp://host:port, or the address"
-            " of a relay to it"
+            f"{broker} is STOMP over WebSocket, which the relay speaks, not Spark: write tcp://host:port, or the"
+            " address of a relay to it"
         )
     parts = client(broker.endpoint)
     told = parts.arguments

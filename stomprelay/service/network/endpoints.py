@@ -32,7 +32,7 @@ from stomprelay.config.address import host_and_port
 from stomprelay.config.endpoint import client, server
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.log import logger
 from stomprelay.service.network import sharing, sockets, tls
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
@@ -347,17 +347,19 @@ class WebSocketEndpoint(NamedTuple):
 BrokerEndpoint = IStreamClientEndpoint | WebSocketEndpoint
 
 
+def broker_endpoint(reactor: Any, broker: Broker, upstream: Upstream) -> BrokerEndpoint:
+    """Return the endpoint that connects to a broker of this upstream on the network. Raises `BadEndpoint`."""
+    endpoint = client_endpoint(reactor, broker, upstream.tls, introduces=upstream.proxy_protocol)
+    if broker.path is None:
+        return endpoint
+    return WebSocketEndpoint(endpoint, _authority(broker), broker.path, upstream.versions or DIALECTS)
+
+
 def client_endpoint(
-    reactor: Any,
-    broker: Broker,
-    secured: ClientTLS,
-    *,
-    introduces: bool = False,
-    versions: Iterable[bytes] | None = None,
-) -> BrokerEndpoint:
-    """Return the endpoint that connects to a broker on the network: where it `introduces` clients by the PROXY
-    protocol, a `ProxyHeaderEndpoint`, and around it for a WebSocket a `WebSocketEndpoint`, for these versions of STOMP
-    or all of them. Raises `BadEndpoint` where the string or a TLS file cannot be used.
+    reactor: Any, broker: Broker, secured: ClientTLS, *, introduces: bool = False
+) -> IStreamClientEndpoint:
+    """Return the endpoint that connects to where a broker is: where it `introduces` clients by the PROXY protocol, a
+    `ProxyHeaderEndpoint`. Raises `BadEndpoint` where the string or a TLS file cannot be used.
     """
     try:
         endpoint = _client(reactor, broker.endpoint)
@@ -367,11 +369,7 @@ def client_endpoint(
         raise BadEndpoint(f"tls.{error}") from error
     except Exception as error:
         raise BadEndpoint(f"{broker}: {_why(error)}") from error
-    if introduces:
-        endpoint = ProxyHeaderEndpoint(endpoint)
-    if broker.path is None:
-        return endpoint
-    return WebSocketEndpoint(endpoint, _authority(broker), broker.path, versions or DIALECTS)
+    return ProxyHeaderEndpoint(endpoint) if introduces else endpoint
 
 
 def _authority(broker: Broker) -> str:

@@ -2,8 +2,8 @@
 it, and from what a broker answers to whether a WebSocket is open.
 
 Both are read by h11, which holds them to RFC 9112. A request that is refused gets a status and words, and nothing
-behind it is read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what
-stands there may be a request that a proxy took for a body.
+behind it is read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer,
+and what stands there may be a request that a proxy took for a body.
 """
 
 from base64 import b64decode, b64encode
@@ -140,12 +140,12 @@ class Request:
         self._offered = [name for version, name in _PROTOCOLS.items() if version in spoken]
         self._http = h11.Connection(h11.CLIENT, _MOST_ANSWERED)
         headers = [
-            ("Host", host),
-            ("Upgrade", "websocket"),
-            ("Connection", "Upgrade"),
-            ("Sec-WebSocket-Key", key),
-            ("Sec-WebSocket-Version", _VERSION),
-            ("Sec-WebSocket-Protocol", b", ".join(self._offered)),
+            (b"Host", host.encode("ascii")),
+            (b"Upgrade", b"websocket"),
+            (b"Connection", b"Upgrade"),
+            (b"Sec-WebSocket-Key", key),
+            (b"Sec-WebSocket-Version", _VERSION),
+            (b"Sec-WebSocket-Protocol", b", ".join(self._offered)),
         ]
         self.wire: bytes = self._http.send(h11.Request(method="GET", target=path, headers=headers)) or b""
 
@@ -166,7 +166,9 @@ class Request:
 
     def _wrong(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
         """Return what is wrong with an answer that switches protocols; "" where nothing is."""
-        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(headers, b"connection"):
+        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
+            headers, b"connection"
+        ):
             return "the peer switched to something other than WebSocket"
         if _values(headers, b"sec-websocket-accept") != [self._token]:
             return "the peer answered another WebSocket's handshake"
