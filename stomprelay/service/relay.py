@@ -23,11 +23,12 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.service.admission import Admission
+from stomprelay.service.admission import Admission, client_protocol
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
+from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.recording import RecordingDriver
@@ -392,19 +393,11 @@ class RelayService(MultiService):
         driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         self.state.tails.accepted(driver)
         sessions.add(driver, address)
-        return self._leg(driver, relay)
+        return client_protocol(driver, relay.client, relay.listener, self._farewell)
 
-    def _leg(self, driver: RecordingDriver, relay: Relay) -> LegProtocol:
-        """Return the protocol of a client's leg."""
-        listener = relay.listener
-        if listener.web is None:
-            return LegProtocol(driver, relay.client)
-        # What reads WebSocket is not loaded where none is wanted.
-        from stomprelay.service.connection.web import WebLegProtocol
-
-        return WebLegProtocol(
-            driver, relay.client, listener, listener.web, lambda: self.state.sessions.stopping
-        )
+    def _farewell(self) -> Farewell:
+        """Return why the relay ends a connection of a client that it took."""
+        return Farewell.LEAVING if self.state.sessions.stopping else Farewell.DONE
 
     def _next_name(self) -> bytes:
         """Return a name for a session that no other session has, of this relay or of another."""
@@ -477,6 +470,7 @@ class RelayService(MultiService):
         signals = Signals(self._reactor, dict.fromkeys(HURRY, drain.hurry))
         signals.startService()
         closed = self._listening.disownServiceParent()
+        self._admission.stop()
         await drain.run()
         self._checks.stop()
         self.state.tails.stop()

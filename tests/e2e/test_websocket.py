@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from tests.browser import browsing, page
-from tests.e2e import stompjs
+from tests.e2e import brokers, stompjs
 from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker, headers
@@ -110,6 +110,61 @@ def test_a_failover_unnoticed(tmp_path: Path) -> None:
             child = stompjs.begin("failover", f"ws://127.0.0.1:{port}/ws")
             played(one, other)
             assert stompjs.end(child) == {"bodies": ["before", "behind", "end"], "closes": [1000]}
+
+
+def test_one_too_many(tmp_path: Path) -> None:
+    """The library shows the ERROR that says so, and the code that says to come again later."""
+    stompjs.modules()
+    with (
+        doors(tmp_path, more="[listener.web.limits]\nclients = 1") as (_, port),
+        Connection.to(port) as other,
+    ):
+        other.connect()
+        assert stompjs.talk("refused", f"ws://127.0.0.1:{port}/ws") == {
+            "error": "too many connections",
+            "close": 1013,
+        }
+
+
+def test_its_own_reconnect(tmp_path: Path) -> None:
+    """The relay ends with code 1001, another one comes in its place, and the library is back by itself."""
+    stompjs.modules()
+    port = free_port()
+    config = (
+        f'stop_timeout = 0\n[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\nweb = true\n'
+        '[upstream.main]\nuri = "memory:"\n'
+    )
+    with relay(tmp_path, config, [port]):
+        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
+        child.wait_for_output('"ready"')
+    before = len(child.output)
+    with relay(tmp_path, config, [port]):
+        child.wait_for_output('"ready"', start=before)
+        with Connection.to(port) as other:
+            other.connect()
+            other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
+            seen = stompjs.end(child)["closes"]
+    assert (seen[0], seen[-1]) == (1001, 1000)
+
+
+@pytest.mark.broker
+def test_a_failover_between_products(
+    tmp_path: Path, rabbitmq: brokers.RabbitMQ, activemq: brokers.Broker
+) -> None:
+    """RabbitMQ dies under the library, which gets its messages from ActiveMQ then, on the one connection."""
+    stompjs.modules()
+    uri = f"failover:(tcp://127.0.0.1:{rabbitmq.port},tcp://127.0.0.1:{activemq.port})?randomize=false"
+    with doors(tmp_path, uri) as (_, port):
+        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
+        try:
+            child.wait_for_output('"ready"')
+            rabbitmq.kill()
+            with Connection.to(activemq.port) as other:
+                other.connect()
+                other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
+                assert stompjs.end(child) == {"closes": [1000]}
+        finally:
+            rabbitmq.heal()
 
 
 def test_plain_stomp_on_the_same_port(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.service.connection import direct
+from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
@@ -24,6 +25,16 @@ from stomprelay.session.refusal import METHODS
 
 _SILENT: Final = "it did not answer a ping in time"
 _UNANSWERED: Final = "the peer closed the connection before it answered for a WebSocket"
+
+
+_UNFINISHED: Final = {
+    Farewell.DONE: Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request took too long."),
+    Farewell.LEAVING: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The relay stops."),
+    Farewell.LATER: Refusal(
+        HTTPStatus.SERVICE_UNAVAILABLE, "The relay takes no more clients now.", b"Retry-After: 10\r\n"
+    ),
+}
+"""What a client gets whose request is not finished when the relay ends its connection."""
 
 
 class Pings(Timed):
@@ -42,11 +53,6 @@ class Pings(Timed):
         self._due(now)
 
 
-def _stays() -> bool:
-    """Brokers are not told that the relay goes away: that is no end of theirs."""
-    return False
-
-
 class _WebSocketProtocol(LegProtocol):
     """The connection of a leg that speaks WebSocket from `_upgrade` on."""
 
@@ -56,13 +62,13 @@ class _WebSocketProtocol(LegProtocol):
         self._websocket: WebSocket | None = None
         super().__init__(owner, leg)
 
-    def _upgrade(self, most: float, leaving: Callable[[], bool], *, client: bool = False) -> None:
+    def _upgrade(self, most: float, farewell: Callable[[], Farewell], *, client: bool = False) -> None:
         """Speak WebSocket from now on; see `WebSocket`."""
         plain, beneath = self.plain, self.transport
         send: Any = beneath.write if plain is None else partial(direct.write, plain)
         shut = None if plain is None else plain.loseWriteConnection
         self.plain = None
-        self.transport = self._websocket = WebSocket(beneath, send, shut, most, leaving, client=client)
+        self.transport = self._websocket = WebSocket(beneath, send, shut, most, farewell, client=client)
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
         found = websocket.received(data)
@@ -118,7 +124,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         if isinstance(found, str):
             self._decline(owner, found)
             return
-        self._upgrade(inf, _stays, client=True)
+        self._upgrade(inf, lambda: Farewell.DONE, client=True)
         super()._connected(owner)
         if found.rest:
             self.dataReceived(found.rest)
@@ -137,16 +143,16 @@ class BrokerWebProtocol(_WebSocketProtocol):
 
 
 class WebLegProtocol(_WebSocketProtocol):
-    """The connection of a client to a listener with `web`. `leaving` tells whether the relay goes away."""
+    """The connection of a client to a listener with `web`. `farewell` tells why the relay ends it."""
 
-    __slots__ = ("_first", "_handshake", "_leaving", "_listener", "_pings", "_web")
+    __slots__ = ("_farewell", "_first", "_handshake", "_listener", "_pings", "_web")
 
     def __init__(
-        self, owner: LegOwner, leg: Leg, listener: Listener, web: Web, leaving: Callable[[], bool]
+        self, owner: LegOwner, leg: Leg, listener: Listener, web: Web, farewell: Callable[[], Farewell]
     ) -> None:
         self._listener = listener
         self._web = web
-        self._leaving = leaving
+        self._farewell = farewell
         self._first: bytes | None = b""
         self._handshake: Handshake | None = None
         self._pings: Pings | None = None
@@ -185,7 +191,7 @@ class WebLegProtocol(_WebSocketProtocol):
         elif found is not None:
             self._handshake = None
             super().write(found.answer)
-            self._upgrade(self._web.message, self._leaving)
+            self._upgrade(self._web.message, self._farewell)
             self._ping_later()
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -233,9 +239,7 @@ class WebLegProtocol(_WebSocketProtocol):
             super().write(data)
             return
         self._handshake = None
-        gone = self._leaving()
-        status = HTTPStatus.SERVICE_UNAVAILABLE if gone else HTTPStatus.REQUEST_TIMEOUT
-        super().write(Refusal(status, "The relay stops." if gone else "The request took too long.").answer)
+        super().write(_UNFINISHED[self._farewell()].answer)
 
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""

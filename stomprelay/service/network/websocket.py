@@ -38,8 +38,8 @@ class Received(NamedTuple):
 
 class WebSocket(ProtocolWrapper):
     """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`,
-    which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `leaving` is
-    asked at the end whether the relay goes away. With `client` we are the WebSocket's client, and the peer is a broker.
+    which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `farewell` is
+    asked for the close code of an end that is ours. With `client` we are the WebSocket's client, and the peer is a broker.
 
     Give what comes to `received`. Binary messages get binary ones for an answer, if the first that came was one; else
     what is UTF-8 goes out as text, and the rest as binary.
@@ -51,7 +51,7 @@ class WebSocket(ProtocolWrapper):
         send: Callable[[bytes], None],
         shut: Callable[[], None] | None,
         most: float,
-        leaving: Callable[[], bool],
+        farewell: Callable[[], int],
         *,
         client: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class WebSocket(ProtocolWrapper):
         self._send = send
         self._shut = shut
         self._most = most
-        self._leaving = leaving
+        self._farewell = farewell
         self._client = client
         self._frames = FrameProtocol(client=client, extensions=[])
         self._size = 0
@@ -157,7 +157,7 @@ class WebSocket(ProtocolWrapper):
 
     def loseConnection(self) -> None:
         """Say the end, and close when the peer has said it too; at once where this is asked for again."""
-        self._say_end(CloseReason.GOING_AWAY if self._leaving() else CloseReason.NORMAL_CLOSURE)
+        self._say_end(self._farewell())
         if self._heard or self._losing:
             self._beneath.loseConnection()
         elif self._failed and self._shut is not None:
