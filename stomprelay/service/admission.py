@@ -11,9 +11,9 @@ from math import inf
 from typing import Final
 
 from stomprelay.relay.model.listener import Listener
+from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
 from stomprelay.service.log import logger
-from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.state import ListenerSessions, Sessions
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import spell_versions
@@ -33,8 +33,8 @@ _log: Final = logger()
 
 
 class Refused(LegOwner):
-    """A client that is sent an ERROR, whatever it sends, and is closed. Where its first bytes tell what it speaks, those
-    are awaited for `patience` seconds.
+    """A client that is sent an ERROR, whatever it sends, and is closed. Where its first bytes tell what it speaks,
+    those are awaited for `patience` seconds.
     """
 
     __slots__ = ("_error", "_patience", "_protocol")

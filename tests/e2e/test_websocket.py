@@ -70,6 +70,16 @@ def test_large_messages(url: str) -> None:
     assert stompjs.talk("large", url) == {"text": True, "binary": True, "pieces": True}
 
 
+def test_compression(tmp_path: Path) -> None:
+    """What Node's `ws` offers is taken, and all comes through as it was."""
+    with doors(tmp_path, web="compression = true") as (_, port):
+        client, answer = shaken(port, b"/ws", b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
+        assert b"permessage-deflate; server_no_context_takeover" in answer
+        client.close()
+        url = f"ws://127.0.0.1:{port}/ws"
+        assert stompjs.talk("large", url) == {"text": True, "binary": True, "pieces": True}
+
+
 def test_heart_beats(url: str) -> None:
     """Both ways, five of them."""
     found = stompjs.talk("beats", url)
@@ -200,11 +210,11 @@ def said(frame: bytes) -> bytes:
     return b"\x82%c\x00\x00\x00\x00%b" % (0x80 | len(frame), frame)
 
 
-def shaken(port: int, path: bytes) -> tuple[Connection, bytes]:
-    """A connection that asked for a WebSocket at this path, and the status that it got."""
+def shaken(port: int, path: bytes, more: bytes = b"") -> tuple[Connection, bytes]:
+    """A connection that asked for a WebSocket at this path, and the answer that it got."""
     client = Connection.to(port)
-    client.write(HANDSHAKE.replace(b" /ws ", b" %b " % path))
-    return client, client.until(b"\r\n\r\n").split(b" ")[1]
+    client.write(HANDSHAKE.replace(b" /ws ", b" %b " % path)[:-2] + more + b"\r\n")
+    return client, client.until(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -219,8 +229,8 @@ def test_a_reload(tmp_path: Path, workers: int) -> None:
         with relay(tmp_path, config, [port]) as running:
             if workers > 1:
                 running.wait_for_log("all 2 workers serve")
-            client, status = shaken(port, b"/ws")
-            assert status == b"101"
+            client, answer = shaken(port, b"/ws")
+            assert answer.startswith(b"HTTP/1.1 101 ")
             client.write(said(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
             broker = one.accept()
             broker.connected()
@@ -230,8 +240,8 @@ def test_a_reload(tmp_path: Path, workers: int) -> None:
             client.write(said(b"SEND\ndestination:/queue/a\n\nstill here\0"))
             assert broker.frame().endswith(b"still here\0")
             for asked, wanted in ((b"/ws", b"404"), (b"/stomp", b"101")):
-                other, status = shaken(port, asked)
-                assert status == wanted
+                other, answer = shaken(port, asked)
+                assert answer.split(b" ")[1] == wanted
                 other.close()
             client.close()
             broker.close()

@@ -17,7 +17,7 @@ from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
 from stomprelay.service.network.upgrade import Handshake, Refusal, Request
-from stomprelay.service.network.websocket import WebSocket
+from stomprelay.service.network.websocket import Received, WebSocket
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import CLOSED
@@ -62,16 +62,24 @@ class _WebSocketProtocol(LegProtocol):
         self._websocket: WebSocket | None = None
         super().__init__(owner, leg)
 
-    def _upgrade(self, most: float, farewell: Callable[[], Farewell], *, client: bool = False) -> None:
+    def _upgrade(
+        self, most: float, farewell: Callable[[], Farewell], *, client: bool = False, window: int = 0
+    ) -> None:
         """Speak WebSocket from now on; see `WebSocket`."""
         plain, beneath = self.plain, self.transport
         send: Any = beneath.write if plain is None else partial(direct.write, plain)
         shut = None if plain is None else plain.loseWriteConnection
         self.plain = None
-        self.transport = self._websocket = WebSocket(beneath, send, shut, most, farewell, client=client)
+        self.transport = self._websocket = WebSocket(
+            beneath, send, shut, most, farewell, client=client, window=window
+        )
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
-        found = websocket.received(data)
+        self._found(websocket, websocket.received(data))
+        while websocket.waits and not self.held:
+            self._found(websocket, websocket.received())
+
+    def _found(self, websocket: WebSocket, found: Received) -> None:
         if found.data:
             super().dataReceived(found.data)
         if found.ping is not None and not direct.waits(self.transport):
@@ -79,6 +87,17 @@ class _WebSocketProtocol(LegProtocol):
             websocket.pong(found.ping)
         if found.end:
             self._leave(found.end)
+
+    def read_on(self) -> None:
+        """Read again; `reading` calls this. What waits comes first."""
+        super().read_on()
+        if self._websocket is not None and self._websocket.waits:
+            # All effects that the core returned must be performed before it is called again.
+            self.runtime.reactor.callLater(0, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._websocket is not None and not self.held:
+            self._take(self._websocket, b"")
 
     def _leave(self, reason: str) -> None:
         """Report that the peer is gone, and end the connection when all is written."""
@@ -191,7 +210,7 @@ class WebLegProtocol(_WebSocketProtocol):
         elif found is not None:
             self._handshake = None
             super().write(found.answer)
-            self._upgrade(self._web.message, self._farewell)
+            self._upgrade(self._web.message, self._farewell, window=found.window)
             self._ping_later()
 
     def _refuse(self, refusal: Refusal) -> None:

@@ -16,6 +16,7 @@ import h11
 from wsproto.utilities import generate_accept_token
 
 from stomprelay.relay.model.listener import ANY_ORIGIN, Web
+from stomprelay.service.network.deflate import agree
 
 _VERSION: Final = b"13"
 _SWITCHING: Final = 101
@@ -45,9 +46,10 @@ class Refusal(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """A WebSocket is open once `answer` is written."""
+    """A WebSocket is open once `answer` is written. `window`: see `Agreed.bits`; 0 where nothing is compressed."""
 
     answer: bytes
+    window: int = 0
 
 
 class Handshake:
@@ -116,9 +118,13 @@ class Handshake:
             return Refusal(HTTPStatus.BAD_REQUEST, f"None of these subprotocols is spoken here: use {known}.")
         token = generate_accept_token(_values(headers, b"sec-websocket-key")[0])
         protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
+        offers = [each for value in _values(headers, b"sec-websocket-extensions") for each in _split(value)]
+        agreed = agree(offers) if self._web.compression else None
         return Accepted(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: %b\r\n%b\r\n" % (token, protocol)
+            b"Sec-WebSocket-Accept: %b\r\n%b%b\r\n"
+            % (token, protocol, b"" if agreed is None else agreed.header),
+            0 if agreed is None else agreed.bits,
         )
 
 

@@ -2,7 +2,7 @@
 
 Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may
 be spread over many, and many may be in one; only brokers get one frame in each, for some take no more. What comes is
-read by wsproto. No extension is spoken, compression neither.
+read by wsproto. Of the extensions compression alone is spoken, where it was agreed on.
 """
 
 import re
@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from twisted.protocols.policies import ProtocolWrapper
 from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
+
+from stomprelay.service.network.deflate import COMPRESSED, PIECE, SMALLEST, Inflation, compressed
 
 _FINAL: Final = 0x80
 _SHORT: Final = 125
@@ -39,10 +41,12 @@ class Received(NamedTuple):
 class WebSocket(ProtocolWrapper):
     """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`,
     which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `farewell` is
-    asked for the close code of an end that is ours. With `client` we are the WebSocket's client, and the peer is a broker.
+    asked for the close code of an end that is ours. With `client` we are the WebSocket's client, and the peer is a
+    broker. Messages may be compressed where `window` is the size of ours, as its logarithm.
 
-    Give what comes to `received`. Binary messages get binary ones for an answer, if the first that came was one; else
-    what is UTF-8 goes out as text, and the rest as binary.
+    Give what comes to `received`, and while it `waits` call that again, as soon as the protocol takes more. Binary
+    messages get binary ones for an answer, if the first that came was one; else what is UTF-8 goes out as text, and the
+    rest as binary.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class WebSocket(ProtocolWrapper):
         farewell: Callable[[], int],
         *,
         client: bool = False,
+        window: int = 0,
     ) -> None:
         self.transport = self._beneath = transport
         self._send = send
@@ -61,17 +66,28 @@ class WebSocket(ProtocolWrapper):
         self._most = most
         self._farewell = farewell
         self._client = client
-        self._frames = FrameProtocol(client=client, extensions=[])
+        self._window = window
+        self._frames = FrameProtocol(client=client, extensions=[Inflation()] if window else [])
+        self._rest = memoryview(b"")
         self._size = 0
         self._binary: bool | None = None
         self._said = self._heard = self._failed = self._losing = False
 
-    def received(self, data: bytes) -> Received:
+    @property
+    def waits(self) -> bool:
+        """Whether bytes that came were not looked at yet: they are inflated a piece at a time."""
+        return bool(self._rest)
+
+    def received(self, data: bytes = b"") -> Received:
         """Return what these bytes are for the protocol. After an `end` call `loseConnection`, and return here with what
         still comes.
         """
         if self._heard or self._failed:
+            self._rest = memoryview(b"")
             return Received(b"")
+        if self._window:
+            rest = memoryview(b"".join((self._rest, data))) if data else self._rest
+            data, self._rest = bytes(rest[:PIECE]), rest[PIECE:]
         payloads: list[bytes] = []
         ping: bytes | None = None
         self._frames.receive_bytes(data)
@@ -140,9 +156,12 @@ class WebSocket(ProtocolWrapper):
                 opcode = Opcode.TEXT
             except UnicodeDecodeError:
                 pass
-        self._control(opcode, data)
+        if self._window and len(data) >= SMALLEST:
+            self._control(opcode | COMPRESSED, compressed(data, self._window))
+        else:
+            self._control(opcode, data)
 
-    def _control(self, opcode: Opcode, payload: bytes) -> None:
+    def _control(self, opcode: int, payload: bytes) -> None:
         self._send(_frame(opcode, payload, token_bytes(_MASK) if self._client else b""))
 
     def ping(self) -> None:
@@ -174,7 +193,7 @@ class WebSocket(ProtocolWrapper):
             self._control(Opcode.CLOSE, pack("!H", code) + why.encode()[: _SHORT - 2])
 
 
-def _frame(opcode: Opcode, payload: bytes, mask: bytes) -> bytes:
+def _frame(opcode: int, payload: bytes, mask: bytes) -> bytes:
     """Return a whole message, or what controls the connection, as it is on the wire: masked as clients do, where there
     is a mask.
     """
