@@ -23,6 +23,7 @@ from bench import (
     pipeline,
     rows,
     survival,
+    websocket,
 )
 from bench.contenders import HAPROXY, JOURNAL, RELAY
 from bench.goals import Judged
@@ -39,7 +40,7 @@ T = TypeVar("T", bound="DataclassInstance")
 OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME, cluster.NAME, connector.NAME)
 GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME)
 ALONE = (RELAY, JOURNAL, HAPROXY)
-NAMES = (*rows.NAMES, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
+NAMES = (*rows.NAMES, survival.NAME, journal.NAME, outage.NAME, memory.NAME, websocket.NAME, *OFFLINE)
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -157,6 +158,8 @@ class Bench:
             self.outage(load)
         if memory.NAME in wanted:
             self.memory(load)
+        if websocket.NAME in wanted:
+            self.websocket(load)
 
     @property
     def seconds(self) -> float:
@@ -291,6 +294,21 @@ class Bench:
         self.found[memory.NAME] = [asdict(one) for one in idle]
         self.judged += memory.judged(idle)
         print(memory.report(idle), flush=True)
+
+    def websocket(self, load: Load) -> None:
+        """WebSocket beside plain TCP."""
+        rounds = 1 if self.asked.quick else 3
+        try:
+            with websocket.running(load.ports["1.2"], self.directory) as relay:
+                found = websocket.outcomes(load, relay, self.asked.rounds, self.seconds)
+        except (AbsentError, RuntimeError) as error:
+            self.note(f"websocket: the relay is left out: {error}")
+            return
+        self.took(websocket.NAME, found)
+        most = 1000 if self.asked.quick else websocket.HELD
+        idle = websocket.idle(load, self.directory, rounds, self.note, most)
+        self.found[f"{websocket.NAME}-idle"] = [asdict(one) for one in idle]
+        print(websocket.report(found, idle), flush=True)
 
     def note(self, text: str) -> None:
         """Something that a reader of the figures must know."""

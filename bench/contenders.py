@@ -84,9 +84,10 @@ def haproxy(broker: int, directory: Path) -> Iterator[Contender]:
 
 @contextmanager
 def relay(
-    routes: Mapping[str, str], directory: Path, name: str = RELAY, settings: str = ""
+    routes: Mapping[str, str], directory: Path, name: str = RELAY, settings: str = "", listener: str = ""
 ) -> Iterator[Contender]:
-    """One relay with a listener for each route, which is the TOML of its upstream; `settings` is other TOML it has.
+    """One relay with a listener for each route, which is the TOML of its upstream; `settings` is other TOML it has,
+    `listener` other TOML of each listener.
 
     It runs on the core that is kept for what is measured. Raises `AbsentError` when it is not installed,
     `RuntimeError` when it does not start to listen.
@@ -98,7 +99,7 @@ def relay(
     config = directory / f"{name}.toml"
     config.write_text(
         "".join(
-            f'[listener.{route}]\nendpoint = "tcp:{ports[route]}:interface=127.0.0.1"\nupstream = "{route}"\n'
+            f'[listener.{route}]\nendpoint = "tcp:{ports[route]}:interface=127.0.0.1"\nupstream = "{route}"\n{listener}'
             f"[upstream.{route}]\n{upstream}\n"
             for route, upstream in routes.items()
         )

@@ -55,6 +55,8 @@ class Case:
     """One value to escape in every SEND, one id to unescape in every MESSAGE."""
     piece: int = LARGE
     """Octets that one write carries, a frame at least."""
+    web: bool = False
+    """Over WebSocket."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,12 @@ class Load:
         """Send a case through a port; `pid` is whose CPU is counted. Raises `LoadError` unless all arrived as sent."""
         acks = _ACKS.get(case.mode)
         mode = "source" if acks else "sessions" if case.mode == "polite" else case.mode
-        flags = ["-e"] * case.escaped + ["-d"] * (case.mode == "polite") + (["-a", acks] if acks else [])
+        flags = (
+            ["-u"] * case.web
+            + ["-e"] * case.escaped
+            + ["-d"] * (case.mode == "polite")
+            + (["-a", acks] if acks else [])
+        )
         sizes = [
             "-c",
             str(CONNECTIONS[case.mode]),

@@ -47,8 +47,11 @@ struct conn *client_connect(void)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address))
         die("connect: %s", strerror(errno));
+    if (client.web)
+        web_open(fd, client.port);
     set_up(fd);
     struct conn *c = new_conn(fd, client.version);
+    c->over_web = client.web;
     if (c->version == V10)
         frame(c, "CONNECT\nlogin:bench\npasscode:bench\n");
     else if (client.beats)

@@ -110,7 +110,7 @@ bool flush(struct conn *c)
             watch(c, EPOLLIN | EPOLLOUT);
             return true;
         }
-        ssize_t sent = send(c->fd, data, size, MSG_NOSIGNAL);
+        ssize_t sent = c->over_web ? web_send(c, data, size) : send(c->fd, data, size, MSG_NOSIGNAL);
         if (sent < 0) {
             if (errno == EAGAIN) {
                 watch(c, EPOLLIN | EPOLLOUT);
@@ -212,6 +212,8 @@ bool receive(struct conn *c)
         return true;
     if (size <= 0)
         return role.closed(c);
+    if (c->over_web)
+        size = (ssize_t)web_strip(c, input + carried, (size_t)size);
     c->carried = 0;
     consume(c, input, input + carried + size);
     return true;

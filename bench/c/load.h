@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/types.h>
 
 enum {
     READ_SIZE = 256 * 1024,
@@ -104,8 +105,20 @@ struct shape {
 
 enum action { NOTHING, COUNT, ECHO, SUBSCRIBED, ACKED, CONNECTING, GONE, GREETED, TAKEN, ANSWERED, TALLIED };
 
+/* A connection's WebSocket. */
+struct web {
+    unsigned char head[14];     /* of the message that is being written */
+    size_t head_at, head_size;
+    size_t promised;            /* octets of it that are to follow */
+    unsigned char begun[10];    /* the head of the message that comes */
+    size_t got;
+    size_t left;                /* octets of it to come */
+};
+
 struct conn {
     int fd;
+    bool over_web;              /* it speaks WebSocket */
+    struct web web;
     enum version version;
     struct conn *listener;      /* where the broker accepted it; its own is itself */
     const char *server;         /* what the broker calls itself */
@@ -165,6 +178,12 @@ bool flush(struct conn *c);                     /* write what the peer takes; fa
 bool receive(struct conn *c);                   /* one read; false: the connection is gone */
 void learn(struct shape *shape, const struct head *head, long number, int numbers, int codes);
 
+/* ---- web.c */
+
+void web_open(int fd, int port);
+ssize_t web_send(struct conn *c, const char *data, size_t size);
+size_t web_strip(struct conn *c, char *data, size_t size);
+
 /* ---- broker.c, client.c, sessions.c, steps.c */
 
 enum mode { SINK, SOURCE, LOOP, LATENCY, SESSIONS, IDLE, ECHOES };
@@ -175,7 +194,7 @@ struct client {
     int port, connections;
     long messages, body;
     size_t piece;               /* octets that one write carries; at least a frame */
-    bool colons, polite;
+    bool colons, polite, web;
     int beats;                  /* milliseconds between the heart-beats it asks for; 0: none */
     const char *acks;           /* the ack mode; NULL: auto */
     struct conn **all;

@@ -18,6 +18,7 @@
  *
  *   -w  what one write carries, on both sides, when there is so much to send; 1 (the default): one frame a write
  *   -e  one value to escape in every SEND and one id to unescape in every MESSAGE
+ *   -u  the client speaks WebSocket, which is asked for at /ws
  *   -a  source only: this is the ack mode, client or client-individual, and each message has an ACK
  *
  * What the broker does with a frame is in its destination:
@@ -102,7 +103,7 @@ int main(int argc, char **argv)
     if (argc < 3 || strcmp(argv[1], "client"))
         die("usage: load broker | load client MODE -p PORT ...");
     client.mode = (enum mode)one_of(MODES, ECHOES + 1, argv[2]);
-    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:w:ea:dh:")) != -1;)
+    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:w:ea:dh:u")) != -1;)
         switch (option) {
         case 'p': client.port = atoi(optarg); break;
         case 'v': client.version = (enum version)one_of(VERSIONS, 3, optarg); break;
@@ -114,6 +115,7 @@ int main(int argc, char **argv)
         case 'a': client.acks = optarg; break;
         case 'h': client.beats = atoi(optarg); break;
         case 'd': client.polite = true; break;
+        case 'u': client.web = true; break;
         default: die("an option is not known; bench/c/main.c says which there are");
         }
     if (client.acks && client.mode != SOURCE)
