@@ -24,6 +24,7 @@ from bench import (
     rows,
     survival,
     web,
+    websocket,
 )
 from bench.contenders import HAPROXY, JOURNAL, RELAY
 from bench.goals import Judged
@@ -40,7 +41,16 @@ T = TypeVar("T", bound="DataclassInstance")
 OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME, cluster.NAME, connector.NAME)
 GOALS = (*rows.NAMES, web.NAME, outage.NAME, memory.NAME, decoder.NAME)
 ALONE = (RELAY, JOURNAL, HAPROXY)
-NAMES = (*rows.NAMES, web.NAME, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
+NAMES = (
+    *rows.NAMES,
+    web.NAME,
+    survival.NAME,
+    journal.NAME,
+    outage.NAME,
+    memory.NAME,
+    websocket.NAME,
+    *OFFLINE,
+)
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -160,6 +170,8 @@ class Bench:
             self.outage(load)
         if memory.NAME in wanted:
             self.memory(load)
+        if websocket.NAME in wanted:
+            self.websocket(load)
 
     @property
     def seconds(self) -> float:
@@ -302,6 +314,21 @@ class Bench:
         self.found[memory.NAME] = [asdict(one) for one in idle]
         self.judged += memory.judged(idle)
         print(memory.report(idle), flush=True)
+
+    def websocket(self, load: Load) -> None:
+        """WebSocket beside plain TCP."""
+        rounds = 1 if self.asked.quick else 3
+        try:
+            with websocket.running(load.ports["1.2"], self.directory) as relay:
+                found = websocket.outcomes(load, relay, self.asked.rounds, self.seconds)
+        except (AbsentError, RuntimeError) as error:
+            self.note(f"websocket: the relay is left out: {error}")
+            return
+        self.took(websocket.NAME, found)
+        most = 1000 if self.asked.quick else websocket.HELD
+        idle = websocket.idle(load, self.directory, rounds, self.note, most)
+        self.found[f"{websocket.NAME}-idle"] = [asdict(one) for one in idle]
+        print(websocket.report(found, idle), flush=True)
 
     def note(self, text: str) -> None:
         """Something that a reader of the figures must know."""

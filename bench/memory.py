@@ -10,7 +10,7 @@ from typing import Final
 from bench import goals
 from bench.contenders import HAPROXY, PLAIN, RELAY, Contender, haproxy, relay, routes_to
 from bench.goals import Judged
-from bench.load import Case, Load, LoadError
+from bench.load import PATH, Case, Load, LoadError
 from bench.machine import AbsentError, cpu_seconds, memory_kb, raise_descriptor_limit
 from bench.report import figure, median, spread, table
 
@@ -87,28 +87,37 @@ def _contender(name: str, broker: int, directory: Path) -> AbstractContextManage
 
 def _idle(load: Load, name: str, directory: Path, wanted: Sequence[int]) -> Idle:
     with _contender(name, load.ports["1.2"], directory) as running:
-        assert running.pid is not None
-        pid, port = running.pid, running.ports[PLAIN]
-        load.run(Case("sink"), port, 1)  # what a first connection takes once is not counted
-        base = memory_kb(pid)
-        found: list[Step] = []
-        with load.client("idle", port, "-v", "1.2", "-h", str(BEATS)) as client:
-            for connections in wanted:
-                before = cpu_seconds(pid)
-                client.tell(f"open {connections}")
-                told = load.answer(client)
-                cost = (cpu_seconds(pid) - before) / told["messages"] * 1e6
-                kb = (memory_kb(pid) - base) / connections
-                found.append(Step(connections, kb, told["messages"] / told["seconds"], cost))
-            before, began = cpu_seconds(pid), time.monotonic()
-            time.sleep(WATCHED)
-            spent, passed = cpu_seconds(pid) - before, time.monotonic() - began
-        return Idle(name, base, tuple(found), spent / passed / found[-1].connections * 1e6)
+        return held(load, name, running, wanted)
 
 
-def report(found: Sequence[Idle]) -> str:
+def held(load: Load, name: str, running: Contender, wanted: Sequence[int], *, web: bool = False) -> Idle:
+    """Hold idle connections to one that runs, over WebSocket if so wanted."""
+    assert running.pid is not None
+    pid, port = running.pid, running.ports[PLAIN]
+    load.run(Case("sink", web=web), port, 1)  # what a first connection takes once is not counted
+    base = memory_kb(pid)
+    found: list[Step] = []
+    with load.client("idle", port, "-v", "1.2", "-h", str(BEATS), *(["-W", PATH] * web)) as client:
+        for connections in wanted:
+            before = cpu_seconds(pid)
+            client.tell(f"open {connections}")
+            told = load.answer(client)
+            cost = (cpu_seconds(pid) - before) / told["messages"] * 1e6
+            kb = (memory_kb(pid) - base) / connections
+            found.append(Step(connections, kb, told["messages"] / told["seconds"], cost))
+        before, began = cpu_seconds(pid), time.monotonic()
+        time.sleep(WATCHED)
+        spent, passed = cpu_seconds(pid) - before, time.monotonic() - began
+    return Idle(name, base, tuple(found), spent / passed / found[-1].connections * 1e6)
+
+
+def report(
+    found: Sequence[Idle],
+    names: Sequence[str] = NAMES,
+    title: str = "memory: idle connections, user space",
+) -> str:
     """Memory of each contender, and what it worked to set the connections up."""
-    by_name = {name: [one for one in found if one.contender == name] for name in NAMES}
+    by_name = {name: [one for one in found if one.contender == name] for name in names}
     counts = [step.connections for step in found[0].steps] if found else []
     rows = [
         [
@@ -127,7 +136,7 @@ def report(found: Sequence[Idle]) -> str:
         "CPU us/set-up",
         "CPU us/s idle",
     )
-    return table("memory: idle connections, user space", header, rows)
+    return table(title, header, rows)
 
 
 def judged(found: Sequence[Idle]) -> list[Judged]:

@@ -167,16 +167,11 @@ def beside_web_stomp(_load: Load, directory: Path) -> Iterator[Callable[[Case], 
     """RabbitMQ by web-stomp and by its plain STOMP, and by the relay: with RabbitMQ's CPU, and its own alone."""
     from tests.e2e import brokers
     from tests.e2e.certificates import Authority
-    from tests.e2e.ports import free_port
 
-    port = free_port()
-    settings = f"web_stomp.tcp.ip = 127.0.0.1\nweb_stomp.tcp.port = {port}"
     credentials = Authority(directory, "bench").issue("rabbitmq")
     with ExitStack() as stack:
         try:
-            broker = stack.enter_context(
-                brokers.rabbitmq(directory, credentials, settings, more="rabbitmq_web_stomp", erl=_QUIET)
-            )
+            broker = stack.enter_context(brokers.rabbitmq(directory, credentials, erl=_QUIET))
         except brokers.Absent as error:
             raise AbsentError(str(error)) from None
         for thread in Path(f"/proc/{broker.pid}/task").iterdir():
@@ -192,7 +187,7 @@ def beside_web_stomp(_load: Load, directory: Path) -> Iterator[Callable[[Case], 
                 Entry(PLAIN_STOMP, broker.port, [broker.pid], replace(case, web=False)),
                 own,
                 replace(own, name=RELAY, pids=[*own.pids, broker.pid]),
-                Entry(WEB_STOMP, port, [broker.pid], case),
+                Entry(WEB_STOMP, broker.web_port, [broker.pid], case),
             ]
 
         yield entries

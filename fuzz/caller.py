@@ -33,6 +33,7 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Run
 
 if TYPE_CHECKING:
+    from fuzz.framing import Framing
     from fuzz.world import World
 
 ROOMY: Final = Limits(headers=100_000, header_line=1 << 30, body=1 << 40)
@@ -86,8 +87,9 @@ class Peer:
 class Caller:
     """A client, its relay and what belongs to it."""
 
-    def __init__(self, world: "World", number: int) -> None:
+    def __init__(self, world: "World", number: int, framing: "Framing | None" = None) -> None:
         self.world = world
+        self.framing = framing
         scene = world.scene
         self.client = Client(scene.client, scene.words)
         self.counters = Counters()
@@ -103,7 +105,12 @@ class Caller:
         self.told: Counter[bytes] = Counter()
         self._asking: Decoder | None = None
         self.input(self.relay.opened, world.now)
-        self.peer.waiting.extend(scene.words.pieces(self.client.connect()))
+        self.says(self.client.connect())
+
+    def says(self, data: bytes) -> None:
+        """The client writes something, over WebSocket where it speaks that."""
+        pieces = self.world.scene.words.pieces(data)
+        self.peer.waiting.extend(pieces if self.framing is None else self.framing.carry(pieces))
 
     # Inputs
 
@@ -116,7 +123,7 @@ class Caller:
         try:
             effects = act(*arguments)
         except Exception as error:
-            raise Stop(_raised(act.__name__, error)) from None
+            raise Stop(raised(act.__name__, error)) from None
         world.took(act.__name__, size, thread_time() - began)
         self._perform(effects)
 
@@ -257,7 +264,7 @@ class Caller:
                     if passing is not None:
                         self.passing[leg] = effect
                 case Report(error):
-                    raise Stop(_raised("an input", error))
+                    raise Stop(raised("an input", error))
                 case Wake(at):
                     if at < self.world.now:
                         raise Stop(Finding("asks to be woken in the past", f"{at} at {self.world.now}"))
@@ -294,6 +301,8 @@ class Caller:
         frames = self._decoded(peer, data)
         self.world.frames[peer.broker is not None] += len(frames)
         if peer.broker is None:
+            if self.framing is not None:
+                self.framing.bring(data)
             for frame in frames:
                 self._heard(frame)
         elif peer.mouth is not None:
@@ -367,7 +376,8 @@ class Caller:
         return self.relay.over
 
 
-def _raised(name: str, error: BaseException) -> Finding:
+def raised(name: str, error: BaseException) -> Finding:
+    """Return the finding that `name` raised."""
     steps = traceback.extract_tb(error.__traceback__)
     last = steps[-1]
     place = f"{type(error).__name__} in {last.filename.rpartition('stomprelay/')[2]}:{last.name}"

@@ -3,7 +3,8 @@
 No input of a relay raises. Once its client is gone a session ends within `disconnect_timeout`; then every leg is
 closed, nobody asks to be woken, and no broker's health counts the session. Nothing is written to a leg that is closed
 or whose peer is gone, and what is written decodes as whole frames in the leg's own version. With brokers that do the
-same each receipt comes at most once for a request; with clients that do, an ACK reaches the message that it names.
+same each receipt comes at most once for a request; with clients that do, an ACK reaches the message that it names. A
+WebSocket between client and relay changes nothing of all that, and what is no WebSocket is refused once.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Final
 
 from fuzz.broker import Embedded, Scripted
 from fuzz.caller import Caller, Finding, Peer, Stop
+from fuzz.framing import Framing
 from fuzz.scene import Scene, draw
 from stomprelay.relay.effects import Effect
 
@@ -47,6 +49,7 @@ class World:
 
     def __init__(self, seed: int, number: int, plain: Callable[[int], float] = lambda size: inf) -> None:
         self.chance = Random(f"{seed}/{number}")
+        self._web = Random(f"{seed}/{number}/web")
         self.now = 1000.0
         self.large = self.chance.random() < 0.02
         self.scene: Scene = draw(self.chance, large=self.large)
@@ -75,6 +78,7 @@ class World:
         try:
             self._play()
             self._end()
+            Framing(self._web, self.found).tear()
         except Stop as stop:
             self.found(stop.finding)
 
@@ -82,7 +86,10 @@ class World:
 
     def _play(self) -> None:
         random = self.chance.random
-        self._callers = [Caller(self, number) for number in range(1 if random() < 0.7 else 2)]
+        self._callers = [
+            Caller(self, number, Framing(self._web, self.found) if self._web.random() < 0.3 else None)
+            for number in range(1 if random() < 0.7 else 2)
+        ]
         for _ in range(int(random() * 60) + (40 if self.large else 5)):
             for caller in self._callers:
                 self._step(caller)
@@ -101,9 +108,9 @@ class World:
         return (0.0, 0.011, 0.1, 0.5, 1.1, 6.0, 40.0)[int(self.chance.random() * 7)]
 
     def _step(self, caller: Caller) -> None:
-        words, random, peer = self.scene.words, self.chance.random, caller.peer
+        random, peer = self.chance.random, caller.peer
         if not peer.gone and not peer.closed and len(peer.waiting) < 20 and random() < 0.8:
-            peer.waiting.extend(words.pieces(caller.client.speech()))
+            caller.says(caller.client.speech())
         if random() < 0.12:
             self._fate(caller)
         self._flow(caller, 1 + int(random() * 8))

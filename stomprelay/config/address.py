@@ -15,21 +15,28 @@ _SCHEMES: Final = {
     "stomp": (DEFAULT_PORT, False),
     "ssl": (61614, True),
     "stomp+ssl": (61614, True),
+    "ws": (80, False),
+    "wss": (443, True),
 }
 """URI scheme -> its default port, and whether TLS is used."""
 
-_NOT_ENDPOINTS: Final = frozenset({"memory", "stomp", "stomp+ssl"})
+_WEBSOCKET: Final = frozenset({"ws", "wss"})
+_NOT_ENDPOINTS: Final = frozenset({"memory", "stomp", "stomp+ssl", *_WEBSOCKET})
 _SEVERAL: Final = re.compile(r"(failover|fanout):", re.IGNORECASE)
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _KIND: Final = re.compile(r"\w[\w+.-]*")
-_FORMS: Final = "tcp://host:port, ssl://host:port, memory: or a Twisted client endpoint"
+_FORMS: Final = (
+    "tcp://host:port, ssl://host:port, ws://host:port/path, wss://host:port/path, memory: or a Twisted client"
+    " endpoint"
+)
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_PATH: Final = re.compile(r"/[A-Za-z0-9._~!$&'*+;=:%/-]*")
 _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
 def broker(text: str, weight: int = 1) -> Broker:
     """Return the broker at an address: `tcp://`, `stomp://`, `ssl://` or `stomp+ssl://` with host and perhaps
-    port, `memory:`, or any Twisted client endpoint string.
+    port, `ws://` or `wss://` with a path as well, `memory:`, or any Twisted client endpoint string.
 
     Raises `ValueError` for anything else. An address holds no secret: whatever has a user's name in it is refused,
     and not shown.
@@ -49,11 +56,16 @@ def _by_uri(text: str, scheme: str, rest: str, weight: int) -> Broker:
         raise ValueError(f"must be {_FORMS}; {scheme}:// is none of them")
     default, tls = _SCHEMES[scheme.lower()]
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    if rest not in (authority, authority + "/"):
+    path = None
+    if scheme.lower() in _WEBSOCKET:
+        path = rest[len(authority) :] or "/"
+        if not _PATH.fullmatch(path):
+            raise ValueError("must end with a path, such as /ws: letters, digits, and no options behind it")
+    elif rest not in (authority, authority + "/"):
         raise ValueError("must end with the port: a broker's address takes no path and no options")
     host, number = _host_and_port(authority)
     endpoint = f"tcp:host={quoted(host)}:port={default if number is None else port(number)}"
-    return Broker(text, endpoint, host, tls=tls, weight=weight)
+    return Broker(text, endpoint, host, tls=tls, path=path, weight=weight)
 
 
 def _host_and_port(authority: str) -> tuple[str, str | None]:

@@ -181,9 +181,9 @@ def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> It
 
 def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
     """Return the broker that is known at this address, else this one."""
-    place = (broker.uri, broker.endpoint, broker.host, broker.tls)
+    place = (broker.uri, broker.endpoint, broker.host, broker.tls, broker.path)
     for each in known:
-        if (each.uri, each.endpoint, each.host, each.tls) == place:
+        if (each.uri, each.endpoint, each.host, each.tls, each.path) == place:
             return each
     return broker
 

@@ -53,7 +53,7 @@ LIMIT_KEYS: Final = (
     "subscriptions",
     "kept",
 )
-WEB_KEYS: Final = ("path", "origins", "ping_interval", "message")
+WEB_KEYS: Final = ("path", "origins", "ping_interval", "message", "compression")
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
 
 _LOSSES: Final = {loss.value: loss for loss in LossPolicy}
@@ -141,6 +141,7 @@ def _web(table: Table) -> Web | None:
         web.get("origins", _origins, Web.origins),
         web.get("ping_interval", seconds_or_none, Web.ping_interval),
         web.get("message", count, Web.message),
+        web.get("compression", flag, Web.compression),
     )
 
 

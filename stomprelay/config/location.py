@@ -145,7 +145,7 @@ def _once(brokers: Iterable[Broker]) -> None:
             for name, value in parts.arguments.items()
             if parts.kind not in endpoint.CLIENTS or name in ("host", "port", "path")
         }
-        first = seen.setdefault((parts.kind, broker.tls, frozenset(place.items())), broker)
+        first = seen.setdefault((parts.kind, broker.tls, broker.path, frozenset(place.items())), broker)
         if first is not broker:
             same = "" if str(first) == str(broker) else f", once as {first}"
             raise ValueError(f"must name each broker once, and names {broker} twice{same}")

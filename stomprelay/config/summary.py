@@ -110,7 +110,8 @@ def _listener(listener: Listener) -> str:
 def _web(web: Web) -> Iterator[Fact]:
     origins = ", ".join(web.origins)
     pings = f"a ping after {web.ping_interval:g} s" if web.ping_interval else "no pings"
-    yield "websocket", f"at {web.path}, messages of {web.message} bytes at most, {pings}"
+    compressed = ", compressed where clients offer it" if web.compression else ""
+    yield "websocket", f"at {web.path}, messages of {web.message} bytes at most{compressed}, {pings}"
     yield "browsers", f"from pages of {origins}" if origins else "none: there are no origins"
 
 

@@ -194,7 +194,9 @@ def _tls(upstream: Table, brokers: Iterable[Broker]) -> ClientTLS:
     if not any(broker.tls for broker in brokers):
         own = any(endpoint.client(broker.endpoint).own_tls for broker in brokers)
         reason = "the endpoint brings TLS of its own" if own else "the address does not ask for TLS"
-        raise table.error(None, f"{reason}; with this table uri has to be ssl://host:port")
+        raise table.error(
+            None, f"{reason}; with this table uri has to be ssl://host:port or wss://host:port/path"
+        )
     certificate, key = table.path("certificate", text), table.path("key", text)
     if (certificate is None) != (key is None):
         missing, given = ("certificate", "key") if certificate is None else ("key", "certificate")

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
-from twisted.internet.interfaces import IStreamClientEndpoint
 
 from stomprelay import COMPILED
 from stomprelay.config import Config
@@ -35,9 +34,10 @@ from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger, set_level, share_heads
 from stomprelay.service.network.endpoints import (
     BadEndpoint,
+    BrokerEndpoint,
     CannotStart,
     ListeningService,
-    client_endpoint,
+    broker_endpoint,
     listening_service,
     secured_by,
 )
@@ -230,17 +230,15 @@ class RelayService(MultiService):
 
     def _broker_endpoints(
         self, brokers: Iterable[tuple[Upstream, Broker]], embedded: BrokerService | None
-    ) -> dict[Broker, IStreamClientEndpoint]:
+    ) -> dict[Broker, BrokerEndpoint]:
         """Return how to connect to each of these brokers. Raises `BadEndpoint`."""
-        found: dict[Broker, IStreamClientEndpoint] = {}
+        found: dict[Broker, BrokerEndpoint] = {}
         for upstream, broker in brokers:
             if embedded is not None and broker.endpoint == MEMORY:
                 found[broker] = embedded.memory
                 continue
             try:
-                found[broker] = client_endpoint(
-                    self._reactor, broker, upstream.tls, introduces=upstream.proxy_protocol
-                )
+                found[broker] = broker_endpoint(self._reactor, broker, upstream)
             except BadEndpoint as error:
                 raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
         return found
@@ -331,7 +329,7 @@ class RelayService(MultiService):
 
         return Prepared(found, ports, commit, lambda: self._certificates.watch(self._connections()))
 
-    def _change_brokers(self, found: Change, endpoints: Mapping[Broker, IStreamClientEndpoint]) -> None:
+    def _change_brokers(self, found: Change, endpoints: Mapping[Broker, BrokerEndpoint]) -> None:
         """Connect to the brokers of another configuration, and to those that sessions began with."""
         listeners = {id(each.relay.listener): each.relay.listener for each in self.state.sessions}
         used = {
@@ -419,6 +417,7 @@ class RelayService(MultiService):
         signals = Signals(self._reactor, dict.fromkeys(HURRY, drain.hurry))
         signals.startService()
         closed = self._listening.disownServiceParent()
+        self._admission.stop()
         await drain.run()
         self._checks.stop()
         self.state.tails.stop()

@@ -38,6 +38,21 @@ def test_addresses(text: str, endpoint: str, host: str, tls: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "endpoint", "tls", "path"),
+    [
+        ("ws://broker", "tcp:host=broker:port=80", False, "/"),
+        ("ws://broker:15674/ws", "tcp:host=broker:port=15674", False, "/ws"),
+        ("WSS://[::1]/a/b%20c;d=1", r"tcp:host=\:\:1:port=443", True, "/a/b%20c;d=1"),
+        ("tcp://broker", "tcp:host=broker:port=61613", False, None),
+    ],
+)
+def test_addresses_of_websockets(text: str, endpoint: str, tls: bool, path: str | None) -> None:
+    """They alone have a path, which is the root's where there is none."""
+    found = broker(text)
+    assert (found.uri, found.endpoint, found.tls, found.path) == (text, endpoint, tls, path)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("failover:(tcp://a:1,tcp://b:2)?randomize=false", "must be one broker's address"),
@@ -56,6 +71,11 @@ def test_addresses(text: str, endpoint: str, host: str, tls: bool) -> None:
         ("tcp://a:1/queue", "takes no path and no options"),
         ("tcp://a:1?wireFormat.maxFrameSize=1", "takes no path and no options"),
         ("tcp://a:1#x", "takes no path and no options"),
+        ("ws://a:1/ws?token=x", "must end with a path, such as /ws"),
+        ("ws://a:1/ws#x", "must end with a path, such as /ws"),
+        ("wss://a:1/w s", "must end with a path, such as /ws"),
+        ("wss://user:secret@a/ws", "must not hold a user or a password"),
+        ("ws:a:1", "must be tcp://host:port"),
         ("tcp://::1:61613", "must have brackets around an IPv6 address"),
         ("tcp://[::1", "nothing but a port after the brackets"),
         ("tcp://[::1]x", "nothing but a port after the brackets"),

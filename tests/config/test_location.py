@@ -186,6 +186,10 @@ def test_the_quorum(uri: str, quorum: int) -> None:
         ),
         ("failover:(tcp://a,tcp://a)", "must name each broker once, and names tcp://a twice"),
         (
+            "failover:(ws://a/x,wss://a/x,ws://a/y,ws://A:80/x)",
+            "must name each broker once, and names ws://A:80/x twice, once as ws://a/x",
+        ),
+        (
             "failover:(tcp://a,stomp://A:61613)",
             "must name each broker once, and names stomp://A:61613 twice, once as tcp://a",
         ),

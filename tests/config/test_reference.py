@@ -91,7 +91,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     [listener] = found.listeners
     assert listener.tls is not None
     assert listener.tls.require_client_certificate
-    assert listener.web == Web("/stomp", ("https://app.example.net",), 60.0, 1048576)
+    assert listener.web == Web("/stomp", ("https://app.example.net",), 60.0, 1048576, True)
     assert None not in asdict(listener.upstream.tls).values()
     assert None not in (listener.upstream.host, listener.upstream.versions, listener.upstream.connect_escape)
     assert listener.upstream.credentials is not None

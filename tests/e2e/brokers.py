@@ -125,9 +125,12 @@ def _run(broker: Broker) -> Iterator[Broker]:
 
 
 class RabbitMQ(Broker):
-    """A RabbitMQ, with its own command line; `tables` is where it has the log of its queues' names."""
+    """A RabbitMQ, with its own command line. It speaks STOMP over WebSocket on `web_port`; `tables` is where it has the
+    log of its queues' names.
+    """
 
     environment: Mapping[str, str]
+    web_port: int
     tables: Path
 
     def kill(self) -> None:
@@ -168,27 +171,28 @@ def rabbitmq(
     settings: str = "",
     first: bytes = b"",
     *,
-    more: str = "",
     erl: str = "",
 ) -> Iterator[RabbitMQ]:
-    """Run RabbitMQ with its STOMP plug-in and more settings, with which connections begin with `first`; `more` is the
-    name of another plug-in, `erl` what Erlang is told beside.
+    """Run RabbitMQ with its STOMP plug-ins and more settings, with which connections begin with `first`; `erl` is what
+    Erlang is told beside.
     """
     epmd = shutil.which("epmd")
     if not _RABBITMQ.exists() or epmd is None:
         raise Absent("needs RabbitMQ: Debian package rabbitmq-server")
-    port, tls_port, epmd_port, distribution_port = (free_port() for _ in range(4))
+    port, tls_port, web_port, epmd_port, distribution_port = (free_port() for _ in range(5))
     home, cookie = directory / "home", directory / "home" / ".erlang.cookie"
     home.mkdir(parents=True)
     cookie.write_text(secrets.token_hex(16))
     cookie.chmod(0o400)
-    (directory / "enabled_plugins").write_text(f"[rabbitmq_stomp{more and ', '}{more}].\n")
+    (directory / "enabled_plugins").write_text("[rabbitmq_stomp,rabbitmq_web_stomp].\n")
     (directory / "env.conf").touch()
     (directory / "rabbitmq.conf").write_text(
         f"""
 listeners.tcp = none
 stomp.listeners.tcp.1 = 127.0.0.1:{port}
 stomp.listeners.ssl.1 = 127.0.0.1:{tls_port}
+web_stomp.tcp.ip = 127.0.0.1
+web_stomp.tcp.port = {web_port}
 ssl_options.cacertfile = {credentials.certificate}
 ssl_options.certfile = {credentials.certificate}
 ssl_options.keyfile = {credentials.key}
@@ -235,6 +239,7 @@ disk_free_limit.absolute = 50MB
         )
         broker.environment = env
         broker.tables = directory / "mnesia" / env["RABBITMQ_NODENAME"]
+        broker.web_port = web_port
         stack.enter_context(_run(broker))
         yield broker
 

@@ -1,6 +1,7 @@
 """STOMP over WebSocket as it is used: `@stomp/stompjs` in Node and in a browser, against a relay that runs."""
 
 import signal
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,11 +11,11 @@ from threading import Thread
 import pytest
 
 from tests.browser import browsing, page
-from tests.e2e import stompjs
+from tests.e2e import brokers, stompjs
 from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, ScriptedBroker, headers
-from tests.e2e.relay import Relay, relay
+from tests.e2e.raw import Closed, Connection, ScriptedBroker, headers
+from tests.e2e.relay import RUN, Relay, launch, relay, serving
 
 pytestmark = pytest.mark.e2e
 
@@ -70,6 +71,16 @@ def test_large_messages(url: str) -> None:
     assert stompjs.talk("large", url) == {"text": True, "binary": True, "pieces": True}
 
 
+def test_compression(tmp_path: Path) -> None:
+    """What Node's `ws` offers is taken, and all comes through as it was."""
+    with doors(tmp_path, web="compression = true") as (_, port):
+        client, answer = shaken(port, b"/ws", b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
+        assert b"permessage-deflate; server_no_context_takeover" in answer
+        client.close()
+        url = f"ws://127.0.0.1:{port}/ws"
+        assert stompjs.talk("large", url) == {"text": True, "binary": True, "pieces": True}
+
+
 def test_heart_beats(url: str) -> None:
     """Both ways, five of them."""
     found = stompjs.talk("beats", url)
@@ -84,6 +95,68 @@ def test_over_tls(tmp_path: Path, authority: Authority) -> None:
     with doors(tmp_path, more=tls) as (_, port):
         seen = stompjs.talk("hello", f"wss://localhost:{port}/ws", authority.file)
     assert seen == {"version": "1.2", "body": "grüße", "closes": [1000]}
+
+
+@pytest.mark.parametrize("showing", [True, False])
+def test_a_client_certificate(tmp_path: Path, authority: Authority, showing: bool) -> None:
+    """Where one is required, who shows it gets its WebSocket, and who does not gets nothing."""
+    own, theirs = authority.issue("relay"), authority.issue("client", client=True)
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    if showing:
+        trust.load_cert_chain(theirs.certificate, theirs.key)
+    tls = (
+        f'[listener.web.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
+        f'client_ca = "{authority.file}"\nrequire_client_certificate = true\n'
+    )
+    with doors(tmp_path, more=tls) as (_, port):
+        try:
+            with Connection.to(port, trust) as client:
+                client.write(HANDSHAKE)
+                assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
+                client.write(said(CONNECT))
+                assert b"CONNECTED\n" in client.until(b"\0")
+        except (OSError, Closed):
+            assert not showing
+        else:
+            assert showing
+
+
+def test_a_proxy_in_front(tmp_path: Path) -> None:
+    """The header of the PROXY protocol comes first, then the request; the log has the client's address."""
+    port = free_port()
+    config = (
+        f'[listener.web]\nendpoint = "haproxy:tcp:{port}:interface=127.0.0.1"\nweb = true\n'
+        '[upstream.main]\nuri = "memory:"\n'
+    )
+    with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
+        client.write(b"PROXY TCP4 198.51.100.9 203.0.113.1 5555 443\r\n" + HANDSHAKE)
+        assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
+        client.write(said(CONNECT))
+        assert b"CONNECTED\n" in client.until(b"\0")
+        running.wait_for_log("from 198.51.100.9:5555 on web: connected")
+
+
+def test_a_handover(tmp_path: Path) -> None:
+    """One process takes over from another: the library is told that this one goes away, and is back at once, with no
+    connection refused between.
+    """
+    stompjs.modules()
+    port = free_port()
+    config = (
+        f'handover = "{tmp_path / "handover"}"\nstop_timeout = 0\n[listener.web]\n'
+        f'endpoint = "tcp:{port}:interface=127.0.0.1"\nweb = true\n[upstream.main]\nuri = "memory:"\n'
+    )
+    with relay(tmp_path, config, [port]):
+        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
+        child.wait_for_output('"ready"')
+        before = len(child.output)
+        again = launch(tmp_path, [*RUN, "-c", str(tmp_path / "stomprelay.toml"), "--take-over"])
+        with serving(again, [port]):
+            child.wait_for_output('"ready"', start=before)
+            with Connection.to(port) as other:
+                other.connect()
+                other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
+                assert stompjs.end(child) == {"closes": [1001, 1000]}
 
 
 def played(one: ScriptedBroker, other: ScriptedBroker) -> None:
@@ -112,12 +185,68 @@ def test_a_failover_unnoticed(tmp_path: Path) -> None:
             assert stompjs.end(child) == {"bodies": ["before", "behind", "end"], "closes": [1000]}
 
 
+def test_one_too_many(tmp_path: Path) -> None:
+    """The library shows the ERROR that says so, and the code that says to come again later."""
+    stompjs.modules()
+    with (
+        doors(tmp_path, more="[listener.web.limits]\nclients = 1") as (_, port),
+        Connection.to(port) as other,
+    ):
+        other.connect()
+        assert stompjs.talk("refused", f"ws://127.0.0.1:{port}/ws") == {
+            "error": "too many connections",
+            "close": 1013,
+        }
+
+
+def test_its_own_reconnect(tmp_path: Path) -> None:
+    """The relay ends with code 1001, another one comes in its place, and the library is back by itself."""
+    stompjs.modules()
+    port = free_port()
+    config = (
+        f'stop_timeout = 0\n[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\nweb = true\n'
+        '[upstream.main]\nuri = "memory:"\n'
+    )
+    with relay(tmp_path, config, [port]):
+        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
+        child.wait_for_output('"ready"')
+    before = len(child.output)
+    with relay(tmp_path, config, [port]):
+        child.wait_for_output('"ready"', start=before)
+        with Connection.to(port) as other:
+            other.connect()
+            other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
+            seen = stompjs.end(child)["closes"]
+    assert (seen[0], seen[-1]) == (1001, 1000)
+
+
+@pytest.mark.broker
+def test_a_failover_between_products(
+    tmp_path: Path, rabbitmq: brokers.RabbitMQ, activemq: brokers.Broker
+) -> None:
+    """RabbitMQ dies under the library, which gets its messages from ActiveMQ then, on the one connection."""
+    stompjs.modules()
+    uri = f"failover:(tcp://127.0.0.1:{rabbitmq.port},tcp://127.0.0.1:{activemq.port})?randomize=false"
+    with doors(tmp_path, uri) as (_, port):
+        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
+        try:
+            child.wait_for_output('"ready"')
+            rabbitmq.kill()
+            with Connection.to(activemq.port) as other:
+                other.connect()
+                other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
+                assert stompjs.end(child) == {"closes": [1000]}
+        finally:
+            rabbitmq.heal()
+
+
 def test_plain_stomp_on_the_same_port(tmp_path: Path) -> None:
     """Who says no HTTP is a client as ever."""
     with doors(tmp_path) as (_, port), Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
 
 
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 HANDSHAKE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -145,11 +274,11 @@ def said(frame: bytes) -> bytes:
     return b"\x82%c\x00\x00\x00\x00%b" % (0x80 | len(frame), frame)
 
 
-def shaken(port: int, path: bytes) -> tuple[Connection, bytes]:
-    """A connection that asked for a WebSocket at this path, and the status that it got."""
+def shaken(port: int, path: bytes, more: bytes = b"") -> tuple[Connection, bytes]:
+    """A connection that asked for a WebSocket at this path, and the answer that it got."""
     client = Connection.to(port)
-    client.write(HANDSHAKE.replace(b" /ws ", b" %b " % path))
-    return client, client.until(b"\r\n\r\n").split(b" ")[1]
+    client.write(HANDSHAKE.replace(b" /ws ", b" %b " % path)[:-2] + more + b"\r\n")
+    return client, client.until(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -164,9 +293,9 @@ def test_a_reload(tmp_path: Path, workers: int) -> None:
         with relay(tmp_path, config, [port]) as running:
             if workers > 1:
                 running.wait_for_log("all 2 workers serve")
-            client, status = shaken(port, b"/ws")
-            assert status == b"101"
-            client.write(said(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
+            client, answer = shaken(port, b"/ws")
+            assert answer.startswith(b"HTTP/1.1 101 ")
+            client.write(said(CONNECT))
             broker = one.accept()
             broker.connected()
             path.write_text(config.replace("[listener.web.web]", '[listener.web.web]\npath = "/stomp"'))
@@ -175,8 +304,8 @@ def test_a_reload(tmp_path: Path, workers: int) -> None:
             client.write(said(b"SEND\ndestination:/queue/a\n\nstill here\0"))
             assert broker.frame().endswith(b"still here\0")
             for asked, wanted in ((b"/ws", b"404"), (b"/stomp", b"101")):
-                other, status = shaken(port, asked)
-                assert status == wanted
+                other, answer = shaken(port, asked)
+                assert answer.split(b" ")[1] == wanted
                 other.close()
             client.close()
             broker.close()

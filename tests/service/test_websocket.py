@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.model.listener import Web
+from stomprelay.service.clients.admission import LINGERING
 from stomprelay.service.connection import direct
 from stomprelay.service.network.upgrade import Accepted, Handshake, Refusal
 from tests.service.harness import (
@@ -497,3 +498,84 @@ def test_nothing_of_it_is_loaded_without_need() -> None:
         "import sys, stomprelay.service.relay; sys.exit('wsproto' in sys.modules or 'h11' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# Who is refused before anything was said
+
+
+TOO_MANY = b"message:too many connections\n"
+
+
+def refused(first: bytes = HEAD + b"\r\n", **settings: Any) -> tuple[RelayHarness, FakeTransport]:
+    """A client that is too many and said this."""
+    relay = doors(clients=0, connect_timeout=10.0, **settings)
+    client = relay.client()
+    assert (client.written(), client.ends) == (b"", [])
+    client.sends(first)
+    return relay, client
+
+
+def test_one_too_many() -> None:
+    """A WebSocket is opened for it, so that a browser's library shows the ERROR; code 1013 says to come again later."""
+    _, client = refused()
+    assert client.written().startswith(b"HTTP/1.1 101 ")
+    client.sends(masked(TEXT, CONNECT))
+    error = client.written()
+    assert error[:1] == bytes((TEXT,))
+    assert TOO_MANY in error
+    assert error.endswith(ended(1013))
+    client.sends(masked(CLOSE, pack("!H", 1013)))
+    assert client.ends == ["flush"]
+
+
+def test_one_too_many_without_websocket() -> None:
+    """Plain STOMP is answered as ever, once; a request that opens nothing gets its own status."""
+    _, client = refused(CONNECT)
+    assert client.written().startswith(b"ERROR\n" + TOO_MANY)
+    assert client.ends == ["half"]
+    client.sends(CONNECT)
+    assert client.written() == b""
+    _, client = refused(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.written().startswith(b"HTTP/1.1 404 ")
+    assert client.ends == ["flush"]
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (b"", b"ERROR\n" + TOO_MANY),
+        (b"G", b"ERROR\n" + TOO_MANY),
+        (HEAD, b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\n"),
+    ],
+)
+def test_one_too_many_that_says_too_little(first: bytes, told: bytes) -> None:
+    """It is waited for as long as CONNECT may take, or until others are refused, or the relay stops."""
+    for end in (lambda relay: relay.reactor.advance(10.1), more, stopped):
+        relay, client = refused(first)
+        relay.reactor.advance(9)
+        assert (client.written(), client.ends) == (b"", [])
+        end(relay)
+        assert client.written().startswith(told)
+        assert client.ends
+
+
+def more(relay: RelayHarness) -> None:
+    """As many more are refused as may linger."""
+    for _ in range(LINGERING):
+        relay.client()
+
+
+def stopped(relay: RelayHarness) -> None:
+    """The relay stops."""
+    _ = relay.service.stopService()
+
+
+def test_one_too_many_that_leaves() -> None:
+    """Nothing is written to it, and its timer is gone."""
+    relay, client = refused(b"G")
+    client.protocol.readConnectionLost()
+    assert client.written().startswith(b"ERROR\n")
+    relay, client = refused(b"G")
+    client.disconnects()
+    relay.reactor.advance(11)
+    assert client.written() == b""

@@ -111,6 +111,11 @@ def plain_endpoint(broker: Broker) -> Endpoint:
         raise Unreachable(
             f"{MEMORY} is the embedded broker of a relay, in the relay's own process: give the address of that relay"
         )
+    if broker.path is not None:
+        raise Unreachable(
+            f"{broker} is STOMP over WebSocket, which the relay speaks, not Spark: write tcp://host:port, or the"
+            " address of a relay to it"
+        )
     parts = client(broker.endpoint)
     told = parts.arguments
     if parts.kind == "unix":

@@ -85,20 +85,28 @@ class Broker:
     """One address, and what was learnt of it.
 
     `endpoint` is a Twisted client endpoint string, or `memory:` for the embedded broker; `tls` is set where the
-    address asks for TLS. `weight` is its share of the sessions, beside its neighbours'. `versions` are those it named
-    when it refused ours; `profile` is the product that it was found to be. `health` is how it is. `tally` is what was
-    counted of connections to it that have ended.
+    address asks for TLS, `path` is a WebSocket's where it asks for one. `weight` is its share of the sessions, beside
+    its neighbours'. `versions` are those it named when it refused ours; `profile` is the product that it was found to
+    be. `health` is how it is. `tally` is what was counted of connections to it that have ended.
     """
 
-    __slots__ = ("endpoint", "health", "host", "profile", "tally", "tls", "uri", "versions", "weight")
+    __slots__ = ("endpoint", "health", "host", "path", "profile", "tally", "tls", "uri", "versions", "weight")
 
     def __init__(
-        self, uri: str, endpoint: str, host: str = "", *, tls: bool = False, weight: int = 1
+        self,
+        uri: str,
+        endpoint: str,
+        host: str = "",
+        *,
+        tls: bool = False,
+        path: str | None = None,
+        weight: int = 1,
     ) -> None:
         self.uri = uri
         self.endpoint = endpoint
         self.host = host
         self.tls = tls
+        self.path = path
         self.weight = weight
         self.health = Health()
         self.tally = BrokerTally()

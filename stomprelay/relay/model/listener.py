@@ -85,13 +85,15 @@ class Web:
 
     `path` is where it is asked for. `origins`: of which sites browsers may come, as `https://app.example.net`; who
     names no origin is no browser, and may. `ping_interval`: seconds of silence after which a client is asked whether it
-    is there, and after as many more taken for gone; 0: never. `message`: bytes in a message.
+    is there, and after as many more taken for gone; 0: never. `message`: bytes in a message. `compression`: messages
+    may be compressed, either way, where the client offers it.
     """
 
     path: str = "/ws"
     origins: tuple[str, ...] = ()
     ping_interval: float = 30.0
     message: int = 32 * 1024 * 1024
+    compression: bool = False
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,6 @@ class ProbeDriver(Driver):
             self._journal.noted(effect, self._upstream)
 
     def _open(self, effect: Open) -> None:
-        LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
+        self.connect(effect.leg, self._endpoints[effect.broker])
 
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}

@@ -6,9 +6,12 @@ connections that are closed and wait for their peer.
 """
 
 from collections import deque
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from stomprelay.relay.model.listener import Listener, Web
+from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
 from stomprelay.service.log import logger
 from stomprelay.service.state import ListenerSessions, Sessions
@@ -30,22 +33,53 @@ _log: Final = logger()
 
 
 class Refused(LegOwner):
-    """A client that is sent an ERROR, whatever it sends, and is closed."""
+    """A client that is sent an ERROR, whatever it sends, and is closed. Where its first bytes tell what it speaks,
+    those are awaited for `patience` seconds.
+    """
 
-    def __init__(self, runtime: Runtime, linger: float, error: bytes) -> None:
+    __slots__ = ("_error", "_patience", "_protocol")
+
+    def __init__(self, runtime: Runtime, linger: float, error: bytes, patience: float) -> None:
         super().__init__(runtime, linger)
         self._error = error
+        self._patience = patience
+        self._protocol: LegProtocol | None = None
+
+    def answer(self) -> None:
+        """Send the ERROR, once, and close."""
+        error, self._error = self._error, b""
+        if error and self._protocol is not None:
+            self._protocol.write(error)
+            self._protocol.close(How.LINGER)
+
+    def hasten(self) -> None:
+        """Wait no longer for the client."""
+        self.answer()
+        if self._protocol is not None:
+            self._protocol.hasten()
 
     def added(self, protocol: LegProtocol) -> None:
-        """Do nothing: the client has no session."""
+        """Keep its connection: the client has no session."""
+        self._protocol = protocol
 
     def connected(self, protocol: LegProtocol) -> None:
-        """Send the ERROR, and close."""
-        protocol.write(self._error)
-        protocol.close(How.LINGER)
+        """Answer, as soon as it is known how."""
+        if self._patience:
+            self.runtime.timers.set(self, self.runtime.seconds() + self._patience)
+        else:
+            self.answer()
+
+    def woke(self, now: float) -> None:
+        """Answer a client that says nothing."""
+        self.answer()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
-        """Do nothing: it is closed by then."""
+        """Answer, whatever it sent."""
+        self.answer()
+
+    def half_closed(self, protocol: LegProtocol) -> None:
+        """Answer: it will send nothing more."""
+        self.answer()
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
         """Do nothing: it left before."""
@@ -54,7 +88,9 @@ class Refused(LegOwner):
         """Do nothing: it left before."""
 
     def closed(self, protocol: LegProtocol) -> None:
-        """Do nothing: there was nothing but its connection."""
+        """Wait for nothing more: there was nothing but its connection."""
+        self._error = b""
+        self.runtime.timers.forget(self)
 
 
 class Admission:
@@ -68,7 +104,7 @@ class Admission:
         self._runtime = runtime
         self._sessions = sessions
         self.most = most
-        self._refused: deque[LegProtocol] = deque()
+        self._refused: deque[Refused] = deque()
         self.descriptors = inf
 
     def started(self, limit: int | None, used: int) -> None:
@@ -121,17 +157,40 @@ class Admission:
             return "there are no file descriptors left for more"
         return ""
 
-    def turn_away(self, sessions: ListenerSessions, reason: StompError) -> LegProtocol:
-        """Return the protocol of a client that is sent an ERROR with this reason, and closed."""
+    def turn_away(self, sessions: ListenerSessions, reason: StompError, web: Web | None) -> LegProtocol:
+        """Return the protocol of a client that is sent an ERROR with this reason, and closed. Where it may speak
+        WebSocket, as `web` says, it is sent it in that, so that a browser shows it.
+        """
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1
         refused = f"{listener.name}: {reason.message}"
         if self._runtime.repeats.passes(refused, 1):
             _log.warn("a client was refused by {refused}: {reason}", refused=refused, reason=reason.detail)
         error = complain(reason, V1_0, spell_versions(listener.versions))
-        owner = Refused(self._runtime, listener.linger, error)
-        protocol = LegProtocol(owner, Leg(Side.DOWNSTREAM, listener.limits))
+        patience = 0.0 if web is None else listener.connect_timeout
+        owner = Refused(self._runtime, listener.linger, error, patience)
+        leg = Leg(Side.DOWNSTREAM, listener.limits)
+        protocol = client_protocol(owner, leg, listener, web, lambda: Farewell.LATER)
         if len(self._refused) >= LINGERING:
             self._refused.popleft().hasten()
-        self._refused.append(protocol)
+        self._refused.append(owner)
         return protocol
+
+    def stop(self) -> None:
+        """Wait for none of the clients that were refused."""
+        while self._refused:
+            self._refused.popleft().hasten()
+
+
+def client_protocol(
+    owner: LegOwner, leg: Leg, listener: Listener, web: Web | None, farewell: Callable[[], Farewell]
+) -> LegProtocol:
+    """Return the protocol of a client's leg, which may speak WebSocket as `web` says. `farewell` tells why the relay
+    ends its connection.
+    """
+    if web is None:
+        return LegProtocol(owner, leg)
+    # What reads WebSocket is not loaded where none is wanted.
+    from stomprelay.service.connection.web import WebLegProtocol
+
+    return WebLegProtocol(owner, leg, listener, web, farewell)

@@ -10,7 +10,8 @@ from twisted.internet.protocol import Factory
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.relay import Relay
-from stomprelay.service.clients.admission import Admission
+from stomprelay.service.clients.admission import Admission, client_protocol
+from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.recording import RecordingDriver
@@ -67,9 +68,10 @@ class Clients:
         if state.sessions.stopping:
             return None
         sessions = state.sessions.listeners[name]
+        web = web or sessions.listener.web
         refusal = self._admission.refusal(sessions, address, draining=state.sessions.draining)
         if refusal is not None:
-            return self._admission.turn_away(sessions, refusal)
+            return self._admission.turn_away(sessions, refusal, web)
         relay = Relay(
             sessions.listener,
             self.next_name(),
@@ -81,18 +83,11 @@ class Clients:
         driver = RecordingDriver(state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         state.tails.accepted(driver)
         sessions.add(driver, address)
-        return self._leg(driver, relay, web or sessions.listener.web)
+        return client_protocol(driver, relay.client, relay.listener, web, self._farewell)
 
-    def _leg(self, driver: RecordingDriver, relay: Relay, web: Web | None) -> LegProtocol:
-        """Return the protocol of a client's leg."""
-        if web is None:
-            return LegProtocol(driver, relay.client)
-        # What reads WebSocket is not loaded where none is wanted.
-        from stomprelay.service.connection.web import WebLegProtocol
-
-        return WebLegProtocol(
-            driver, relay.client, relay.listener, web, lambda: self._state.sessions.stopping
-        )
+    def _farewell(self) -> Farewell:
+        """Return why the relay ends a connection of a client that it took."""
+        return Farewell.LEAVING if self._state.sessions.stopping else Farewell.DONE
 
     def next_name(self) -> bytes:
         """Return a name for a session that no other session has, of this relay or of another."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.logger import LogLevel
 
 from stomprelay.relay.effects import Effect
@@ -15,6 +16,7 @@ from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.log import heard, logger, one_line, write
+from stomprelay.service.network.endpoints import BrokerEndpoint, WebSocketEndpoint
 from stomprelay.session.effects import Close, Event, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import WARNINGS, spell_fault
@@ -92,6 +94,20 @@ class Driver(LegOwner):
     def gave_way(self, leg: Leg) -> None:
         """Others had their turn after a `GiveWay`: the core goes on with what waits on the leg."""
         raise NotImplementedError
+
+    def connect(self, leg: Leg, endpoint: BrokerEndpoint) -> None:
+        """Connect a leg to a broker. Its protocol reports `connected` or `refused`."""
+        if not isinstance(endpoint, WebSocketEndpoint):
+            LegProtocol(self, leg).connect(self.introduced(endpoint))
+            return
+        # What reads WebSocket is not loaded where none is wanted.
+        from stomprelay.service.connection.web import BrokerWebProtocol
+
+        BrokerWebProtocol(self, leg, endpoint).connect(self.introduced(endpoint.endpoint))
+
+    def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
+        """Return the endpoint by which the broker is told whose connection it is; the same where there is no client."""
+        return endpoint
 
     # Effects
 

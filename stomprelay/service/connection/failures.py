@@ -1,7 +1,10 @@
-"""Why a connection ended or could not be established, from Twisted's exceptions: in words, and whose lack it was."""
+"""Why a connection ended or could not be established, from Twisted's exceptions: in words, and whose lack it was. And
+why the relay ends one.
+"""
 
 import errno
 import os
+from enum import IntEnum
 from typing import Final
 
 from OpenSSL import SSL
@@ -10,6 +13,19 @@ from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOWN_HOST, spell_tls
+
+
+class Farewell(IntEnum):
+    """Why the relay ends a client's connection, by the close code that WebSocket has for it (RFC 6455, section 7.4, and
+    IANA's registry of codes).
+    """
+
+    DONE = 1000
+    LEAVING = 1001
+    """The relay stops."""
+    LATER = 1013
+    """The client may come again: now it is one too many."""
+
 
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (error.ConnectionDone, CLOSED),

@@ -25,6 +25,7 @@ from stomprelay.service.connection.session_info import (
     spell_words,
 )
 from stomprelay.service.log import counted, logger, one_line, write
+from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, header
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
@@ -34,7 +35,7 @@ from stomprelay.wire.run import Passing
 if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
 
-Endpoints = Mapping[Broker, IStreamClientEndpoint]
+Endpoints = Mapping[Broker, BrokerEndpoint]
 """How to connect to each broker."""
 
 _log: Final = logger()
@@ -401,11 +402,14 @@ class RelayDriver(Driver):
         )
 
     def _open(self, effect: Open) -> None:
-        endpoint = self._endpoints[effect.broker]
-        if isinstance(endpoint, ProxyHeaderEndpoint):
-            endpoint = endpoint.carrying(self._proxy_header())
-        LegProtocol(self, effect.leg).connect(endpoint)
+        self.connect(effect.leg, self._endpoints[effect.broker])
         self.check_outputs()
+
+    def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
+        """Return the endpoint by which the broker is told which client it is, where it is told."""
+        if isinstance(endpoint, ProxyHeaderEndpoint):
+            return endpoint.carrying(self._proxy_header())
+        return endpoint
 
     def _proxy_header(self) -> bytes:
         """Return what brokers are told of the client; b"" where that is not known, or not before it was gone."""

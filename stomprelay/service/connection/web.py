@@ -1,4 +1,5 @@
-"""The connection of a client that may speak STOMP, or STOMP over WebSocket: what comes first tells.
+"""Connections over WebSocket: that of a client, which may speak plain STOMP as well, for what comes first tells; and
+that to a broker.
 
 The core does not know of it. For a client without WebSocket all is as on any other listener, the fast path included.
 """
@@ -11,16 +12,29 @@ from typing import Any, Final
 
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.service.connection import direct
+from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.timers import Timed
-from stomprelay.service.network.upgrade import Handshake, Refusal
-from stomprelay.service.network.websocket import WebSocket
+from stomprelay.service.network.endpoints import WebSocketEndpoint
+from stomprelay.service.network.upgrade import Handshake, Refusal, Request
+from stomprelay.service.network.websocket import Received, WebSocket
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import METHODS
 
 _SILENT: Final = "it did not answer a ping in time"
+_UNANSWERED: Final = "the peer closed the connection before it answered for a WebSocket"
+
+
+_UNFINISHED: Final = {
+    Farewell.DONE: Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request took too long."),
+    Farewell.LEAVING: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The relay stops."),
+    Farewell.LATER: Refusal(
+        HTTPStatus.SERVICE_UNAVAILABLE, "The relay takes no more clients now.", b"Retry-After: 10\r\n"
+    ),
+}
+"""What a client gets whose request is not finished when the relay ends its connection."""
 
 
 class Pings(Timed):
@@ -39,20 +53,127 @@ class Pings(Timed):
         self._due(now)
 
 
-class WebLegProtocol(LegProtocol):
-    """The connection of a client to a listener with `web`. `leaving` tells whether the relay goes away."""
+class _WebSocketProtocol(LegProtocol):
+    """The connection of a leg that speaks WebSocket from `_upgrade` on."""
 
-    __slots__ = ("_first", "_handshake", "_leaving", "_listener", "_pings", "_web", "_websocket")
+    __slots__ = ("_websocket",)
+
+    def __init__(self, owner: LegOwner, leg: Leg) -> None:
+        self._websocket: WebSocket | None = None
+        super().__init__(owner, leg)
+
+    def _upgrade(
+        self, most: float, farewell: Callable[[], Farewell], *, client: bool = False, window: int = 0
+    ) -> None:
+        """Speak WebSocket from now on; see `WebSocket`."""
+        plain, beneath = self.plain, self.transport
+        send: Any = beneath.write if plain is None else partial(direct.write, plain)
+        shut = None if plain is None else plain.loseWriteConnection
+        self.plain = None
+        self.transport = self._websocket = WebSocket(
+            beneath, send, shut, most, farewell, client=client, window=window
+        )
+
+    def _take(self, websocket: WebSocket, data: bytes) -> None:
+        self._found(websocket, websocket.received(data))
+        while websocket.waits and not self.held:
+            self._found(websocket, websocket.received())
+
+    def _found(self, websocket: WebSocket, found: Received) -> None:
+        if found.data:
+            super().dataReceived(found.data)
+        if found.ping is not None and not direct.waits(self.transport):
+            # A peer that reads nothing gets none: what it has to be sent already tells it that we are there.
+            websocket.pong(found.ping)
+        if found.end:
+            self._leave(found.end)
+
+    def read_on(self) -> None:
+        """Read again; `reading` calls this. What waits comes first."""
+        super().read_on()
+        if self._websocket is not None and self._websocket.waits:
+            # All effects that the core returned must be performed before it is called again.
+            self.runtime.reactor.callLater(0, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._websocket is not None and not self.held:
+            self._take(self._websocket, b"")
+
+    def _leave(self, reason: str) -> None:
+        """Report that the peer is gone, and end the connection when all is written."""
+        owner = self._owner
+        if owner is not None:
+            owner.lost(self, reason)
+            self.close(How.FLUSH)
+
+    def readConnectionLost(self) -> None:
+        """The peer sends nothing more. Over WebSocket that is its end."""
+        if self._websocket is None:
+            super().readConnectionLost()
+            return
+        self._websocket.peer_left()
+        if self._owner is None:
+            self.transport.loseConnection()
+        else:
+            self._leave(CLOSED)
+
+
+class BrokerWebProtocol(_WebSocketProtocol):
+    """The connection to a broker over WebSocket, at this endpoint. The owner gets `connected` when it is open."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, owner: LegOwner, leg: Leg, endpoint: WebSocketEndpoint) -> None:
+        self._request = Request(endpoint.host, endpoint.path, endpoint.versions)
+        super().__init__(owner, leg)
+
+    def _connected(self, owner: LegOwner) -> None:
+        """The connection is there, with TLS if it has that: ask for a WebSocket."""
+        self.write(self._request.wire)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._websocket is not None:
+            self._take(self._websocket, data)
+            return
+        owner = self._owner
+        found = None if owner is None else self._request.received(data)
+        if owner is None or found is None:
+            return
+        if isinstance(found, str):
+            self._decline(owner, found)
+            return
+        self._upgrade(inf, lambda: Farewell.DONE, client=True)
+        super()._connected(owner)
+        if found.rest:
+            self.dataReceived(found.rest)
+
+    def _decline(self, owner: LegOwner, reason: str) -> None:
+        """Report that there is no WebSocket."""
+        owner.refused(self, reason)
+        self.close(How.ABORT)
+
+    def readConnectionLost(self) -> None:
+        """The broker closed its direction: it is lost, or refused us."""
+        if self._websocket is None and self._owner is not None:
+            self._decline(self._owner, _UNANSWERED)
+        else:
+            super().readConnectionLost()
+
+
+class WebLegProtocol(_WebSocketProtocol):
+    """The connection of a client to a listener with `web`. `farewell` tells why the relay ends it."""
+
+    __slots__ = ("_farewell", "_first", "_handshake", "_listener", "_pings", "_web")
 
     def __init__(
-        self, owner: LegOwner, leg: Leg, listener: Listener, web: Web, leaving: Callable[[], bool]
+        self, owner: LegOwner, leg: Leg, listener: Listener, web: Web, farewell: Callable[[], Farewell]
     ) -> None:
         self._listener = listener
         self._web = web
-        self._leaving = leaving
+        self._farewell = farewell
         self._first: bytes | None = b""
         self._handshake: Handshake | None = None
-        self._websocket: WebSocket | None = None
         self._pings: Pings | None = None
         super().__init__(owner, leg)
 
@@ -89,7 +210,8 @@ class WebLegProtocol(LegProtocol):
         elif found is not None:
             self._handshake = None
             super().write(found.answer)
-            self._upgrade()
+            self._upgrade(self._web.message, self._farewell, window=found.window)
+            self._ping_later()
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer a request that opens no WebSocket, and end the connection."""
@@ -97,13 +219,8 @@ class WebLegProtocol(LegProtocol):
         super().write(refusal.answer)
         self._leave(f"HTTP {refusal.status.value}: {refusal.why}")
 
-    def _upgrade(self) -> None:
-        """Speak WebSocket from now on."""
-        plain, beneath = self.plain, self.transport
-        send: Any = beneath.write if plain is None else partial(direct.write, plain)
-        shut = None if plain is None else plain.loseWriteConnection
-        self.plain = None
-        self.transport = self._websocket = WebSocket(beneath, send, shut, self._web.message, self._leaving)
+    def _ping_later(self) -> None:
+        """Ask from now on whether a silent client is there, where that is wanted."""
         if self._web.ping_interval:
             self._pings = Pings(self._web.ping_interval, self._ask)
             self._pings.heard_at = self.runtime.seconds()
@@ -112,14 +229,7 @@ class WebLegProtocol(LegProtocol):
     def _take(self, websocket: WebSocket, data: bytes) -> None:
         if self._pings is not None:
             self._pings.heard_at = self.runtime.seconds()
-        found = websocket.received(data)
-        if found.data:
-            super().dataReceived(found.data)
-        if found.ping is not None and not direct.waits(self.transport):
-            # A client that reads nothing gets none: what it has to be sent already tells it that we are there.
-            websocket.pong(found.ping)
-        if found.end:
-            self._leave(found.end)
+        super()._take(websocket, data)
 
     def _ask(self, now: float) -> None:
         """Ping a client that is silent, and give it up where that does not help. Who is not read from, or does not read
@@ -142,33 +252,13 @@ class WebLegProtocol(LegProtocol):
             pings, pings.heard_at + pings.interval * (2 if silent >= pings.interval else 1)
         )
 
-    def _leave(self, reason: str) -> None:
-        """Report that the client is gone, and end the connection when all is written."""
-        owner = self._owner
-        if owner is not None:
-            owner.lost(self, reason)
-            self.close(How.FLUSH)
-
-    def readConnectionLost(self) -> None:
-        """The client sends nothing more. Over WebSocket that is its end."""
-        if self._websocket is None:
-            super().readConnectionLost()
-            return
-        self._websocket.peer_left()
-        if self._owner is None:
-            self.transport.loseConnection()
-        else:
-            self._leave(CLOSED)
-
     def write(self, data: bytes) -> None:
         """Write bytes, always whole frames. To a client that has not finished its handshake, an answer to that."""
         if self._handshake is None:
             super().write(data)
             return
         self._handshake = None
-        gone = self._leaving()
-        status = HTTPStatus.SERVICE_UNAVAILABLE if gone else HTTPStatus.REQUEST_TIMEOUT
-        super().write(Refusal(status, "The relay stops." if gone else "The request took too long.").answer)
+        super().write(_UNFINISHED[self._farewell()].answer)
 
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""

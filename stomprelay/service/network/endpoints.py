@@ -1,9 +1,9 @@
 """From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.application.internet import StreamServerEndpointService
 from twisted.internet import tcp
@@ -28,14 +28,16 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from stomprelay.config.address import host_and_port
 from stomprelay.config.endpoint import client, server
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.log import logger
 from stomprelay.service.network import sharing, sockets, tls
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint
+from stomprelay.wire.dialect import DIALECTS
 
 BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
@@ -331,11 +333,33 @@ class AddressEndpoint:
         return endpoint.connect(factory)
 
 
+class WebSocketEndpoint(NamedTuple):
+    """Where a server of WebSocket is. Who connected to `endpoint` asks for `path` of `host`, to speak these versions of
+    STOMP, before anything else.
+    """
+
+    endpoint: IStreamClientEndpoint
+    host: str
+    path: str
+    versions: Iterable[bytes]
+
+
+BrokerEndpoint = IStreamClientEndpoint | WebSocketEndpoint
+
+
+def broker_endpoint(reactor: Any, broker: Broker, upstream: Upstream) -> BrokerEndpoint:
+    """Return the endpoint that connects to a broker of this upstream on the network. Raises `BadEndpoint`."""
+    endpoint = client_endpoint(reactor, broker, upstream.tls, introduces=upstream.proxy_protocol)
+    if broker.path is None:
+        return endpoint
+    return WebSocketEndpoint(endpoint, _authority(broker), broker.path, upstream.versions or DIALECTS)
+
+
 def client_endpoint(
     reactor: Any, broker: Broker, secured: ClientTLS, *, introduces: bool = False
 ) -> IStreamClientEndpoint:
-    """Return the endpoint that connects to a broker on the network: where it `introduces` clients by the PROXY
-    protocol, a `ProxyHeaderEndpoint`. Raises `BadEndpoint` where the string or a TLS file cannot be used.
+    """Return the endpoint that connects to where a broker is: where it `introduces` clients by the PROXY protocol, a
+    `ProxyHeaderEndpoint`. Raises `BadEndpoint` where the string or a TLS file cannot be used.
     """
     try:
         endpoint = _client(reactor, broker.endpoint)
@@ -348,9 +372,17 @@ def client_endpoint(
     return ProxyHeaderEndpoint(endpoint) if introduces else endpoint
 
 
-def secured_by(endpoint: IStreamClientEndpoint) -> tls.TLSConnections | None:
+def _authority(broker: Broker) -> str:
+    """Return the host that a broker's URL names, and its port where that is not the scheme's."""
+    host = (host_and_port(broker) or broker.host).removesuffix(":443" if broker.tls else ":80")
+    return host if host.isascii() else host.encode("idna").decode("ascii")
+
+
+def secured_by(endpoint: BrokerEndpoint) -> tls.TLSConnections | None:
     """Return what makes the TLS connections of an endpoint to a broker; None where it has no TLS."""
-    inner = endpoint.endpoint if isinstance(endpoint, ProxyHeaderEndpoint) else endpoint
+    inner = endpoint
+    while isinstance(inner, WebSocketEndpoint | ProxyHeaderEndpoint):
+        inner = inner.endpoint
     if isinstance(inner, SecuredEndpoint) and isinstance(inner.creator, tls.TLSConnections):
         return inner.creator
     return None

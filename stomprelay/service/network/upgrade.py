@@ -1,25 +1,31 @@
-"""The handshake of a WebSocket (RFC 6455, section 4.2): from a request over HTTP to the bytes that answer it.
+"""The handshake of a WebSocket (RFC 6455, section 4), from both ends: from a request over HTTP to the bytes that answer
+it, and from what a broker answers to whether a WebSocket is open.
 
-A request is read by h11, which holds it to RFC 9112. What is refused gets a status and words, and nothing behind it is
-read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what
-stands there may be a request that a proxy took for a body.
+Both are read by h11, which holds them to RFC 9112. A request that is refused gets a status and words, and nothing
+behind it is read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer,
+and what stands there may be a request that a proxy took for a body.
 """
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
+from secrets import token_bytes
 from typing import Final, NamedTuple
 
 import h11
 from wsproto.utilities import generate_accept_token
 
 from stomprelay.relay.model.listener import ANY_ORIGIN, Web
+from stomprelay.service.network.deflate import agree
 
 _VERSION: Final = b"13"
+_SWITCHING: Final = 101
 _KEY: Final = 16
 """Bytes of a key, in base64."""
 _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.stomp"}
 """The subprotocol of each version of STOMP, the best one first."""
+_MOST_ANSWERED: Final = 16 * 1024
+"""Bytes that the head of a broker's answer may have."""
 
 
 class Refusal(NamedTuple):
@@ -40,9 +46,10 @@ class Refusal(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """A WebSocket is open once `answer` is written."""
+    """A WebSocket is open once `answer` is written. `window`: see `Agreed.bits`; 0 where nothing is compressed."""
 
     answer: bytes
+    window: int = 0
 
 
 class Handshake:
@@ -111,10 +118,79 @@ class Handshake:
             return Refusal(HTTPStatus.BAD_REQUEST, f"None of these subprotocols is spoken here: use {known}.")
         token = generate_accept_token(_values(headers, b"sec-websocket-key")[0])
         protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
+        offers = [each for value in _values(headers, b"sec-websocket-extensions") for each in _split(value)]
+        agreed = agree(offers) if self._web.compression else None
         return Accepted(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: %b\r\n%b\r\n" % (token, protocol)
+            b"Sec-WebSocket-Accept: %b\r\n%b%b\r\n"
+            % (token, protocol, b"" if agreed is None else agreed.header),
+            0 if agreed is None else agreed.bits,
         )
+
+
+class Opened(NamedTuple):
+    """The broker's end of a WebSocket is open, and sent these bytes on it."""
+
+    rest: bytes
+
+
+class Request:
+    """Asks a server at `host`, as its URL has it, for the WebSocket at a path, to speak these versions of STOMP. Send
+    `wire`.
+    """
+
+    def __init__(self, host: str, path: str, versions: Iterable[bytes]) -> None:
+        key = b64encode(token_bytes(_KEY))
+        spoken = frozenset(versions)
+        self._token = generate_accept_token(key)
+        self._offered = [name for version, name in _PROTOCOLS.items() if version in spoken]
+        self._http = h11.Connection(h11.CLIENT, _MOST_ANSWERED)
+        headers = [
+            (b"Host", host.encode("ascii")),
+            (b"Upgrade", b"websocket"),
+            (b"Connection", b"Upgrade"),
+            (b"Sec-WebSocket-Key", key),
+            (b"Sec-WebSocket-Version", _VERSION),
+            (b"Sec-WebSocket-Protocol", b", ".join(self._offered)),
+        ]
+        self.wire: bytes = self._http.send(h11.Request(method="GET", target=path, headers=headers)) or b""
+
+    def received(self, data: bytes) -> Opened | str | None:
+        """Return what the broker's answer means: a WebSocket, or why there is none, for the log; None while the answer
+        is not complete. Nothing that the broker says is repeated but the number of a status.
+        """
+        try:
+            self._http.receive_data(data)
+            answer = self._http.next_event()
+            while isinstance(answer, h11.InformationalResponse) and answer.status_code != _SWITCHING:
+                answer = self._http.next_event()
+        except h11.RemoteProtocolError:
+            return "the peer does not speak HTTP/1.1"
+        if isinstance(answer, h11.InformationalResponse):
+            return self._wrong(list(answer.headers)) or Opened(self._http.trailing_data[0])
+        return _declined(answer.status_code) if isinstance(answer, h11.Response) else None
+
+    def _wrong(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
+        """Return what is wrong with an answer that switches protocols; "" where nothing is."""
+        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
+            headers, b"connection"
+        ):
+            return "the peer switched to something other than WebSocket"
+        if _values(headers, b"sec-websocket-accept") != [self._token]:
+            return "the peer answered another WebSocket's handshake"
+        if _values(headers, b"sec-websocket-extensions"):
+            return "the peer speaks an extension of WebSocket that was not offered"
+        if any(each not in self._offered for each in _values(headers, b"sec-websocket-protocol")):
+            return "the peer chose a subprotocol of WebSocket that was not offered"
+        return ""
+
+
+def _declined(status: int) -> str:
+    """Return what a status means that opens no WebSocket."""
+    try:
+        return f"HTTP {status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"HTTP {status}"
 
 
 def _upgrade(why: str) -> Refusal:

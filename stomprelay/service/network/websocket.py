@@ -1,22 +1,27 @@
 """WebSocket between a transport and a protocol (RFC 6455): what is written becomes messages, what comes becomes bytes.
 
 Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may
-be spread over many, and many may be in one. What comes is read by wsproto, but for what `messages` takes. No extension
-is spoken, compression neither.
+be spread over many, and many may be in one; only brokers get one frame in each, for some take no more. What comes is
+read by wsproto, but for what `messages` takes. Of the extensions compression alone is spoken, where it was agreed on.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from secrets import token_bytes
 from struct import pack
 from typing import Any, Final, NamedTuple
 
 from twisted.protocols.policies import ProtocolWrapper
 from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
 
+from stomprelay.service.network.deflate import COMPRESSED, PIECE, SMALLEST, Inflation, compressed
 from stomprelay.service.network.messages import Division
 
 _FINAL: Final = 0x80
 _SHORT: Final = 125
 _MIDDLE: Final = 0xFFFF
+_MASKED: Final = 0x80
+_MASK: Final = 4
 
 _WORDS: Final = {
     CloseReason.INVALID_FRAME_PAYLOAD_DATA: "text is not UTF-8",
@@ -36,11 +41,13 @@ class Received(NamedTuple):
 
 class WebSocket(ProtocolWrapper):
     """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`,
-    which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `leaving` is
-    asked at the end whether the relay goes away.
+    which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `farewell` is
+    asked for the close code of an end that is ours. With `client` we are the WebSocket's client, and the peer is a
+    broker. Messages may be compressed where `window` is the size of ours, as its logarithm.
 
-    Give what comes to `received`. Binary messages get binary ones for an answer, if the first that came was one; else
-    what is UTF-8 goes out as text, and the rest as binary.
+    Give what comes to `received`, and while it `waits` call that again, as soon as the protocol takes more. Binary
+    messages get binary ones for an answer, if the first that came was one; else what is UTF-8 goes out as text, and the
+    rest as binary.
     """
 
     def __init__(
@@ -48,26 +55,41 @@ class WebSocket(ProtocolWrapper):
         transport: Any,
         send: Callable[[bytes], None],
         shut: Callable[[], None] | None,
-        most: int,
-        leaving: Callable[[], bool],
+        most: float,
+        farewell: Callable[[], int],
+        *,
+        client: bool = False,
+        window: int = 0,
     ) -> None:
         self.transport = self._beneath = transport
         self._send = send
         self._shut = shut
         self._most = most
-        self._leaving = leaving
-        self._frames = FrameProtocol(client=False, extensions=[])
-        self._division = Division(most)
+        self._farewell = farewell
+        self._client = client
+        self._window = window
+        self._frames = FrameProtocol(client=client, extensions=[Inflation()] if window else [])
+        self._division = Division(0 if client else int(most))
+        self._rest = memoryview(b"")
         self._size = 0
         self._binary: bool | None = None
         self._said = self._heard = self._failed = self._losing = False
 
-    def received(self, data: bytes) -> Received:
+    @property
+    def waits(self) -> bool:
+        """Whether bytes that came were not looked at yet: they are inflated a piece at a time."""
+        return bool(self._rest)
+
+    def received(self, data: bytes = b"") -> Received:
         """Return what these bytes are for the protocol. After an `end` call `loseConnection`, and return here with what
         still comes.
         """
         if self._heard or self._failed:
+            self._rest = memoryview(b"")
             return Received(b"")
+        if self._window:
+            rest = memoryview(b"".join((self._rest, data))) if data else self._rest
+            data, self._rest = bytes(rest[:PIECE]), rest[PIECE:]
         payloads: list[bytes] = []
         ping: bytes | None = None
         try:
@@ -120,9 +142,16 @@ class WebSocket(ProtocolWrapper):
     # What the protocol asks for
 
     def write(self, data: bytes) -> None:
-        """Send bytes as one message; drop them where the end was said."""
+        """Send whole frames of STOMP as one message, to a broker as one each; drop them where the end was said."""
         if self._said:
             return
+        if not self._client:
+            self._say(data)
+            return
+        for frame in each_frame(data):
+            self._say(frame)
+
+    def _say(self, data: bytes) -> None:
         opcode = Opcode.BINARY
         if self._binary is None and self._division.first:
             self._binary = self._division.first == Opcode.BINARY
@@ -132,21 +161,27 @@ class WebSocket(ProtocolWrapper):
                 opcode = Opcode.TEXT
             except UnicodeDecodeError:
                 pass
-        self._send(_frame(opcode, data))
+        if self._window and len(data) >= SMALLEST:
+            self._control(opcode | COMPRESSED, compressed(data, self._window))
+        else:
+            self._control(opcode, data)
+
+    def _control(self, opcode: int, payload: bytes) -> None:
+        self._send(_frame(opcode, payload, token_bytes(_MASK) if self._client else b""))
 
     def ping(self) -> None:
         """Ask the peer whether it is there: something has to come of it."""
         if not self._said:
-            self._send(_frame(Opcode.PING, b""))
+            self._control(Opcode.PING, b"")
 
     def pong(self, payload: bytes) -> None:
         """Answer a ping, which said this."""
         if not self._said:
-            self._send(_frame(Opcode.PONG, payload))
+            self._control(Opcode.PONG, payload)
 
     def loseConnection(self) -> None:
         """Say the end, and close when the peer has said it too; at once where this is asked for again."""
-        self._say_end(CloseReason.GOING_AWAY if self._leaving() else CloseReason.NORMAL_CLOSURE)
+        self._say_end(self._farewell())
         if self._heard or self._losing:
             self._beneath.loseConnection()
         elif self._failed and self._shut is not None:
@@ -160,14 +195,58 @@ class WebSocket(ProtocolWrapper):
     def _say_end(self, code: int, why: str = "") -> None:
         if not self._said:
             self._said = True
-            self._send(_frame(Opcode.CLOSE, pack("!H", code) + why.encode()[: _SHORT - 2]))
+            self._control(Opcode.CLOSE, pack("!H", code) + why.encode()[: _SHORT - 2])
 
 
-def _frame(opcode: Opcode, payload: bytes) -> bytes:
-    """Return a whole message, or what controls the connection, as it is on the wire."""
+def _frame(opcode: int, payload: bytes, mask: bytes) -> bytes:
+    """Return a whole message, or what controls the connection, as it is on the wire: masked as clients do, where there
+    is a mask.
+    """
     first, size = _FINAL | opcode, len(payload)
+    mark = 0
+    if mask:
+        mark, payload = _MASKED, mask + masked(payload, mask)
     if size <= _SHORT:
-        return pack("!BB", first, size) + payload
+        return pack("!BB", first, mark | size) + payload
     if size <= _MIDDLE:
-        return pack("!BBH", first, 126, size) + payload
-    return pack("!BBQ", first, 127, size) + payload
+        return pack("!BBH", first, mark | 126, size) + payload
+    return pack("!BBQ", first, mark | 127, size) + payload
+
+
+def masked(payload: bytes, mask: bytes) -> bytes:
+    """Return a payload with this mask, or without it, where it has it."""
+    size = len(payload)
+    key = (mask * (size // _MASK + 1))[:size]
+    return (int.from_bytes(payload) ^ int.from_bytes(key)).to_bytes(size)
+
+
+_EOLS: Final = re.compile(rb"[\r\n]*")
+_BLANK: Final = re.compile(rb"\n\r?\n")
+_LENGTH: Final = re.compile(rb"\ncontent-length: *([0-9]{1,18})\r?\n")
+
+
+def each_frame(data: bytes) -> Iterator[bytes]:
+    """Return the frames in what the relay writes, which are whole and right, each with the EOLs behind it. EOLs alone,
+    which are a heart-beat, are one as well.
+    """
+    start = 0
+    while start < len(data):
+        stop = _past_eols(data, start)
+        if stop == start:
+            stop = _past_eols(data, _end(data, start))
+        yield data[start:stop]
+        start = stop
+
+
+def _past_eols(data: bytes, start: int) -> int:
+    found = _EOLS.match(data, start)
+    return start if found is None else found.end()
+
+
+def _end(data: bytes, start: int) -> int:
+    """Return where the frame ends that begins here."""
+    head = _BLANK.search(data, start)
+    if head is None:
+        return len(data)
+    length = _LENGTH.search(data, start, head.end())
+    return data.find(b"\0", head.end() + (0 if length is None else int(length[1]))) + 1 or len(data)

@@ -132,6 +132,39 @@ const talks = {
     await client.deactivate();
     return seen;
   },
+
+  // What a client that is refused is shown.
+  refused(Client, url) {
+    return new Promise((done) => {
+      const seen = {};
+      const client = new Client({ brokerURL: url, reconnectDelay: 0 });
+      client.onStompError = (frame) => (seen.error = frame.headers.message);
+      client.onWebSocketClose = (event) => done({ ...seen, close: event.code });
+      client.activate();
+    });
+  },
+
+  // Says "ready" each time that it is connected, by its own reconnecting; until a message "end" comes.
+  reconnects(Client, url, told) {
+    return new Promise((done) => {
+      const closes = [];
+      const connectHeaders = { login: "guest", passcode: "guest" };
+      const client = new Client({ brokerURL: url, reconnectDelay: 100, connectHeaders });
+      client.onConnect = () => {
+        client.subscribe("/queue/stompjs", async (message) => {
+          told(message.body);
+          if (message.body !== "end") return;
+          await client.deactivate();
+          done({ closes });
+        });
+        receipt(client, (headers) => client.publish({ destination: "/queue/other", body: "", headers })).then(() =>
+          told("ready"),
+        );
+      };
+      client.onWebSocketClose = (event) => closes.push(event.code);
+      client.activate();
+    });
+  },
 };
 
 if (typeof window === "undefined") {

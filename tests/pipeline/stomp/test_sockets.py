@@ -46,6 +46,8 @@ def test_what_needs_twisted_or_the_relay_is_told() -> None:
     """Each with what to write in its place."""
     with pytest.raises(Unreachable, match="give the address of that relay"):
         plain_endpoint(address.broker("memory:"))
+    with pytest.raises(Unreachable, match=r"ws://a/ws is STOMP over WebSocket.*tcp://host:port"):
+        plain_endpoint(address.broker("ws://a/ws"))
     with pytest.raises(Unreachable, match=r"tls:a:7 is an endpoint that only Twisted knows.*ssl://host:port"):
         plain_endpoint(address.broker("tls:a:7"))
     with pytest.raises(Unreachable, match="only Twisted knows"):

@@ -1,0 +1,111 @@
+"""Compressed messages of WebSocket: `permessage-deflate` (RFC 7692), with nothing kept from one message to the next.
+
+For wsproto this is an extension, as its own is, whose inflation has no bound, and which loses its way where a ping
+stands between the frames of a message.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from wsproto.extensions import Extension
+from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
+
+PIECE: Final = 1024
+"""Bytes that are inflated at once: to a little more than a thousand times as many, deflate makes no more of them."""
+SMALLEST: Final = 256
+"""Bytes of a message that is worth it to be compressed."""
+COMPRESSED: Final = 0x40
+"""The bit of a message's first byte that says so."""
+
+_TAIL: Final = b"\x00\x00\xff\xff"
+_EMPTY_BLOCK: Final = b"\x00"
+_LEVEL: Final = 6
+_BITS: Final = 15
+_OFFER: Final = re.compile(
+    rb"permessage-deflate"
+    rb"(?:[ \t]*;[ \t]*(?:client_no_context_takeover|server_no_context_takeover|client_max_window_bits(?:=[0-9]+)?"
+    rb"|server_max_window_bits=(?P<bits>9|1[0-5])))*"
+)
+
+
+class Agreed(NamedTuple):
+    """What was agreed: the header of the answer that says so, and the size of our window, as its logarithm."""
+
+    header: bytes
+    bits: int
+
+
+def agree(offers: Iterable[bytes]) -> Agreed | None:
+    """Return what is agreed of a client's offers, the first one that can be taken; None where none can be."""
+    for offer in offers:
+        found = _OFFER.fullmatch(offer)
+        if found is not None:
+            bits = found["bits"]
+            window = b"" if bits is None else b"; server_max_window_bits=%b" % bits
+            header = (
+                b"Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; "
+                b"client_no_context_takeover%b\r\n" % window
+            )
+            return Agreed(header, _BITS if bits is None else int(bits))
+    return None
+
+
+def compressed(payload: bytes, bits: int) -> bytes:
+    """Return a whole message compressed with a window of this size."""
+    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, -bits)
+    return (deflater.compress(payload) + deflater.flush(zlib.Z_SYNC_FLUSH)).removesuffix(_TAIL)
+
+
+class Inflation(Extension):
+    """Inflates the messages that come compressed. Give wsproto `PIECE` bytes at a time."""
+
+    name = "permessage-deflate"
+
+    def __init__(self) -> None:
+        self._inflater: zlib._Decompress | None = None
+        self._control = False
+
+    def enabled(self) -> bool:
+        """Return that it was agreed on."""
+        return True
+
+    def offer(self) -> bool | str:
+        """Return that nothing is offered: it is brokers who would get an offer."""
+        return False
+
+    def frame_inbound_header(
+        self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
+    ) -> CloseReason | RsvBits:
+        """A frame begins: return which bits it may have."""
+        self._control = opcode.iscontrol()
+        if self._control or opcode is Opcode.CONTINUATION:
+            return RsvBits(False, False, False)
+        self._inflater = zlib.decompressobj(-zlib.MAX_WBITS) if rsv.rsv1 else None
+        return RsvBits(True, False, False)
+
+    def frame_inbound_payload_data(
+        self, proto: FrameDecoder | FrameProtocol, data: bytes
+    ) -> bytes | CloseReason:
+        """Return what these bytes are, or with which code they are refused."""
+        return data if self._control or self._inflater is None else self._inflated(self._inflater, data)
+
+    def frame_inbound_complete(
+        self, proto: FrameDecoder | FrameProtocol, fin: bool
+    ) -> bytes | CloseReason | None:
+        """A frame ended: return what is left of the message that ends with it."""
+        inflater = self._inflater
+        if self._control or inflater is None or not fin:
+            return None
+        self._inflater = None
+        if not inflater.eof:
+            return self._inflated(inflater, _TAIL)
+        # A sender may end its stream; an empty block stands behind that.
+        return b"" if inflater.unused_data in (b"", _EMPTY_BLOCK) else CloseReason.PROTOCOL_ERROR
+
+    def _inflated(self, inflater: "zlib._Decompress", data: bytes) -> bytes | CloseReason:
+        try:
+            return inflater.decompress(data)
+        except zlib.error:
+            return CloseReason.PROTOCOL_ERROR
