@@ -264,6 +264,7 @@ def test_the_limits_of_the_listener() -> None:
     admin = Site(RelayHarness(listener(upstream=movable(), web=Web(message=1000), clients=1)))
     client, _ = admin.session()
     refused = admin.handshake(f"v12.stomp, ticket.{admin.ticket()}")
+    refused.sends(masked(BINARY, CONNECT))
     assert b"the limit of this listener is 1" in refused.written()
     client.sends(masked(BINARY, b"x" * 1001))
     assert client.written().startswith(said(CLOSE, b"")[:1])
