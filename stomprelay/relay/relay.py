@@ -18,7 +18,8 @@ from collections.abc import Callable
 from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
-from stomprelay.relay.client import ClientConnection
+from stomprelay.relay.client.connection import ClientConnection
+from stomprelay.relay.client.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.fanout.fanout import Fanout
@@ -32,7 +33,6 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.sample import Looks, Sample
-from stomprelay.relay.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
