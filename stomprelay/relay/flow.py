@@ -4,6 +4,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from stomprelay.relay.effects import Pass
+from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Leg
@@ -87,9 +88,9 @@ class Flow(Protocol):
     def opened(self) -> list[Link]:
         """Return the links that were added since the last call, and now have to seek their brokers."""
 
-    def to_broker(self, now: float) -> None:
-        """Carry frames that the client's leg has, a turn's worth. Raises `StompError` for one that cannot be
-        carried.
+    def to_broker(self, now: float, most: int = TURN) -> None:
+        """Carry frames that the client's leg has, a turn's worth and `most` at most. Raises `StompError` for one that
+        cannot be carried.
         """
 
     def to_client(self, link: Link, now: float) -> None:

@@ -19,6 +19,7 @@ from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client.connection import ClientConnection
+from stomprelay.relay.client.pace import Pace
 from stomprelay.relay.client.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
@@ -30,6 +31,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rates import Limiter
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.sample import Looks, Sample
@@ -93,7 +95,8 @@ class Relay:
     `name` is unique, stands in logs and is the `session` of a client whose broker gives none. `client` is the
     client's leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which
     sessions that do the same do it at different times. `passes`: the caller performs `Pass`. `counter`: who counts by
-    destination what passes, if anybody does. `identity`: who the client is, as far as that is known.
+    destination what passes, if anybody does. `identity`: who the client is, as far as that is known. `limiter`: what
+    limits how fast the clients of the listener send; `address` is by what clients of one address are counted there.
     """
 
     __slots__ = (
@@ -103,10 +106,12 @@ class Relay:
         "_passes",
         "_sample",
         "_until",
+        "address",
         "client",
         "counter",
         "counters",
         "identity",
+        "limiter",
         "listener",
         "name",
     )
@@ -120,8 +125,12 @@ class Relay:
         *,
         passes: bool = False,
         counter: DestinationCounter | None = None,
+        limiter: Limiter | None = None,
+        address: str | None = None,
     ) -> None:
         self.listener = listener
+        self.limiter = limiter
+        self.address = address
         self.name = name
         self.counters = counters
         self.client = Leg(Side.DOWNSTREAM, listener.limits)
@@ -152,7 +161,7 @@ class Relay:
     @property
     def allowed(self) -> tuple[Pass, ...]:
         """What may pass without the relay now, as the last `Pass` of each leg said."""
-        return () if self._connection is None else self._connection.allowed
+        return () if self._connection is None else self._connection.turns.allowed
 
     @property
     def active_at(self) -> float | None:
@@ -343,6 +352,18 @@ class Relay:
         connection = self._connection
         return [] if connection is None else self._act(lambda: connection.unblocked(leg, now))
 
+    def limited(self, address: str | None, now: float) -> list[Effect]:
+        """The listener's limits on how fast clients send have changed; `address` as the limiter wants it now."""
+        connection, self.address = self._connection, address
+        return [] if connection is None else self._act(lambda: connection.limit(self._pace(now), now))
+
+    def _pace(self, now: float) -> Pace | None:
+        """Return how fast its client's frames may go on."""
+        if self.limiter is None:
+            return None
+        buckets = self.limiter.buckets(now, self.address, self.identity.user)
+        return Pace(buckets) if buckets else None
+
     # How long it waits
 
     def watch(self, looks: Looks, now: float) -> list[Effect]:
@@ -454,6 +475,7 @@ class Relay:
         )
         flow = join(client, listener, offer, session, self._outbox, self._chance, self.counter)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
+        self._connection.limit(self._pace(now), now)
         self._connection.begin(now)
 
     def _fail(self, error: StompError) -> None:

@@ -2,5 +2,5 @@
 
 `connection` what comes on any leg, and what it means for the others; `search` the brokers of the session, sought,
 found, left, given up; `shutdown` how it ends, and the one owner of "the client is gone"; `turns` whose frames go on
-now; `buffer` what the client sent and nobody has read yet.
+now; `buffer` what the client sent and nobody has read yet; `pace` how fast that may go on.
 """

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 
 from stomprelay.relay.client.buffer import InputBuffer
+from stomprelay.relay.client.pace import Pace
 from stomprelay.relay.client.search import Search
 from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import Turns
-from stomprelay.relay.effects import Outbox, Pass
+from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow
+from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
@@ -37,10 +39,10 @@ class ClientConnection:
         "_listener",
         "_offer",
         "_outbox",
-        "_turns",
         "login",
         "session",
         "shutdown",
+        "turns",
     )
 
     def __init__(
@@ -55,7 +57,7 @@ class ClientConnection:
         self._flow = flow
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
-        self._turns = Turns(client, self._buffer, outbox)
+        self.turns = Turns(client, flow, self._buffer, outbox)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
 
     @property
@@ -78,16 +80,18 @@ class ClientConnection:
         return self._client.closed and all(link.ended for link in self.links)
 
     @property
-    def allowed(self) -> tuple[Pass, ...]:
-        """What may pass straight on now."""
-        return self._turns.allowed
-
-    @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
         beating = self.shutdown.listening and self._client.beating
-        due = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline)
+        due = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline, self.turns.deadline)
         return min(due, self._client.heartbeat.deadline) if beating else due
+
+    def limit(self, pace: Pace | None, now: float) -> None:
+        """Have the client's frames go on at this pace from now on; None: as fast as can be."""
+        self._buffer.limit(pace)
+        if self._client.state is State.CONNECTED:
+            self._release(now)
+            self._pace()
 
     # Inputs
 
@@ -114,7 +118,7 @@ class ClientConnection:
                     self._from_client(data, now)
                 case State.CONNECTED | State.LEAVING if not downstream:
                     leg.decoder.feed(data)
-                    if not self._turns.awaits(leg):
+                    if not self.turns.awaits(leg):
                         self._to_client(leg, now)
                 case State.OPENING:
                     self._answered(leg, data, now)
@@ -138,7 +142,7 @@ class ClientConnection:
 
     def gave_way(self, leg: Leg, now: float) -> None:
         """Others had their turn: go on with what waits on the leg."""
-        self._turns.had(leg)
+        self.turns.had(leg)
         if leg is self._client:
             self._release(now)
         else:
@@ -167,7 +171,7 @@ class ClientConnection:
         elif link.asking:
             self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
         else:
-            self._turns.had(leg)
+            self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
                 self._carry_to_client(link, leg, now)
             if not leg.closed:
@@ -208,8 +212,8 @@ class ClientConnection:
                 self._broker_lost(link, "", now)
                 return
         self._seek(lambda: self._search.woke(now))
-        if self._client.state is State.CONNECTED and self._buffer.unread:
-            self._release(now)  # a link stays, for which the client was held
+        if now >= self.turns.deadline or (self._client.state is State.CONNECTED and self._buffer.unread):
+            self._release(now)  # its pace allows more, or a link stays, for which the client was held
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None, *, may_stay: bool) -> None:
         """Have the session leave this broker, or perhaps stay: see `Relay.leave`."""
@@ -238,7 +242,7 @@ class ClientConnection:
 
     def let_pass(self, *, watched: bool) -> None:
         """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
-        turns = self._turns
+        turns = self.turns
         if turns.allowed or self._client.state is State.CONNECTED:
             turns.let_pass([] if watched or self.shutdown.begun else self._flow.passes())
 
@@ -305,6 +309,8 @@ class ClientConnection:
         terms = None if offer is None else offer.terms
         self._offer = None  # links that may need another broker have it
         client.enter(State.CONNECTED)
+        if self._buffer.pace is not None:
+            self._buffer.pace.came_early(client.decoder.buffered)
         client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
         session.counters["sessions_connected"] += 1
         ours = terms and self._listener.heart_beat
@@ -314,20 +320,25 @@ class ClientConnection:
 
     def _from_client(self, data: bytes, now: float) -> None:
         """Read bytes of the client; while there is no broker keep them."""
-        if self._buffer or not self._flow.flowing or self._turns.awaits(self._client):
-            self._buffer.append(data)
+        if self._buffer.pace is None and not self._buffer and self.turns.readable:
+            self._to_broker(now, data)
+            return
+        self._buffer.append(data)
+        if self._buffer.pace is None:
             self._pace()
         else:
-            self._to_broker(now, data)
+            self._release(now)
 
-    def _to_broker(self, now: float, data: bytes = b"") -> None:
-        """Carry a turn's worth of the client's frames: those that were read from its leg, with `data` behind them."""
+    def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
+        """Carry a turn's worth of the client's frames, `most` at most: those that were read from its leg, with `data`
+        behind them. Return how many they were.
+        """
         client, flow = self._client, self._flow
-        before, failure = flow.disconnect, None
+        before, failure, frames = flow.disconnect, None, self.session.client_frames
         try:
             if data:
                 client.decoder.feed(data)
-            flow.to_broker(now)
+            flow.to_broker(now, most)
             if flow.survives:
                 self.session.kept.check()
         except StompError as error:
@@ -335,11 +346,11 @@ class ClientConnection:
         opened = flow.opened()
         if opened:
             self._seek(lambda: self._search.begin(opened, now))
-            if client.closed:
-                return
-        self._carried(client, before, failure, now)
-        if client.state is State.CONNECTED:
-            self._turns.give_way(client)
+        if not (opened and client.closed):
+            self._carried(client, before, failure, now)
+            if client.state is State.CONNECTED:
+                self.turns.give_way(client)
+        return self.session.client_frames - frames
 
     def _to_client(self, leg: Leg, now: float) -> None:
         """Carry the frames that were read from a broker's leg to the client."""
@@ -350,7 +361,7 @@ class ClientConnection:
         if link.done:
             self._broker_lost(link, "", now)
             return
-        self._turns.give_way(leg, more=link.hasty)
+        self.turns.give_way(leg, more=link.hasty)
         if self._buffer.unread:
             self._release(now)
 
@@ -370,7 +381,7 @@ class ClientConnection:
         """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
         for link in self.links:
             if link.hasty and link.leg is not None:
-                self._turns.give_way(link.leg, more=True)
+                self.turns.give_way(link.leg, more=True)
         self._wake()
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
@@ -403,19 +414,16 @@ class ClientConnection:
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""
-        flow, client = self._flow, self._client
-        if flow.flowing and client.state is State.CONNECTED and not self._turns.awaits(client):
-            self._to_broker(now)
-        while (
-            self._buffer
-            and flow.flowing
-            and client.state is State.CONNECTED
-            and not self._turns.awaits(client)
-        ):
-            self._to_broker(now, self._buffer.take())
-        if client.state is not State.CONNECTED:
+        try:
+            self.turns.release(self._to_broker, now)
+        except StompError as error:
+            self.shutdown.fail(self._client, error)
+        if self._client.state is not State.CONNECTED:
             self._buffer.clear()
-        elif flow.survives:
+        elif self._buffer.pace is not None:
+            self._pace()
+            self._wake()
+        elif self._flow.survives:
             self._pace()
 
     def _pace(self) -> None:
