@@ -8,6 +8,7 @@ from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.forward import TURN
+from stomprelay.relay.notes import limited
 from stomprelay.session.effects import GiveWay
 from stomprelay.session.leg import Leg, State
 
@@ -67,6 +68,9 @@ class Turns:
             behind = client.decoder.behind
             if not pace.ready(0 if behind else len(buffer), now):
                 self.deadline = pace.until
+                if pace.held_by is not None and not pace.told:
+                    pace.told = True
+                    self._outbox.put(limited(pace.held_by))
             else:
                 frames, size = pace.begin()
                 data = b"" if behind else buffer.part(size)

@@ -44,7 +44,12 @@ _WORDS: Final = {
 
 def spell_limit(scope: Scope, most: float, *, rate: bool = True) -> str:
     """Return a limit as the body of an ERROR says it."""
-    return f"the limit {_WORDS[scope]} is {most:g}{' a second' if rate else ''}"
+    return f"the limit {_WORDS[scope]} is {spell_number(most)}{' a second' if rate else ''}"
+
+
+def spell_number(number: float) -> str:
+    """Return a number without the zeros that say nothing, and never as a power of ten."""
+    return str(int(number)) if number == int(number) else f"{number:.3f}".rstrip("0")
 
 
 @dataclass(frozen=True)
