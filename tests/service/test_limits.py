@@ -173,7 +173,7 @@ def test_a_reload_under_sessions() -> None:
     def reload(more: str) -> None:
         prepared = harness.service.prepare("relay.toml", load("relay.toml", text + more))
         prepared.open()
-        prepared.commit()
+        assert prepared.commit().called
 
     client, broker = connected(harness, HERE)
     client.sends(SEND * 20)

@@ -15,7 +15,8 @@ class Pace:
 
     Ask `ready` first. Where it is, carry at most `frames` frames and feed at most `size` bytes, after `begin` and
     before `done`. `until`: when to ask again; `NOW` while nothing was taken. `held_by` is the bucket that made it wait
-    last, `told` whether that was noted. One `ready` takes no more than a part of a second's worth, so what a session keeps from others is little.
+    last, `told` whether that was noted. One `ready` takes no more than a part of a second's worth, so what a session
+    keeps from others is little.
     """
 
     __slots__ = ("_buckets", "_early", "_since", "frames", "held_by", "size", "told", "until")

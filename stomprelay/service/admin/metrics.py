@@ -201,7 +201,10 @@ def _limits(listeners: Iterable[ListenerRow]) -> Iterator[Metric]:
         (((*at, action), getattr(row, action)) for at, row in rows for action in ("paused", "refused")),
     )
     yield _counter(
-        "limited_seconds", "seconds that sessions waited for a limit", labels, ((at, row.seconds) for at, row in rows)
+        "limited_seconds",
+        "seconds that sessions waited for a limit",
+        labels,
+        ((at, row.seconds) for at, row in rows),
     )
 
 

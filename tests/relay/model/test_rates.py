@@ -40,7 +40,7 @@ def test_tokens_are_there_when_a_slow_model_has_them(
             now += 1
             jar = min(jar + Fraction(rate, 8), burst)
         jar -= tokens
-        expected = Fraction(now, 8) + max(-jar / rate, 0)
+        expected = Fraction(now, 8) + max(-jar, Fraction(0)) / rate
         assert found.take(tokens, now / 8) == pytest.approx(float(expected))
 
 
