@@ -19,7 +19,7 @@ from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client.connection import ClientConnection
-from stomprelay.relay.client.pace import Pace
+from stomprelay.relay.client.pace import pace_of
 from stomprelay.relay.client.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
@@ -176,6 +176,11 @@ class Relay:
         `blocked` and `unblocked` for a broker that is written to too fast.
         """
         return self._connection is not None and self._connection.coupled
+
+    @property
+    def held(self) -> bool:
+        """Whether the client is not read from because it sends too fast: it is read from again, whatever others do."""
+        return self._connection is not None and self._connection.turns.deadline < inf
 
     @property
     def over(self) -> bool:
@@ -355,14 +360,10 @@ class Relay:
     def limited(self, address: str | None, now: float) -> list[Effect]:
         """The listener's limits on how fast clients send have changed; `address` as the limiter wants it now."""
         connection, self.address = self._connection, address
-        return [] if connection is None else self._act(lambda: connection.limit(self._pace(now), now))
+        return [] if connection is None else self._act(lambda: self._limit(connection, now))
 
-    def _pace(self, now: float) -> Pace | None:
-        """Return how fast its client's frames may go on."""
-        if self.limiter is None:
-            return None
-        buckets = self.limiter.buckets(now, self.address, self.identity.user)
-        return Pace(buckets) if buckets else None
+    def _limit(self, connection: ClientConnection, now: float) -> None:
+        connection.limit(pace_of(self.limiter, self.address, self.identity.user, now), now)
 
     # How long it waits
 
@@ -475,7 +476,7 @@ class Relay:
         )
         flow = join(client, listener, offer, session, self._outbox, self._chance, self.counter)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
-        self._connection.limit(self._pace(now), now)
+        self._limit(self._connection, now)
         self._connection.begin(now)
 
     def _fail(self, error: StompError) -> None:

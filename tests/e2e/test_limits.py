@@ -1,5 +1,6 @@
 """Clients that send more than they may, before a relay that runs: they are slowed down or refused, others are not."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,21 @@ def test_who_sends_faster_than_he_may(tmp_path: Path) -> None:
         slow.close()
         for client in (steady, strict, free):
             client.close()
+
+
+def test_who_half_closes_with_more_to_send(tmp_path: Path) -> None:
+    """While it waits for its limit it is not taken for gone, though it leaves no longer than a moment otherwise."""
+    port = free_port()
+    config = f"""
+[listener.public]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+linger = 0.1
+limits.bytes = 2000000
+[upstream.main]
+uri = "memory:"
+"""
+    with relay(tmp_path, config, [port]), _connected(port) as client:
+        for number in range(400):
+            client.write(LINE.replace(b"hello", b"x" * 10_000) % (b"half", number))
+        client.socket.shutdown(socket.SHUT_WR)
+        assert _receipts(client, 400) == [b"%d" % each for each in range(400)]

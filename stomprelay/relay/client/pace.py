@@ -4,7 +4,7 @@ from math import inf
 from typing import Final
 
 from stomprelay.relay.forward import TURN
-from stomprelay.relay.model.rates import Buckets, Limit, TokenBucket
+from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
 
 NOW: Final = -inf
 """Nothing is waited for."""
@@ -89,3 +89,9 @@ class Pace:
         """The session is over, or has another pace: put back what was taken and not spent."""
         frames, size = self.begin()
         self.done(frames, size)
+
+
+def pace_of(limiter: Limiter | None, address: str | None, user: str, now: float) -> Pace | None:
+    """Return the pace of such a client of the limiter's listener; None where nothing limits what it sends."""
+    buckets = () if limiter is None else limiter.buckets(now, address, user)
+    return Pace(buckets) if buckets else None

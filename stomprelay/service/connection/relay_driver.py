@@ -190,6 +190,10 @@ class RelayDriver(Driver):
         else:
             self.relay.paused(protocol.leg)
 
+    def patient(self, protocol: LegProtocol) -> bool:
+        """Whether the leg is a client's that only waits because it sends too fast."""
+        return protocol.leg is self._relay.client and self._relay.held
+
     def refused(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that a broker cannot be connected to."""
         self.perform(self.relay.refused(protocol.leg, reason, self.runtime.seconds()))
