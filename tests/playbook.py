@@ -25,9 +25,11 @@ import pytest
 
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Open, Pass, Took
+from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rates import Limiter
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
@@ -100,7 +102,7 @@ class Playbook(AbstractContextManager["Playbook"]):
     `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
     to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
-    `passed` counts the frames that passed so.
+    `passed` counts the frames that passed so. `limiter` is the listener's; `address` and `user` are the client's.
     """
 
     def __init__(
@@ -112,10 +114,17 @@ class Playbook(AbstractContextManager["Playbook"]):
         name: bytes = b"relay-session",
         passes: bool = False,
         counter: DestinationCounter | None = None,
+        limiter: Limiter | None = None,
+        address: str | None = None,
+        user: str = "",
     ) -> None:
         self.counters = Counters() if counters is None else counters
         passes = passes or cut is Cut.PASSED
-        self.relay = Relay(front or listener(), name, self.counters, passes=passes, counter=counter)
+        front = front or listener()
+        self.relay = Relay(
+            front, name, self.counters, passes=passes, counter=counter, limiter=limiter, address=address
+        )
+        self.relay.identity = Identity(user)
         self.passing: dict[Leg, Pass] = {}
         self.passed = 0
         self.cut = cut

@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from stomprelay.config import rates
 from stomprelay.config.config import Config, sharable
 from stomprelay.config.listener import LIMIT_KEYS
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rates import Scope
 from stomprelay.relay.model.upstream import Upstream
 
 
@@ -46,6 +48,7 @@ AT_ONCE: Final = (
     "log_level",
     "limits",
     "listener.NAME.endpoint",
+    *(f"listener.NAME.limits.{key}" for key in (*rates.KEYS, *rates.TABLES)),
     "upstream.NAME.uri",
     "upstream.NAME.policy",
     "upstream.NAME.proxy_protocol",
@@ -233,7 +236,14 @@ def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[s
 
 
 def _listener(before: Listener, after: Listener) -> list[str]:
-    found = _plain(before, after, _LISTENER, skipped={"upstream", "routes"})
+    found = _plain(before, after, _LISTENER, skipped={"upstream", "routes", "rates"})
+    for scope, table in (
+        (Scope.LISTENER, "limits"),
+        (Scope.ADDRESS, "limits.address"),
+        (Scope.USER, "limits.user"),
+    ):
+        keys = _plain(before.rates.of(scope), after.rates.of(scope), {"refuse": "when_reached"})
+        found += [f"{table}.{key}" for key in keys]
     if before.upstream.name != after.upstream.name:
         found.append("upstream")
     routes = [

@@ -242,16 +242,20 @@ def overridden(
 
 def share(config: Config, number: int) -> Config:
     """Return what worker `number`, counted from 1, has of a configuration that several share: its part of the clients;
-    and only the first one removes old segments. What limits one session or one address is the same for each.
+    and only the first one removes old segments. What limits one session, address or user is the same for each.
     """
 
     def part(clients: int | None) -> int | None:
         return None if clients is None else (clients + config.workers - number) // config.workers
 
+    def listener(whole: Listener) -> Listener:
+        rates = replace(whole.rates, listener=whole.rates.listener.share(config.workers))
+        return replace(whole, clients=part(whole.clients), rates=rates)
+
     kept = config.journal if number == 1 else replace(config.journal, retain_age=None, retain_size=None)
     return replace(
         config,
-        listeners=tuple(replace(each, clients=part(each.clients)) for each in config.listeners),
+        listeners=tuple(listener(each) for each in config.listeners),
         clients=part(config.clients),
         journal=kept,
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from stomprelay.config import endpoint
+from stomprelay.config import endpoint, rates
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.values import (
     BEATS,
@@ -52,6 +52,8 @@ LIMIT_KEYS: Final = (
     "transactions",
     "subscriptions",
     "kept",
+    "clients_per_user",
+    *rates.KEYS,
 )
 WEB_KEYS: Final = ("path", "origins", "ping_interval", "message", "compression")
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
@@ -74,7 +76,7 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
     """
     table.only(KEYS)
     bounds = table.table("limits")
-    bounds.only(LIMIT_KEYS)
+    bounds.only((*LIMIT_KEYS, *rates.TABLES))
     place = table.get("endpoint", server, ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
     if upstream is None:
@@ -99,17 +101,10 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
         web=_web(table),
         clients=bounds.get("clients", count),
-        clients_per_address=_per_address(bounds, place),
+        clients_per_address=rates.per_address(bounds, place),
+        clients_per_user=rates.per_user(bounds, identified=True),
+        rates=rates.read(bounds, place, identified=True),
     )
-
-
-def _per_address(bounds: Table, place: str) -> int | None:
-    most = bounds.get("clients_per_address", count)
-    if most is not None and place.lower().startswith("haproxy:"):
-        raise bounds.error(
-            "clients_per_address", "has no effect on a haproxy: endpoint, where all come from the proxy"
-        )
-    return most
 
 
 def read_tls(table: Table, place: str) -> ServerTLS:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from math import inf
 from typing import Final
 
+from stomprelay.config import rates
 from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import Config
@@ -95,6 +96,7 @@ def _listener(listener: Listener) -> str:
             ("heart-beats", _beats(listener.heart_beat)),
             ("limits", _limits(listener.limits)),
             ("clients", _clients(listener)),
+            *(("rates", each) for each in rates.spell(listener.rates)),
             ("before CONNECT", f"{listener.before_connect} bytes, {listener.connect_timeout:g} s"),
             ("unacknowledged", f"{listener.unacknowledged} deliveries"),
             ("at once", f"{listener.transactions} transactions, {listener.subscriptions} subscriptions"),
@@ -117,8 +119,9 @@ def _web(web: Web) -> Iterator[Fact]:
 
 def _clients(listener: Listener) -> str:
     most = "as many as all together may be" if listener.clients is None else f"{listener.clients} at most"
-    each = listener.clients_per_address
-    return most if each is None else f"{most}, {each} of one address"
+    for each, whose in ((listener.clients_per_address, "address"), (listener.clients_per_user, "user")):
+        most += "" if each is None else f", {each} of one {whose}"
+    return most
 
 
 def _route(route: Route) -> str:

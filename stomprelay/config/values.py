@@ -112,6 +112,7 @@ headers: Final = _int(
 seconds: Final = _float(lambda number: number > 0, "a positive number of seconds")
 seconds_or_none: Final = _float(lambda number: number >= 0, "a number of seconds, 0 or more")
 rate: Final = _float(lambda number: number >= 0, "a number for each second, 0 or more")
+per_second: Final = _float(lambda number: number > 0, "a positive number for each second")
 share: Final = _float(lambda number: 0 < number <= 1, "a number above 0 and up to 1")
 
 # Numbers of a URI

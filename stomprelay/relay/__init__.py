@@ -1,12 +1,10 @@
 """One client joined to its brokers, without I/O: inputs come with the time, effects go back.
 
 relay       `Relay`, what the service holds of a client; until CONNECT was understood it answers alone
-client      `ClientConnection`, the same from CONNECT on: what comes on any leg, and what that means for the others
-search      `Search`: the brokers of a session, as they are sought, found, left and given up
-shutdown    `Shutdown`: how a session ends; it alone decides that the client is gone
+client/     `ClientConnection`, the same from CONNECT on; with it `Search`, `Shutdown`, `Turns`, `Pace`
 single      `Single`, the flow with one broker at a time
 fanout/     `Fanout`, the flow with several: copies, routes, quorums
-flow        `Flow`, what both kinds of flow promise; `InputBuffer`, what a client sends while there is no broker
+flow        `Flow`, what both kinds of flow promise
 link/       `Link`, a session's connection to one group of brokers; `Handshake`, `Schedule`, `Probe`
 resend/     `Resender`: a client's frames, kept in `Unconfirmed` so that they can be sent to the next broker
 bridge/     `Bridge`: frames from one version to another, by steps

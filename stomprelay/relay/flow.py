@@ -1,21 +1,17 @@
-"""What a relay needs of whatever joins its client to brokers, one of them or many; and what waits before it."""
+"""What a relay needs of whatever joins its client to brokers, one of them or many."""
 
-from collections import deque
-from collections.abc import Collection
 from enum import Enum
 from typing import Final, Protocol
 
-from stomprelay.relay.effects import Outbox, Pass
+from stomprelay.relay.effects import Pass
+from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg
 from stomprelay.wire.errors import StompError
 
 DISCONNECTING: Final = b"DISCONNECT\n\n\0"
 """The frame, in every version, by which brokers are left in the name of a client that will send no more."""
-_TAKEN: Final = 65536
-"""How many bytes of small chunks are taken together."""
 
 
 class DisconnectState(Enum):
@@ -92,9 +88,9 @@ class Flow(Protocol):
     def opened(self) -> list[Link]:
         """Return the links that were added since the last call, and now have to seek their brokers."""
 
-    def to_broker(self, now: float) -> None:
-        """Carry frames that the client's leg has, a turn's worth. Raises `StompError` for one that cannot be
-        carried.
+    def to_broker(self, now: float, most: int = TURN) -> None:
+        """Carry frames that the client's leg has, a turn's worth and `most` at most. Raises `StompError` for one that
+        cannot be carried.
         """
 
     def to_client(self, link: Link, now: float) -> None:
@@ -165,98 +161,3 @@ def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
             "broker not available", f"upstream {name} did not connect; {advice}", receipt=receipt
         )
     return StompError("no broker available", f"upstream {name}: {link.reason}; {advice}", receipt=receipt)
-
-
-class InputBuffer:
-    """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
-
-    Call `paced` after each change, with the other reasons not to read; `stop` for the client to be read from no more.
-    """
-
-    __slots__ = ("_chunks", "_client", "_most", "_outbox", "_paused", "_size", "_stopped")
-
-    def __init__(self, client: Leg, outbox: Outbox, most: int) -> None:
-        self._client = client
-        self._outbox = outbox
-        self._most = most
-        # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
-        self._chunks: deque[bytes] | None = None
-        self._size = 0
-        self._paused = False
-        self._stopped = False
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def cost(self) -> int:
-        """The bytes that are kept."""
-        return self._size
-
-    @property
-    def paused(self) -> bool:
-        """Whether the client is not read from because of this buffer."""
-        return self._paused
-
-    @property
-    def unread(self) -> bool:
-        """Whether the client sent more than was carried yet, since it is connected: here, or in its decoder."""
-        client = self._client
-        return self._size > 0 or (client.state is State.CONNECTED and client.decoder.behind)
-
-    def append(self, data: bytes) -> None:
-        """Keep a chunk."""
-        if self._chunks is None:
-            self._chunks = deque()
-        self._chunks.append(data)
-        self._size += len(data)
-
-    def take(self) -> bytes:
-        """Return the oldest bytes, a whole chunk or several small ones, which are kept no longer. There are some."""
-        chunks = self._chunks
-        assert chunks is not None
-        taken = [chunks.popleft()]
-        size = len(taken[0])
-        while chunks and size + len(chunks[0]) <= _TAKEN:
-            taken.append(chunks.popleft())
-            size += len(taken[-1])
-        self._size -= size
-        if not chunks:
-            self._chunks = None
-        return b"".join(taken)
-
-    def clear(self) -> None:
-        """Forget all chunks: the session is over."""
-        self._chunks = None
-        self._size = 0
-
-    def stop(self) -> None:
-        """Stop reading from the client for good: what was received of it is all that counts."""
-        self._stopped = True
-        if not self._paused:
-            self._paused = True
-            self._outbox.put(Pause(self._client))
-
-    def paced(self, *, full: bool, crowded: bool) -> None:
-        """Stop reading from the client when too much is kept here or elsewhere too much waits (`full`); go on when
-        nothing is kept and not too much waits any more (`crowded`).
-        """
-        if self._paused:
-            if not self._size and not crowded and not self._stopped:
-                self._paused = False
-                self._outbox.put(Resume(self._client))
-        elif full or self._size >= self._most:
-            self._paused = True
-            self._outbox.put(Pause(self._client))
-
-
-def changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:
-    """Return what the service has to be told where it was told before that `allowed` may be sent straight on, and now
-    `passes` may, one for a leg at most, and no others.
-    """
-    legs = {each.leg for each in passes}
-    ended = [each for each in allowed if each.leg not in legs and not each.leg.closed]
-    return [
-        *(Pass(each.leg, each.to, None) for each in ended),
-        *(each for each in passes if each not in allowed),
-    ]

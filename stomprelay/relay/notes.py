@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.rates import TokenBucket
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, Fact, Note
 from stomprelay.wire.errors import StompError
@@ -162,6 +163,13 @@ def unheard(error: StompError) -> Note:
 def fell_silent() -> Note:
     """The client sent nothing for longer than the heart-beats allow."""
     return Note(Event.LOST, "client fell silent", {"side": End.CLIENT.value, "beats": 1}, detail=True)
+
+
+def limited(bucket: TokenBucket) -> Note:
+    """The client is read from no faster than this bucket fills; told once for a session's pace."""
+    facts: dict[str, Fact] = {"scope": bucket.scope.value, "limit": bucket.limit.value}
+    text = f"client is read from no faster: {bucket.limit.value}, {bucket.spell()}"
+    return Note(Event.LIMITED, text, facts)
 
 
 # Ends

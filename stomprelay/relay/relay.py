@@ -18,7 +18,9 @@ from collections.abc import Callable
 from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
-from stomprelay.relay.client import ClientConnection
+from stomprelay.relay.client.connection import ClientConnection
+from stomprelay.relay.client.pace import pace_of
+from stomprelay.relay.client.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.fanout.fanout import Fanout
@@ -29,10 +31,10 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rates import Limiter
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.sample import Looks, Sample
-from stomprelay.relay.shutdown import KILLED, STOPPING, Reason
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
@@ -93,7 +95,8 @@ class Relay:
     `name` is unique, stands in logs and is the `session` of a client whose broker gives none. `client` is the
     client's leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which
     sessions that do the same do it at different times. `passes`: the caller performs `Pass`. `counter`: who counts by
-    destination what passes, if anybody does. `identity`: who the client is, as far as that is known.
+    destination what passes, if anybody does. `identity`: who the client is, as far as that is known. `limiter`: what
+    limits how fast the clients of the listener send; `address` is by what clients of one address are counted there.
     """
 
     __slots__ = (
@@ -103,10 +106,12 @@ class Relay:
         "_passes",
         "_sample",
         "_until",
+        "address",
         "client",
         "counter",
         "counters",
         "identity",
+        "limiter",
         "listener",
         "name",
     )
@@ -120,8 +125,12 @@ class Relay:
         *,
         passes: bool = False,
         counter: DestinationCounter | None = None,
+        limiter: Limiter | None = None,
+        address: str | None = None,
     ) -> None:
         self.listener = listener
+        self.limiter = limiter
+        self.address = address
         self.name = name
         self.counters = counters
         self.client = Leg(Side.DOWNSTREAM, listener.limits)
@@ -152,7 +161,7 @@ class Relay:
     @property
     def allowed(self) -> tuple[Pass, ...]:
         """What may pass without the relay now, as the last `Pass` of each leg said."""
-        return () if self._connection is None else self._connection.allowed
+        return () if self._connection is None else self._connection.turns.allowed
 
     @property
     def active_at(self) -> float | None:
@@ -167,6 +176,11 @@ class Relay:
         `blocked` and `unblocked` for a broker that is written to too fast.
         """
         return self._connection is not None and self._connection.coupled
+
+    @property
+    def held(self) -> bool:
+        """Whether the client is not read from because it sends too fast: it is read from again, whatever others do."""
+        return self._connection is not None and self._connection.turns.deadline < inf
 
     @property
     def over(self) -> bool:
@@ -343,6 +357,14 @@ class Relay:
         connection = self._connection
         return [] if connection is None else self._act(lambda: connection.unblocked(leg, now))
 
+    def limited(self, address: str | None, now: float) -> list[Effect]:
+        """The listener's limits on how fast clients send have changed; `address` as the limiter wants it now."""
+        connection, self.address = self._connection, address
+        return [] if connection is None else self._act(lambda: self._limit(connection, now))
+
+    def _limit(self, connection: ClientConnection, now: float) -> None:
+        connection.limit(pace_of(self.limiter, self.address, self.identity.user, now), now)
+
     # How long it waits
 
     def watch(self, looks: Looks, now: float) -> list[Effect]:
@@ -454,6 +476,7 @@ class Relay:
         )
         flow = join(client, listener, offer, session, self._outbox, self._chance, self.counter)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
+        self._limit(self._connection, now)
         self._connection.begin(now)
 
     def _fail(self, error: StompError) -> None:

@@ -194,15 +194,15 @@ class Single:
 
     # Frames of the client
 
-    def to_broker(self, now: float) -> None:
-        """Carry the frames that the client's leg has."""
+    def to_broker(self, now: float, most: int = TURN) -> None:
+        """Carry the frames that the client's leg has, `most` at most."""
         connection = self._link.connection
         broker = connection.leg
         try:
             if self._resender is None:
-                self._forward(connection, now)
+                self._forward(connection, now, most)
             else:
-                self._resend(self._resender, connection, now)
+                self._resend(self._resender, connection, now, most)
         finally:
             if self.disconnect is DisconnectState.SENT and broker.state is State.CONNECTED:
                 broker.enter(State.LEAVING)
@@ -211,9 +211,9 @@ class Single:
                 self._paused = False
                 self._outbox.put(Resume(broker))
 
-    def _forward(self, connection: Connected, now: float) -> None:
-        """Carry the client's frames that are complete, `TURN` of them at most, without a resender."""
-        bridge, joiner, frames = connection.bridges.to_broker, Joiner(), self._client_frames()
+    def _forward(self, connection: Connected, now: float, most: int) -> None:
+        """Carry the client's frames that are complete, `most` of them, without a resender."""
+        bridge, joiner, frames = connection.bridges.to_broker, Joiner(), self._client_frames(most)
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
             joiner.carry(frames, bridge.untouched, lambda frame: upward(frame, bridge))
@@ -235,11 +235,11 @@ class Single:
         self._frame = bridge.carry(frame, self._session)
         return NOTHING
 
-    def _resend(self, resender: Resender, connection: Connected, now: float) -> None:
-        """Carry the client's frames that are complete, `TURN` of them at most, by the resender."""
+    def _resend(self, resender: Resender, connection: Connected, now: float, most: int) -> None:
+        """Carry the client's frames that are complete, `most` of them, by the resender."""
         count = 0
         try:
-            for frame in self._client_frames():
+            for frame in self._client_frames(most):
                 if type(frame) is Run:
                     count += frame.count
                     resender.send(frame)
@@ -261,15 +261,15 @@ class Single:
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
 
-    def _client_frames(self) -> Iterator[Frame | Run]:
-        """Return a turn's worth of the client's frames."""
+    def _client_frames(self, most: int) -> Iterator[Frame | Run]:
+        """Return the client's frames, so many at most."""
         decoder, tracer = self._client.decoder, self._tracer
         if tracer is not None and self._resender is not None:
-            return self._counted(islice(tracer.frames(decoder), TURN), self._client)
+            return self._counted(islice(tracer.frames(decoder), most), self._client)
         passing = self._from_client(self._link.connection)
         if tracer is not None or passing is None or self._client.gone:
-            return self._counted(islice(decoder.frames(), TURN), self._client)
-        return self._counted(decoder.runs(passing[0], TURN), self._client)
+            return self._counted(islice(decoder.frames(), most), self._client)
+        return self._counted(decoder.runs(passing[0], most), self._client)
 
     def _counted(self, frames: Iterator[Frame | Run], leg: Leg) -> Iterator[Frame | Run]:
         """Return these frames of a leg, counted by destination where somebody wants to know."""

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rates import Limiter, Scope
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
@@ -46,21 +47,28 @@ class ListenerSessions:
     `listener` is as those that begin have it; those that run may have begun with another one.
 
     `on_end` is called when one is over. `cost` is how many file descriptors a session may
-    have at a time: one for its client, and one for each group of brokers that it may be connected to.
+    have at a time: one for its client, and one for each group of brokers that it may be connected to. `limiter` limits
+    how often clients come, and how much they send.
     """
 
     def __init__(self, listener: Listener, on_end: Callable[[], None] = lambda: None) -> None:
         self.counters: Final = Counters()
-        self.change(listener)
-        self._drivers: dict[RelayDriver, str | None] = {}
-        self._counts: dict[str, int] = {}
+        self.limiter: Final = Limiter(listener.rates)
+        self._drivers: dict[RelayDriver, tuple[tuple[Scope, str], ...]] = {}
+        self._counts: dict[tuple[Scope, str], int] = {}
         self._on_end = on_end
+        self.change(listener)
         self.ended: Final = self._remove
         """A driver calls this when it is over. One bound method is enough for all of them."""
 
     def change(self, listener: Listener) -> None:
-        """Have the sessions that begin from now on be those of this listener, which has the name of the one before."""
+        """Have the sessions that begin from now on be those of this listener, which has the name of the one before. Its
+        rates are those of the sessions that run as well.
+        """
         self.listener = listener
+        if self.limiter.change(listener.rates):
+            for driver in tuple(self._drivers):
+                driver.limited(self.limited_by(driver.address))
         self.cost = 1 + sum(
             any(broker.endpoint != MEMORY for broker in group.brokers)
             for upstream in listener.upstreams()
@@ -70,21 +78,36 @@ class ListenerSessions:
     def add(self, driver: RelayDriver, address: object = None) -> None:
         """Add the session of a client that connected to this listener from an address, as Twisted has it."""
         place = network(address) if self.listener.clients_per_address is not None else None
-        self._drivers[driver] = place
+        self._drivers[driver] = ()
         if place is not None:
-            self._counts[place] = self._counts.get(place, 0) + 1
+            self._count(driver, (Scope.ADDRESS, place))
+
+    def identified(self, driver: RelayDriver, user: str) -> None:
+        """Count a session as one of this user's from now on: it is known who its client is."""
+        self._count(driver, (Scope.USER, user))
+
+    def _count(self, driver: RelayDriver, among: tuple[Scope, str]) -> None:
+        self._drivers[driver] += (among,)
+        self._counts[among] = self._counts.get(among, 0) + 1
+
+    def limited_by(self, address: object) -> str | None:
+        """Return by what the limiter counts a client of this address together with others; None where it does not."""
+        return network(address) if self.limiter.asks_address else None
 
     def _remove(self, driver: RelayDriver) -> None:
-        place = self._drivers.pop(driver, None)
-        if place is not None:
-            self._counts[place] -= 1
-            if not self._counts[place]:
-                del self._counts[place]
+        for among in self._drivers.pop(driver, ()):
+            self._counts[among] -= 1
+            if not self._counts[among]:
+                del self._counts[among]
         self._on_end()
 
     def of(self, address: object) -> int:
         """Return how many sessions are counted together with a client of this address."""
-        return self._counts.get(network(address) or "", 0)
+        return self._counts.get((Scope.ADDRESS, network(address) or ""), 0)
+
+    def of_user(self, user: str) -> int:
+        """Return how many sessions this user has."""
+        return self._counts.get((Scope.USER, user), 0)
 
     def __iter__(self) -> Iterator[RelayDriver]:
         return iter(self._drivers)

@@ -28,6 +28,7 @@ class Event(Enum):
     ERROR = "error"
     FOREIGN = "foreign"
     IGNORED = "ignored"
+    LIMITED = "limited"
     LOST = "lost"
     MOVED = "moved"
     RECOVERED = "recovered"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.config import Config, ConfigError, default, journal, listener, load, upstream, values
+from stomprelay.config import Config, ConfigError, default, journal, listener, load, rates, upstream, values
 from stomprelay.config import config as whole
 from stomprelay.config.change import takes
 from stomprelay.journal.settings import ALL, BodyRule
@@ -30,6 +30,8 @@ def keys() -> set[str]:
         "limits.": whole.LIMIT_KEYS,
         "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls", "web")],
         "listener.NAME.limits.": listener.LIMIT_KEYS,
+        "listener.NAME.limits.address.": rates.KEYS,
+        "listener.NAME.limits.user.": rates.KEYS,
         "listener.NAME.tls.": listener.TLS_KEYS,
         "listener.NAME.web.": listener.WEB_KEYS,
         "upstream.NAME.": [key for key in upstream.KEYS if key not in ("limits", "health", "tls")],
@@ -91,6 +93,10 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     [listener] = found.listeners
     assert listener.tls is not None
     assert listener.tls.require_client_certificate
+    assert None not in asdict(listener.rates.listener).values()
+    assert None not in asdict(listener.rates.address).values()
+    assert None not in asdict(listener.rates.user).values()
+    assert listener.clients_per_user == 10
     assert listener.web == Web("/stomp", ("https://app.example.net",), 60.0, 1048576, True)
     assert None not in asdict(listener.upstream.tls).values()
     assert None not in (listener.upstream.host, listener.upstream.versions, listener.upstream.connect_escape)

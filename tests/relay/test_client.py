@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
-from stomprelay.relay.flow import InputBuffer
 from stomprelay.session.effects import Event, How, Pause, Resume, Send
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from stomprelay.relay import relay as module
-from stomprelay.relay.client import ClientConnection
+from stomprelay.relay.client.buffer import InputBuffer
+from stomprelay.relay.client.connection import ClientConnection
+from stomprelay.relay.client.search import Search
+from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.effects import Outbox, Report
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.flow import InputBuffer
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import Unconfirmed
-from stomprelay.relay.search import Search
-from stomprelay.relay.shutdown import Shutdown
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Event
 from stomprelay.session.session import Session

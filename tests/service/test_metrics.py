@@ -18,6 +18,7 @@ from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.destinations import PLACES, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.histogram import BOUNDS, LAG, TIMES
+from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.admin.metrics import OPENMETRICS, TEXT, chosen, metrics
 from stomprelay.service.admin.snapshot import (
@@ -186,7 +187,8 @@ def test_the_form_that_is_asked_for(accept: str, form: object) -> None:
 
 def full(directory: Path) -> Snapshot:
     """A snapshot that has something of everything."""
-    harness = JournalHarness(directory, listener(upstream=movable(failover(1, 2))))
+    rates = RateLimits(Rates(frames=10))
+    harness = JournalHarness(directory, listener(upstream=movable(failover(1, 2)), rates=rates))
     harness.session()
     taken = snapshot(harness.service.state, whole=False)
     counts = tuple(range(len(BOUNDS) + 1))

@@ -140,13 +140,13 @@ class Fanout:
 
     # What comes
 
-    def to_broker(self, now: float) -> None:
-        """Carry the frames that the client's leg has."""
+    def to_broker(self, now: float, most: int = TURN) -> None:
+        """Carry the frames that the client's leg has, a turn's worth and `most` at most."""
         count = 0
         tracer, decoder = self._tracer, self._client.decoder
         frames = decoder.frames() if tracer is None else tracer.frames(decoder)
         try:
-            for frame in islice(frames, max(1, TURN // len(self._places))):
+            for frame in islice(frames, min(most, max(1, TURN // len(self._places)))):
                 if self._counter is not None:
                     self._counter.passed(frame, self._session, self._client.dialect, 1)
                 count += 1

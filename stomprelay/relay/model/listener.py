@@ -8,6 +8,7 @@ from fnmatch import translate
 from functools import cached_property
 from typing import Final
 
+from stomprelay.relay.model.rates import NO_RATES, RateLimits
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
@@ -108,7 +109,8 @@ class Listener:
     bytes that may be kept of it, see `budget`. `linger`: seconds that a closed client may take to read its ERROR.
     `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
     come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
-    `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all.
+    `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all. `clients_per_user`: how many clients of
+    one user there may be at a time; `rates`: how often clients may come, and how much they may send.
     """
 
     name: str
@@ -132,6 +134,8 @@ class Listener:
     web: Web | None = None
     clients: int | None = None
     clients_per_address: int | None = None
+    clients_per_user: int | None = None
+    rates: RateLimits = NO_RATES
 
     def upstreams(self) -> tuple[Upstream, ...]:
         """Where its clients may be taken: its own upstream, then those of its routes, each once."""

@@ -27,6 +27,7 @@ from stomprelay.service.admin.snapshot import (
     BrokerRow,
     DestinationRow,
     JournalRow,
+    ListenerRow,
     Snapshot,
     TimeRow,
     WorkerRow,
@@ -130,6 +131,7 @@ class _Collected(Collector):
         for name, meaning in COUNTERS.items():
             counted = (((row.name,), row.counters[name]) for row in taken.listeners)
             yield _counter(name, meaning, ("listener",), counted)
+        yield from _limits(taken.listeners)
         if taken.journal is not None:
             yield from _journal(taken.journal)
         yield from _brokers(taken.brokers)
@@ -186,6 +188,23 @@ def _relay(taken: Snapshot, ready: bool) -> Iterator[Metric]:
         "connections to clients and brokers that are open now",
         (),
         [((), taken.connections)],
+    )
+
+
+def _limits(listeners: Iterable[ListenerRow]) -> Iterator[Metric]:
+    labels = ("listener", "scope", "limit")
+    rows = [((each.name, row.scope, row.limit), row) for each in listeners for row in each.limited]
+    yield _counter(
+        "limited",
+        "waits of sessions for a limit (paused), and clients that were turned away or ended for one (refused)",
+        (*labels, "action"),
+        (((*at, action), getattr(row, action)) for at, row in rows for action in ("paused", "refused")),
+    )
+    yield _counter(
+        "limited_seconds",
+        "seconds that sessions waited for a limit",
+        labels,
+        ((at, row.seconds) for at, row in rows),
     )
 
 

@@ -21,9 +21,21 @@ STATES: Final = ("paused", "out", "down", "up", "unknown")
 """The states of a broker. Where several are said of one, the first of them counts."""
 
 
+class LimitRow(NamedTuple):
+    """What came of one limit of one scope since the start: how often sessions were `paused` for it, how often clients
+    `refused`, and for how many seconds those waited together.
+    """
+
+    scope: str
+    limit: str
+    paused: int
+    refused: int
+    seconds: float
+
+
 class ListenerRow(NamedTuple):
-    """A listener: where it is, to which brokers it leads, its sessions, what was counted, and how many of the clients
-    speak which version, `none` those that have not said CONNECT.
+    """A listener: where it is, to which brokers it leads, its sessions, what was counted, how many of the clients speak
+    which version, `none` those that have not said CONNECT, and what came of its limits.
     """
 
     name: str
@@ -32,6 +44,7 @@ class ListenerRow(NamedTuple):
     sessions: int
     counters: Mapping[str, int]
     versions: Mapping[str, int] = {}
+    limited: tuple[LimitRow, ...] = ()
 
 
 class BrokerRow(NamedTuple):
@@ -186,8 +199,12 @@ def _listener(sessions: ListenerSessions) -> ListenerRow:
     brokers = ", ".join(str(broker) for upstream in listener.upstreams() for broker in upstream.brokers)
     spoken = Counter(_version(each.relay) for each in sessions)
     versions = {version.decode("ascii"): count for version, count in spoken.items()}
+    limited = tuple(
+        LimitRow(scope.value, limit.value, tally.paused, tally.refused, tally.seconds)
+        for (scope, limit), tally in sessions.limiter.tallies.items()
+    )
     return ListenerRow(
-        listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters), versions
+        listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters), versions, limited
     )
 
 
@@ -242,7 +259,10 @@ def parse(text: bytes) -> Snapshot:
     """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
     found = Snapshot(*json.loads(text))
     return found._replace(
-        listeners=tuple(ListenerRow(*each) for each in found.listeners),
+        listeners=tuple(
+            ListenerRow(*each)._replace(limited=tuple(LimitRow(*one) for one in each[-1]))
+            for each in found.listeners
+        ),
         brokers=tuple(BrokerRow(*each)._replace(tally=BrokerTally(*each[-1])) for each in found.brokers),
         journal=None if found.journal is None else JournalRow(*found.journal),
         workers=tuple(WorkerRow(*each) for each in found.workers),
@@ -372,7 +392,21 @@ def _key(row: BrokerRow) -> tuple[str, str, str]:
 def _listeners(one: ListenerRow, other: ListenerRow) -> ListenerRow:
     counters = {name: count + other.counters.get(name, 0) for name, count in one.counters.items()}
     versions = Counter(one.versions) + Counter(other.versions)
-    return one._replace(sessions=one.sessions + other.sessions, counters=counters, versions=versions)
+    limited = {(row.scope, row.limit): row for row in one.limited}
+    for row in other.limited:
+        known = limited.get((row.scope, row.limit))
+        limited[row.scope, row.limit] = row if known is None else _limits(known, row)
+    return one._replace(
+        sessions=one.sessions + other.sessions,
+        counters=counters,
+        versions=versions,
+        limited=tuple(limited.values()),
+    )
+
+
+def _limits(one: LimitRow, other: LimitRow) -> LimitRow:
+    paused, refused = one.paused + other.paused, one.refused + other.refused
+    return one._replace(paused=paused, refused=refused, seconds=one.seconds + other.seconds)
 
 
 def merged(one: BrokerRow, other: BrokerRow) -> BrokerRow:

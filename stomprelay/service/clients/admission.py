@@ -11,8 +11,10 @@ from math import inf
 from typing import Final
 
 from stomprelay.relay.model.listener import Listener, Web
+from stomprelay.relay.model.rates import Limit, Scope, spell_limit
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.log import logger
 from stomprelay.service.state import ListenerSessions, Sessions
 from stomprelay.session.effects import How
@@ -30,6 +32,12 @@ RESERVE: Final = LINGERING + 32
 """Descriptors for what comes and goes: refused clients, name look-ups, files, notices to systemd."""
 
 _log: Final = logger()
+
+
+def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
+    """Count that so many clients are there already, and return the words for it."""
+    sessions.limiter.tally(scope, Limit.CLIENTS).refused += 1
+    return spell_limit(scope, most, rate=False)
 
 
 class Refused(LegOwner):
@@ -139,7 +147,27 @@ class Admission:
                 "no new connections", "the relay is being drained: it keeps its clients and takes no others"
             )
         reason = self.too_many(sessions, address)
+        if not reason:
+            bucket = sessions.limiter.connect(self._runtime.seconds(), sessions.limited_by(address))
+            reason = "" if bucket is None else bucket.spell()
         return StompError("too many connections", reason) if reason else None
+
+    def admit(self, sessions: ListenerSessions, driver: RelayDriver, user: str) -> StompError | None:
+        """Count the session of a client as one of this user's, once it is known who the client is, and before the relay
+        goes on with it. Return why it is one too many for the user, to be sent as its ERROR; None where it is not.
+        """
+        most = sessions.listener.clients_per_user
+        reason = ""
+        if most is not None and sessions.of_user(user) >= most:
+            reason = _refused(sessions, Scope.USER, most)
+        else:
+            bucket = sessions.limiter.connect(self._runtime.seconds(), None, user)
+            reason = "" if bucket is None else bucket.spell()
+        if not reason:
+            sessions.identified(driver, user)
+            return None
+        sessions.counters["clients_refused"] += 1
+        return StompError("too many connections", reason)
 
     def too_many(self, sessions: ListenerSessions, address: object) -> str:
         """Return why one client more of this listener, from this address, would be too many; "" where it is not."""
@@ -147,10 +175,10 @@ class Admission:
         if self.most is not None and len(self._sessions) >= self.most:
             return f"the limit is {self.most}"
         if listener.clients is not None and len(sessions) >= listener.clients:
-            return f"the limit of this listener is {listener.clients}"
+            return _refused(sessions, Scope.LISTENER, listener.clients)
         most = listener.clients_per_address
         if most is not None and sessions.of(address) >= most:
-            return f"the limit for one address is {most}"
+            return _refused(sessions, Scope.ADDRESS, most)
         used = sum(len(each) * each.cost for each in self._sessions.counted)
         used += max(self._runtime.closing - LINGERING, 0)
         if used + sessions.cost > self.descriptors:

@@ -79,6 +79,8 @@ class Clients:
             random.random,
             passes=self.fast_path and PIPE is not None,
             counter=state.runtime.tallies.counter,
+            limiter=sessions.limiter,
+            address=sessions.limited_by(address),
         )
         driver = RecordingDriver(state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
         state.tails.accepted(driver)

@@ -114,6 +114,10 @@ class LegOwner(Timed):
         """The connection could not even be tried: this process lacks what it takes."""
         self.refused(protocol, reason)
 
+    def patient(self, protocol: "LegProtocol") -> bool:
+        """Whether a leg that is not read from will be again by itself, so that a peer that left may wait for it."""
+        return False
+
     def half_closed(self, protocol: "LegProtocol") -> None:
         """A client closed its direction, so that it sends nothing more; perhaps it still reads what is written to it.
         `lost` follows when it does not.
@@ -389,7 +393,7 @@ class LegProtocol(Timed):
             if reset:
                 owner.lost(self, CLOSED)
                 self.close(How.ABORT)
-        elif owner is not None:
+        elif owner is not None and (reset or not owner.patient(self)):
             since = self._stopped_at if reset else self.runtime.seconds()
             self._given_up = since + owner.linger
             self.runtime.timers.set(self, self._given_up)
@@ -405,7 +409,8 @@ class LegProtocol(Timed):
             if self.transport is not None:
                 self.transport.abortConnection()
             return
-        if self.leg.state is State.CONNECTED and not (self.plain is not None and self.plain.dataBuffer):
+        full = self.plain is not None and self.plain.dataBuffer
+        if self.leg.state is State.CONNECTED and not full and not owner.patient(self):
             self.write(b"\n")
         self.runtime.timers.set(self, min(self._given_up, now + max(owner.linger, _PROBED)))
 

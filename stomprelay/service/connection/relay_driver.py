@@ -113,11 +113,11 @@ class RelayDriver(Driver):
     @property
     def peer(self) -> str:
         """Return the client's address for the log, `host:port`."""
-        address = self._address
+        address = self.address
         return "a client" if address is None else spell_address(address)
 
     @property
-    def _address(self) -> object:
+    def address(self) -> object:
         """The client's address, as Twisted has it; None before it is connected."""
         client = self.runtime.protocols.get(self._relay.client)
         return self._peer if client is None else client.peer
@@ -164,7 +164,7 @@ class RelayDriver(Driver):
         client = self.runtime.protocols.get(relay.client)
         if client is not None:
             client.set_producer(self)
-        self.perform(relay.connected(protocol.leg, now, getattr(self._address, "host", None)))
+        self.perform(relay.connected(protocol.leg, now, getattr(self.address, "host", None)))
         self.check_outputs()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
@@ -190,6 +190,10 @@ class RelayDriver(Driver):
             self.perform(self.relay.resumed(protocol.leg, self.runtime.seconds()))
         else:
             self.relay.paused(protocol.leg)
+
+    def patient(self, protocol: LegProtocol) -> bool:
+        """Whether the leg is a client's that only waits because it sends too fast."""
+        return protocol.leg is self._relay.client and self._relay.held
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that a broker cannot be connected to."""
@@ -247,6 +251,10 @@ class RelayDriver(Driver):
     def reconsider(self) -> None:
         """Have the session try at once, if it waits for a broker: one is up again."""
         self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
+
+    def limited(self, address: str | None) -> None:
+        """Have the client send no faster than its listener's limits say now; see `Relay.limited`."""
+        self._perform_legless(self.relay.limited(address, self.runtime.seconds()))
 
     def watch(self, looks: Looks) -> bool:
         """Watch the session until there is a sample, see `Relay.watch`. Returns whether it does."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stomprelay.relay.client.search import Search
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
@@ -13,7 +14,6 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import Resender
-from stomprelay.relay.search import Search
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import Offer

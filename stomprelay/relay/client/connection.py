@@ -1,18 +1,21 @@
 """A client that sent CONNECT, joined to its brokers: what is received on any leg, and what is due by time."""
 
 from collections.abc import Callable
-from typing import Final
 
-from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, changed
+from stomprelay.relay.client.buffer import InputBuffer
+from stomprelay.relay.client.pace import Pace
+from stomprelay.relay.client.search import Search
+from stomprelay.relay.client.shutdown import Shutdown
+from stomprelay.relay.client.turns import Turns
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.flow import DisconnectState, Flow
+from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, found, unheard
-from stomprelay.relay.search import Search
-from stomprelay.relay.shutdown import Shutdown
-from stomprelay.session.effects import GiveWay, How, Pause, Resume, Wake
+from stomprelay.session.effects import How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, Terms
 from stomprelay.session.leg import Leg, State
@@ -21,28 +24,25 @@ from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.names import LOGIN
 
-_NONE: Final = frozenset[Leg]()
-
 
 class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
 
     Its `Flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
-    what the loss of either side means. `login`: the client's, or None. `allowed`: what may pass straight on now.
+    what the loss of either side means. `login`: the client's, or None.
     """
 
     __slots__ = (
         "_buffer",
         "_client",
-        "_deferred",
         "_flow",
         "_listener",
         "_offer",
         "_outbox",
-        "allowed",
         "login",
         "session",
         "shutdown",
+        "turns",
     )
 
     def __init__(
@@ -55,10 +55,9 @@ class ClientConnection:
         self.login = next((value for name, value in offer.headers if name == LOGIN), None)
         self._outbox = outbox
         self._flow = flow
-        self._deferred = _NONE
-        self.allowed: tuple[Pass, ...] = ()
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
+        self.turns = Turns(client, flow, self._buffer, outbox)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
 
     @property
@@ -84,8 +83,15 @@ class ClientConnection:
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
         beating = self.shutdown.listening and self._client.beating
-        due = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline)
+        due = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline, self.turns.deadline)
         return min(due, self._client.heartbeat.deadline) if beating else due
+
+    def limit(self, pace: Pace | None, now: float) -> None:
+        """Have the client's frames go on at this pace from now on; None: as fast as can be."""
+        self._buffer.limit(pace)
+        if self._client.state is State.CONNECTED:
+            self._release(now)
+            self._pace()
 
     # Inputs
 
@@ -112,7 +118,7 @@ class ClientConnection:
                     self._from_client(data, now)
                 case State.CONNECTED | State.LEAVING if not downstream:
                     leg.decoder.feed(data)
-                    if leg not in self._deferred:
+                    if not self.turns.awaits(leg):
                         self._to_client(leg, now)
                 case State.OPENING:
                     self._answered(leg, data, now)
@@ -136,7 +142,7 @@ class ClientConnection:
 
     def gave_way(self, leg: Leg, now: float) -> None:
         """Others had their turn: go on with what waits on the leg."""
-        self._deferred -= {leg}
+        self.turns.had(leg)
         if leg is self._client:
             self._release(now)
         else:
@@ -165,7 +171,7 @@ class ClientConnection:
         elif link.asking:
             self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
         else:
-            self._deferred -= {leg}
+            self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
                 self._carry_to_client(link, leg, now)
             if not leg.closed:
@@ -206,8 +212,8 @@ class ClientConnection:
                 self._broker_lost(link, "", now)
                 return
         self._seek(lambda: self._search.woke(now))
-        if self._client.state is State.CONNECTED and self._buffer.unread:
-            self._release(now)  # a link stays, for which the client was held
+        if now >= self.turns.deadline or (self._client.state is State.CONNECTED and self._buffer.unread):
+            self._release(now)  # its pace allows more, or a link stays, for which the client was held
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None, *, may_stay: bool) -> None:
         """Have the session leave this broker, or perhaps stay: see `Relay.leave`."""
@@ -236,20 +242,9 @@ class ClientConnection:
 
     def let_pass(self, *, watched: bool) -> None:
         """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
-        if not self.allowed and self._client.state is not State.CONNECTED:
-            return
-        able = [] if watched else self._flow.passes()
-        passes = tuple([each for each in able if self._unburdened(each.leg, each.to)])
-        if passes != self.allowed:
-            self._outbox.put(*changed(self.allowed, passes))
-            self.allowed = passes
-
-    def _unburdened(self, leg: Leg, to: Leg) -> bool:
-        """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
-        if leg.state is not State.CONNECTED or to.state is not State.CONNECTED or leg.gone or to.gone:
-            return False
-        waiting = leg in self._deferred or leg.decoder.buffered or self.shutdown.begun
-        return not waiting and not (leg is self._client and (self._buffer or self._buffer.paused))
+        turns = self.turns
+        if turns.allowed or self._client.state is State.CONNECTED:
+            turns.let_pass([] if watched or self.shutdown.begun else self._flow.passes())
 
     # Brokers accept
 
@@ -314,6 +309,8 @@ class ClientConnection:
         terms = None if offer is None else offer.terms
         self._offer = None  # links that may need another broker have it
         client.enter(State.CONNECTED)
+        if self._buffer.pace is not None:
+            self._buffer.pace.came_early(client.decoder.buffered)
         client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
         session.counters["sessions_connected"] += 1
         ours = terms and self._listener.heart_beat
@@ -323,20 +320,25 @@ class ClientConnection:
 
     def _from_client(self, data: bytes, now: float) -> None:
         """Read bytes of the client; while there is no broker keep them."""
-        if self._buffer or not self._flow.flowing or self._client in self._deferred:
-            self._buffer.append(data)
+        if self._buffer.pace is None and not self._buffer and self.turns.readable:
+            self._to_broker(now, data)
+            return
+        self._buffer.append(data)
+        if self._buffer.pace is None:
             self._pace()
         else:
-            self._to_broker(now, data)
+            self._release(now)
 
-    def _to_broker(self, now: float, data: bytes = b"") -> None:
-        """Carry a turn's worth of the client's frames: those that were read from its leg, with `data` behind them."""
+    def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
+        """Carry a turn's worth of the client's frames, `most` at most: those that were read from its leg, with `data`
+        behind them. Return how many they were.
+        """
         client, flow = self._client, self._flow
-        before, failure = flow.disconnect, None
+        before, failure, frames = flow.disconnect, None, self.session.client_frames
         try:
             if data:
                 client.decoder.feed(data)
-            flow.to_broker(now)
+            flow.to_broker(now, most)
             if flow.survives:
                 self.session.kept.check()
         except StompError as error:
@@ -344,11 +346,11 @@ class ClientConnection:
         opened = flow.opened()
         if opened:
             self._seek(lambda: self._search.begin(opened, now))
-            if client.closed:
-                return
-        self._carried(client, before, failure, now)
-        if client.state is State.CONNECTED:
-            self._give_way(client)
+        if not (opened and client.closed):
+            self._carried(client, before, failure, now)
+            if client.state is State.CONNECTED:
+                self.turns.give_way(client)
+        return self.session.client_frames - frames
 
     def _to_client(self, leg: Leg, now: float) -> None:
         """Carry the frames that were read from a broker's leg to the client."""
@@ -359,7 +361,7 @@ class ClientConnection:
         if link.done:
             self._broker_lost(link, "", now)
             return
-        self._give_way(leg, more=link.hasty)
+        self.turns.give_way(leg, more=link.hasty)
         if self._buffer.unread:
             self._release(now)
 
@@ -379,14 +381,8 @@ class ClientConnection:
         """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
         for link in self.links:
             if link.hasty and link.leg is not None:
-                self._give_way(link.leg, more=True)
+                self.turns.give_way(link.leg, more=True)
         self._wake()
-
-    def _give_way(self, leg: Leg, *, more: bool = False) -> None:
-        """Leave to the next turn what the leg has more than was carried in this one, or that there is `more` to do."""
-        if (more or leg.decoder.behind) and not leg.closed and leg not in self._deferred:
-            self._deferred |= {leg}
-            self._outbox.put(GiveWay(leg))
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
@@ -418,16 +414,16 @@ class ClientConnection:
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""
-        flow, client = self._flow, self._client
-        if flow.flowing and client.state is State.CONNECTED and client not in self._deferred:
-            self._to_broker(now)
-        while (
-            self._buffer and flow.flowing and client.state is State.CONNECTED and client not in self._deferred
-        ):
-            self._to_broker(now, self._buffer.take())
-        if client.state is not State.CONNECTED:
+        try:
+            self.turns.release(self._to_broker, now)
+        except StompError as error:
+            self.shutdown.fail(self._client, error)
+        if self._client.state is not State.CONNECTED:
             self._buffer.clear()
-        elif flow.survives:
+        elif self._buffer.pace is not None:
+            self._pace()
+            self._wake()
+        elif self._flow.survives:
             self._pace()
 
     def _pace(self) -> None:

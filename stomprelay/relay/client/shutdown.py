@@ -6,8 +6,9 @@ from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
 
+from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, broker_lost
+from stomprelay.relay.flow import DisconnectState, Flow, broker_lost
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished

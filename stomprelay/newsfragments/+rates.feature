@@ -1,0 +1,1 @@
+Rates: how often clients may come (`connects`) and how much they may send (`frames`, `bytes`) in a second, for a listener, for each address and for each user. Who sends more is read from no faster, or refused with an ERROR, as configured; `clients_per_user` limits the clients of one user.

@@ -1,0 +1,6 @@
+"""A client that sent CONNECT, and what it has: brokers, a pace, an end.
+
+`connection` what comes on any leg, and what it means for the others; `search` the brokers of the session, sought,
+found, left, given up; `shutdown` how it ends, and the one owner of "the client is gone"; `turns` whose frames go on
+now; `buffer` what the client sent and nobody has read yet; `pace` how fast that may go on.
+"""

@@ -1,0 +1,241 @@
+"""How often clients may come and how much they may send, and the token buckets that hold them to it."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from stomprelay.wire.errors import StompError
+
+PLACES: Final = 10_000
+"""Addresses, and users, whose buckets are kept; of more, those go first that were not used for the longest time."""
+_LOOKED_AT: Final = 8
+"""Places that are looked at for each that is added, so that full buckets go before others do."""
+_SLICE: Final = 20
+"""A session takes a second's worth in so many parts at least, so that others of its scope have theirs between."""
+
+
+class Scope(Enum):
+    """Whose clients share a limit."""
+
+    LISTENER = "listener"
+    ADDRESS = "address"
+    USER = "user"
+
+    __hash__ = object.__hash__  # Enum's own is written in Python
+
+
+class Limit(Enum):
+    """What is limited; the values are the keys of the configuration."""
+
+    CLIENTS = "clients"
+    CONNECTS = "connects"
+    FRAMES = "frames"
+    BYTES = "bytes"
+
+    __hash__ = object.__hash__
+
+
+_WORDS: Final = {
+    Scope.LISTENER: "of this listener",
+    Scope.ADDRESS: "for one address",
+    Scope.USER: "for one user",
+}
+
+
+def spell_limit(scope: Scope, most: float, *, rate: bool = True) -> str:
+    """Return a limit as the body of an ERROR says it."""
+    return f"the limit {_WORDS[scope]} is {spell_number(most)}{' a second' if rate else ''}"
+
+
+def spell_number(number: float) -> str:
+    """Return a number without the zeros that say nothing, and never as a power of ten."""
+    return str(int(number)) if number == int(number) else f"{number:.3f}".rstrip("0")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the clients of one scope may do together in a second: `connects` connections, `frames` frames, `bytes`
+    bytes that they send; None: as many as come. `burst`: how many seconds' worth may come at once. `refuse`: a client
+    that sends more is sent an ERROR; otherwise it is read from no faster.
+    """
+
+    connects: float | None = None
+    frames: float | None = None
+    bytes: float | None = None
+    burst: float = 1.0
+    refuse: bool = False
+
+    def share(self, among: int) -> "Rates":
+        """Return one part of so many equal ones."""
+        rates = {limit.value: getattr(self, limit.value) for limit in _RATES}
+        return replace(self, **{name: rate / among for name, rate in rates.items() if rate is not None})
+
+
+_UNLIMITED: Final = Rates()
+_RATES: Final = (Limit.CONNECTS, Limit.FRAMES, Limit.BYTES)
+
+
+@dataclass(frozen=True)
+class RateLimits:
+    """A listener's rates, by scope: of all its clients together, of those of each address, and of each user."""
+
+    listener: Rates = _UNLIMITED
+    address: Rates = _UNLIMITED
+    user: Rates = _UNLIMITED
+
+    def of(self, scope: Scope) -> Rates:
+        """Return the rates of a scope."""
+        rates: Rates = getattr(self, scope.value)
+        return rates
+
+
+NO_RATES: Final = RateLimits()
+"""Clients come as often as they like, and send as much."""
+
+
+class LimitTally:
+    """What came of one limit of one scope: how often a session was `paused` for it, how many seconds together, and
+    how often a client was `refused`.
+    """
+
+    __slots__ = ("paused", "refused", "seconds")
+
+    def __init__(self) -> None:
+        self.paused = self.refused = 0
+        self.seconds = 0.0
+
+
+class TokenBucket:
+    """A token bucket: `rate` tokens a second come into it, it holds `burst` of them, and is full at first.
+
+    Tokens are taken in advance: who takes more than there are has them at the time that `take` returns, and whoever
+    takes some after him has them later. So all get theirs in the order in which they asked, and by any time no more
+    have been handed out than `burst` and what came in. Times are in seconds of one clock.
+    """
+
+    __slots__ = ("_at", "_level", "burst", "limit", "rate", "refuses", "scope", "slice", "tally")
+
+    def __init__(self, scope: Scope, limit: Limit, rates: Rates, tally: LimitTally, now: float) -> None:
+        rate: float = getattr(rates, limit.value)
+        self.scope = scope
+        self.limit = limit
+        self.rate = rate
+        self.burst = max(rate * rates.burst, 1.0)
+        self.refuses = rates.refuse
+        self.slice = max(int(min(rate / _SLICE, self.burst)), 1)
+        self.tally = tally
+        self._level = self.burst
+        self._at = now
+
+    def left(self, now: float) -> float:
+        """Return how many tokens there are; fewer than none where some were taken in advance."""
+        if now > self._at:
+            self._level = min(self._level + (now - self._at) * self.rate, self.burst)
+            self._at = now
+        return self._level
+
+    def take(self, tokens: int, now: float) -> float:
+        """Take tokens; return from when on they may be used, which is `now` where there are so many."""
+        self._level = self.left(now) - tokens
+        return now if self._level >= 0.0 else now - self._level / self.rate
+
+    def give_back(self, tokens: int) -> None:
+        """Put back what was taken and not used."""
+        self._level = min(self._level + tokens, self.burst)
+
+    def spell(self) -> str:
+        """Return its limit as the body of an ERROR says it."""
+        return spell_limit(self.scope, self.rate)
+
+    def refusal(self) -> StompError:
+        """Return the error for a client that sent more than there are tokens for, for the caller to raise."""
+        self.tally.refused += 1
+        if self.limit is Limit.BYTES:
+            return StompError("too many bytes a second", self.spell())
+        return StompError("too many frames a second", self.spell())
+
+
+Buckets = tuple[TokenBucket, ...]
+"""Those of one scope, or of one session."""
+
+
+class Limiter:
+    """The buckets of one listener: one for all its clients, one for each address and each user that there was lately.
+    `tallies` is what came of them, by scope and limit.
+    """
+
+    def __init__(self, rates: RateLimits) -> None:
+        self.rates = rates
+        self.tallies: dict[tuple[Scope, Limit], LimitTally] = {}
+        self._places: dict[Scope, dict[str, Buckets]] = {scope: {} for scope in Scope}
+
+    def change(self, rates: RateLimits) -> bool:
+        """Have these rates from now on, and return whether they differ. Where those of a scope do, its buckets are new
+        ones; then ask for the `buckets` of each session anew.
+        """
+        before, self.rates = self.rates, rates
+        for scope in Scope:
+            if before.of(scope) != rates.of(scope):
+                self._places[scope] = {}
+        return before != rates
+
+    @property
+    def asks_address(self) -> bool:
+        """Whether it has to be told the address of a client."""
+        return self.rates.address != _UNLIMITED
+
+    def tally(self, scope: Scope, limit: Limit) -> LimitTally:
+        """Return what came of one limit of a scope."""
+        return self.tallies.setdefault((scope, limit), LimitTally())
+
+    def connect(self, now: float, address: str | None, user: str = "") -> TokenBucket | None:
+        """Count one connection that a client of this address makes, or, with a `user`, that it turns out to be this
+        user's. Return the bucket that has no token for it, whose client is to be refused and counts nowhere; else None.
+        """
+        scopes = ((Scope.USER, user),) if user else ((Scope.LISTENER, ""), (Scope.ADDRESS, address))
+        buckets = self._buckets(scopes, now)
+        needed = [each for each in buckets if each.limit is Limit.CONNECTS]
+        for bucket in needed:
+            if bucket.left(now) < 1.0:
+                bucket.tally.refused += 1
+                return bucket
+        for bucket in needed:
+            bucket.take(1, now)
+        return None
+
+    def buckets(self, now: float, address: str | None, user: str) -> Buckets:
+        """Return those that what such a client sends is taken out of."""
+        scopes = ((Scope.LISTENER, ""), (Scope.ADDRESS, address), (Scope.USER, user or None))
+        return tuple(each for each in self._buckets(scopes, now) if each.limit is not Limit.CONNECTS)
+
+    def _buckets(self, scopes: tuple[tuple[Scope, str | None], ...], now: float) -> Buckets:
+        found: Buckets = ()
+        for scope, name in scopes:
+            if name is not None and self.rates.of(scope) != _UNLIMITED:
+                found += self._place(scope, name, now)
+        return found
+
+    def _place(self, scope: Scope, name: str, now: float) -> Buckets:
+        """Return the buckets of one address or user; they are the last to go now."""
+        places, rates = self._places[scope], self.rates.of(scope)
+        found = places.pop(name, None)
+        if found is None:
+            if len(places) >= PLACES:
+                _make_room(places, now)
+            found = tuple(
+                TokenBucket(scope, limit, rates, self.tally(scope, limit), now)
+                for limit in _RATES
+                if getattr(rates, limit.value) is not None
+            )
+        places[name] = found
+        return found
+
+
+def _make_room(places: dict[str, Buckets], now: float) -> None:
+    """Forget those of the places that were not used for the longest time whose buckets are full, which a new one is as
+    well; where none is, the first of them.
+    """
+    oldest = [name for name, _ in zip(places, range(_LOOKED_AT), strict=False)]
+    full = [name for name in oldest if all(each.left(now) >= each.burst for each in places[name])]
+    for name in full or oldest[:1]:
+        del places[name]

@@ -1,0 +1,121 @@
+"""Rates of listeners, addresses and users: what is read, what is refused, and what a reload makes of them."""
+
+import pytest
+
+from stomprelay.config import Config, ConfigError, load, share
+from stomprelay.config import rates as module
+from stomprelay.config.change import Takes, change, takes
+from stomprelay.config.summary import summary
+from stomprelay.config.table import Table
+from stomprelay.relay.model.rates import RateLimits, Rates
+
+LIMITS = """
+[listener.public.limits]
+connects = 200
+bytes = 50_000_000
+clients_per_user = 3
+[listener.public.limits.address]
+connects = 0.5
+burst = 10.0
+[listener.public.limits.user]
+frames = 500
+when_reached = "refuse"
+"""
+
+
+def config(text: str, more: str = "") -> Config:
+    """The configuration of a listener with this, and with more in front."""
+    return load("relay.toml", f'{more}\n[upstream.main]\nuri = "tcp://a:1"\n{text}')
+
+
+def test_what_is_read() -> None:
+    """Each scope has its own, with a burst of one second, and pauses unless it is said otherwise."""
+    [listener] = config(LIMITS).listeners
+    assert listener.rates == RateLimits(
+        Rates(connects=200, bytes=50_000_000),
+        Rates(connects=0.5, burst=10.0),
+        Rates(frames=500, refuse=True),
+    )
+    assert listener.clients_per_user == 3
+    assert config("").listeners[0].rates == RateLimits()
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "said"),
+    [
+        ("", "frames = 0", "frames: must be a positive number for each second, not 0"),
+        ("", "bytes = -1.5", "bytes: must be a positive number for each second, not -1.5"),
+        ("", "connects = 'x'", 'connects: must be a positive number for each second, not "x"'),
+        ("", "frames = inf", "frames: must be a positive number for each second"),
+        ("", "frames = nan", "frames: must be a positive number for each second"),
+        ("", "frames = 1\nburst = 0", "burst: must be a positive number of seconds, not 0"),
+        ("", "burst = 2", "burst: has no effect without a rate: connects, frames or bytes"),
+        ("", "connects = 2\nwhen_reached = 'refuse'", "when_reached: has no effect without frames or bytes"),
+        ("", "bytes = 2\nwhen_reached = 'drop'", "when_reached: "),
+        ("", "messages = 2", "messages: unknown key"),
+        (".address", "frame = 2", 'address.frame: unknown key; did you mean "frames"?'),
+        (".user", "burst = 2", "user.burst: has no effect without a rate"),
+        ("", "address = 2", "address: must be a table"),
+        ("", "clients_per_user = 0", "clients_per_user: must be a positive whole number, not 0"),
+    ],
+)
+def test_what_is_refused(table: str, text: str, said: str) -> None:
+    """With the key, and why."""
+    with pytest.raises(ConfigError) as refused:
+        config(f"[listener.public.limits{table}]\n{text}\n")
+    assert str(refused.value).startswith(f"relay.toml: listener.public.limits.{said}")
+
+
+def test_addresses_behind_a_proxy() -> None:
+    """All come from the proxy, so its limit would be that of all."""
+    with pytest.raises(ConfigError, match=r"limits\.address: has no effect on a haproxy: endpoint"):
+        config("[listener.a]\nendpoint = 'haproxy:tcp:1'\nlimits.address.connects = 1\n")
+
+
+def test_users_that_nobody_knows() -> None:
+    """Where it is not found out who clients are, a limit of users is a mistake."""
+    table = Table("", "", {"user": {"frames": 1.0}, "clients_per_user": 5}, ("limits",))
+    with pytest.raises(ConfigError, match=r"limits\.user: has no effect without auth"):
+        module.read(table, "tcp:1", identified=False)
+    with pytest.raises(ConfigError, match=r"limits\.clients_per_user: has no effect without auth"):
+        module.per_user(table, identified=False)
+    assert module.read(table, "tcp:1", identified=True).user == Rates(frames=1.0)
+    assert module.per_user(table, identified=True) == 5
+
+
+def test_workers_share_what_all_clients_have() -> None:
+    """And each has the whole of what one address or one user has."""
+    whole = config(LIMITS, "workers = 4")
+    for number in range(1, 5):
+        [listener] = share(whole, number).listeners
+        assert listener.rates == RateLimits(
+            Rates(connects=50, bytes=12_500_000),
+            *(whole.listeners[0].rates.address, whole.listeners[0].rates.user),
+        )
+        assert listener.clients_per_user == 3
+
+
+def test_a_reload_names_what_differs() -> None:
+    """By its key; it has its effect at once."""
+    other = LIMITS.replace("200", "300").replace("burst = 10.0", "").replace('"refuse"', '"pause"')
+    found = change("relay.toml", config(LIMITS), config(other))
+    assert found.changed == (
+        "listener.public.limits.connects",
+        "listener.public.limits.address.burst",
+        "listener.public.limits.user.when_reached",
+    )
+    for key in ("frames", "address.burst", "user.when_reached"):
+        assert takes(f"listener.NAME.limits.{key}") is Takes.AT_ONCE
+
+
+def test_the_summary_says_them() -> None:
+    """In words, scope by scope, and nothing where there are none."""
+    told = summary(config(LIMITS))
+    assert (
+        "all clients together 200 connections, 50000000 bytes a second, 1 s at once; who sends more is read"
+        in told
+    )
+    assert "each address 0.5 connections a second, 10 s at once\n" in told
+    assert "each user 500 frames a second, 1 s at once; who sends more is refused" in told
+    assert "as many as all together may be, 3 of one user" in told
+    assert "a second" not in summary(config("")).partition("upstream main")[0]

@@ -1,0 +1,368 @@
+"""A client that sends faster than it may is read from no faster, and loses nothing by it; or it is refused."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
+from stomprelay.session.effects import How
+from stomprelay.session.leg import Leg
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
+from tests.relay.failing import client_waits, found, goes_by_itself, movable
+
+SEND = b"SEND\ndestination:/queue/a\n\n%d\0"
+
+
+def sends(first: int, count: int) -> bytes:
+    """SENDs with bodies that are numbered from `first` on."""
+    return b"".join(SEND % (first + at) for at in range(count))
+
+
+def limited(limiter: Limiter | None = None, *, lasting: bool = False, **settings: Any) -> Playbook:
+    """A connected client, limited by its listener's rates or by this limiter. `lasting`: it survives its broker."""
+    own = {key: settings.pop(key) for key in ("address", "user", "cut", "passes") if key in settings}
+    front = listener(movable() if lasting else upstream(groups=alone(Broker("tcp://a", "tcp:a:61613"))))
+    play = Playbook(front, limiter=limiter or Limiter(RateLimits(Rates(**settings))), **own)
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_accepts()
+    play.broker_says(SAY_WELCOME[b"1.2"])
+    play.broker_reads()
+    play.client_reads()
+    return play
+
+
+def tally(
+    play: Playbook, scope: Scope = Scope.LISTENER, limit: Limit = Limit.FRAMES
+) -> tuple[int, int, float]:
+    """How often it was paused and refused for this limit, and for how many seconds."""
+    assert play.relay.limiter is not None
+    found = play.relay.limiter.tallies[scope, limit]
+    return found.paused, found.refused, round(found.seconds, 3)
+
+
+def straight(play: Playbook) -> set[Leg]:
+    """The legs of which something passes without the core."""
+    return {each.leg for each in play.relay.allowed}
+
+
+def test_frames_go_on_as_there_are_tokens() -> None:
+    """What came at once goes as one burst and then at the rate; the client is not read from meanwhile, then again."""
+    with limited(frames=10, burst=0.5) as play:
+        play.client_says(sends(0, 8))
+        play.broker_gets(sends(0, 5))
+        assert client_waits(play)
+        play.client_says(sends(8, 1))
+        play.time_passes(0.09)
+        play.broker_gets(b"")
+        play.time_passes(0.02)
+        play.broker_gets(sends(5, 1))
+        play.time_passes(0.4)
+        play.broker_gets(sends(6, 3))
+        play.time_passes(0.1)
+        assert not client_waits(play)
+        assert tally(play) == (4, 0, 0.4)
+        play.both_stay()
+
+
+def test_all_is_told_apart_as_without_a_limit() -> None:
+    """Cut into octets, or with more behind, the frames are the same."""
+    for cut in Cut:
+        with limited(frames=10, burst=0.5, cut=cut) as play:
+            play.client_says(sends(0, 9))
+            play.time_passes(2.0)
+            play.broker_gets(sends(0, 9))
+
+
+def test_bytes_go_on_as_there_are_tokens() -> None:
+    """A frame that is larger than the burst passes in time; what waits is not handed to the broker in pieces."""
+    frame = b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 10_000)
+    with limited(bytes=1000) as play:
+        play.client_says(frame + SEND % 1)
+        play.broker_gets(b"")
+        assert client_waits(play)
+        play.time_passes(9.0)
+        play.broker_gets(b"")
+        play.time_passes(1.0)
+        play.broker_gets(frame + SEND % 1)
+        play.time_passes(0.1)
+        assert not client_waits(play)
+        assert tally(play, limit=Limit.BYTES)[1] == 0
+
+
+def test_what_came_with_connect_counts() -> None:
+    """Bytes behind CONNECT are taken out of the bucket as well, so that nobody gains by coming anew."""
+    limiter = Limiter(RateLimits(Rates(bytes=1000)))
+    with Playbook(listener(), limiter=limiter) as play:
+        play.client_says(SAY_HELLO[b"1.2"] + sends(0, 100))
+        play.broker_accepts()
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        play.broker_reads()
+        play.client_reads()
+        assert client_waits(play)
+        play.time_passes(1.0)
+        play.broker_gets(b"")
+        play.time_passes(1.0)
+        play.broker_gets(sends(0, 100))
+
+
+def test_sessions_of_one_user_share() -> None:
+    """Each has its frames in the order in which they asked; a user of another name waits for nobody."""
+    limiter = Limiter(RateLimits(user=Rates(frames=10, burst=0.1)))
+    with (
+        limited(limiter, user="ann") as first,
+        limited(limiter, user="ann") as second,
+        limited(limiter, user="bob") as other,
+        limited(limiter) as nobody,
+    ):
+        first.client_says(sends(0, 4))
+        second.client_says(sends(10, 4))
+        other.client_says(sends(20, 1))
+        nobody.client_says(sends(30, 40))
+        first.broker_gets(sends(0, 1))
+        other.broker_gets(sends(20, 1))
+        nobody.broker_gets(sends(30, 40))
+        for at in range(3):
+            for play, number in ((first, at + 1), (second, at + 10)):
+                for each in (first, second):
+                    each.time_passes(0.1)
+                play.broker_gets(sends(number, 1))
+        second.time_passes(1.0)
+        second.broker_gets(sends(13, 1))
+
+
+def test_sessions_of_one_address_share() -> None:
+    """And those without an address are not limited by it."""
+    limiter = Limiter(RateLimits(address=Rates(frames=5)))
+    with (
+        limited(limiter, address="192.0.2.1") as first,
+        limited(limiter, address="192.0.2.1") as second,
+        limited(limiter, address="192.0.2.2") as other,
+        limited(limiter) as local,
+    ):
+        for play in (first, second, other, local):
+            play.client_says(sends(0, 5))
+        first.broker_gets(sends(0, 5))
+        second.broker_gets(b"")
+        other.broker_gets(sends(0, 5))
+        local.broker_gets(sends(0, 5))
+        second.time_passes(1.0)
+        second.broker_gets(sends(0, 5))
+        assert tally(second, Scope.ADDRESS)[0] == 5
+
+
+def test_the_strictest_limit_counts() -> None:
+    """A session waits until every bucket has tokens for it."""
+    limiter = Limiter(RateLimits(Rates(frames=100), Rates(bytes=100), Rates(frames=2, burst=0.5)))
+    with limited(limiter, address="192.0.2.1", user="ann") as play:
+        play.client_says(sends(0, 3))
+        play.broker_gets(sends(0, 1))
+        play.time_passes(0.5)
+        play.broker_gets(sends(1, 1))
+        play.time_passes(0.5)
+        play.broker_gets(sends(2, 1))
+
+
+def test_a_session_that_goes_puts_back_what_it_did_not_use() -> None:
+    """Who waits behind it, and comes later, does not pay for it."""
+    limiter = Limiter(RateLimits(Rates(frames=1)))
+    with limited(limiter) as first, limited(limiter) as second:
+        first.client_says(sends(0, 2))
+        first.broker_gets(sends(0, 1))
+        first.operator_kills()
+        first.client_gets_error(b"the session was ended")
+        second.time_passes(1.0)
+        second.client_says(sends(1, 1))
+        second.broker_gets(sends(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("rates", "message", "body"),
+    [
+        (Rates(frames=2.5, refuse=True), b"too many frames a second", b"is 2.5 a second"),
+        (Rates(bytes=40, refuse=True), b"too many bytes a second", b"is 40 a second"),
+    ],
+    ids=["frames", "bytes"],
+)
+@pytest.mark.parametrize("scope", list(Scope), ids=lambda scope: str(scope.value))
+def test_a_client_is_refused(rates: Rates, message: bytes, body: bytes, scope: Scope) -> None:
+    """Where it is so configured, with an ERROR that names the limit; what was allowed went on before."""
+    limiter = Limiter(RateLimits(**{scope.value: rates}))
+    words = {
+        Scope.LISTENER: b"of this listener",
+        Scope.ADDRESS: b"for one address",
+        Scope.USER: b"for one user",
+    }
+    with limited(limiter, address="192.0.2.1", user="ann") as play:
+        play.client_says(sends(0, 1))
+        play.broker_gets(sends(0, 1))
+        play.client_says(sends(1, 9))
+        assert (b"the limit %b %b" % (words[scope], body)) in play.client.written
+        play.client_gets_error(message)
+        play.broker_reads()
+        limit = Limit.FRAMES if rates.frames else Limit.BYTES
+        assert tally(play, scope, limit)[:2] == (0, 1)
+
+
+def test_a_paused_client_is_not_taken_for_silent() -> None:
+    """Beats that it sends are not read while it waits; ours go on, to it and to its broker."""
+    limiter = Limiter(RateLimits(Rates(frames=0.1)))
+    with Playbook(listener(), limiter=limiter) as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:1000,1000\n\n\0")
+        play.broker_accepts()
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        play.broker_reads()
+        play.client_reads()
+        play.client_says(sends(0, 2))
+        play.broker_gets(sends(0, 1))
+        for _ in range(3):
+            play.time_passes(3.0)
+            assert set(play.client_reads()) == set(b"\n")
+        play.time_passes(1.1)
+        play.client_reads()
+        play.broker_gets(sends(1, 1))
+        play.both_stay()
+
+
+def test_a_failover_while_it_waits() -> None:
+    """The next broker gets the rest, at the rate, and each frame once."""
+    with limited(frames=2, lasting=True) as play:
+        play.client_says(sends(0, 4))
+        play.broker_gets(sends(0, 2))
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        play.time_passes(0.5)
+        play.broker_gets(sends(2, 1))
+        play.time_passes(0.5)
+        play.broker_gets(sends(3, 1))
+        assert not client_waits(play)
+
+
+def test_a_broker_that_is_lost_and_comes_late() -> None:
+    """What the client may send by then is not more than a burst."""
+    with limited(frames=2, lasting=True) as play:
+        goes_by_itself(play)
+        play.client_says(sends(0, 6))
+        play.time_passes(30.0)
+        found(play)
+        play.broker_gets(sends(0, 2))
+        play.time_passes(2.0)
+        play.broker_gets(sends(2, 4))
+
+
+def test_a_client_that_half_closes_while_it_waits() -> None:
+    """It gets the answer to all that it said, then its brokers are left."""
+    with limited(frames=2) as play:
+        receipt = b"SEND\ndestination:/queue/a\nreceipt:r\n\n\0"
+        play.client_says(sends(0, 3) + receipt)
+        play.broker_gets(sends(0, 2))
+        play.client_half_closes()
+        play.time_passes(1.0)
+        assert play.broker_reads().replace(b"\0\n", b"\0").startswith(sends(2, 1) + receipt)
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        assert b"receipt-id:r" in play.client_reads()
+        play.time_passes(30.0)
+        play.broker_reads()
+        play.client_reads()
+        assert play.client.closed is not None
+
+
+def test_a_client_that_goes_while_it_waits() -> None:
+    """What was read of it is still delivered, at its pace."""
+    with limited(frames=2) as play:
+        play.client_says(sends(0, 4))
+        play.broker_gets(sends(0, 2))
+        play.client_goes()
+        play.time_passes(1.0)
+        play.broker_gets(sends(2, 2))
+        play.broker_is_closed(How.FLUSH)
+
+
+def test_a_relay_that_stops_while_it_waits() -> None:
+    """The session ends when all that was read of its client is where it shall be."""
+    with limited(frames=2) as play:
+        play.client_says(sends(0, 4))
+        play.broker_gets(sends(0, 2))
+        play.relay_begins_to_stop()
+        assert play.client.closed is None
+        play.time_passes(1.0)
+        play.broker_gets(sends(2, 2))
+        play.client_gets_error(b"the relay is stopping")
+
+
+def test_a_disconnect_waits_as_well() -> None:
+    """It comes behind what was sent before, and is answered."""
+    with limited(frames=2) as play:
+        bye = b"DISCONNECT\nreceipt:bye\n\n\0"
+        play.client_says(sends(0, 3) + bye)
+        play.broker_gets(sends(0, 2))
+        play.time_passes(1.0)
+        play.broker_gets(sends(2, 1) + bye)
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.time_passes(30.0)
+
+
+def test_only_messages_pass_straight_on() -> None:
+    """With a limit what a client sends goes through the core, that of its broker does not."""
+    with limited(frames=100, passes=True) as play:
+        play.client_says(sends(0, 1))
+        play.broker_gets(sends(0, 1))
+        assert straight(play) == {play.broker.leg}
+    with limited(passes=True) as play:
+        play.client_says(sends(0, 1))
+        play.broker_gets(sends(0, 1))
+        assert straight(play) == {play.client.leg, play.broker.leg}
+
+
+def test_limits_change_under_a_session() -> None:
+    """What waited goes on by the new ones at once; without any it passes straight on again."""
+    limiter = Limiter(RateLimits(Rates(frames=1)))
+    with limited(limiter, passes=True) as play:
+        play.client_says(sends(0, 9))
+        play.broker_gets(sends(0, 1))
+        assert limiter.change(RateLimits(Rates(frames=3)))
+        play._perform(play.relay.limited(None, play.now))
+        play.broker_gets(sends(1, 3))
+        assert not limiter.change(RateLimits(Rates(frames=3)))
+        limiter.change(RateLimits())
+        play._perform(play.relay.limited(None, play.now))
+        play.broker_gets(sends(4, 5))
+        assert not client_waits(play)
+        assert straight(play) == {play.client.leg, play.broker.leg}
+        limiter.change(RateLimits(address=Rates(frames=1)))
+        play._perform(play.relay.limited("192.0.2.1", play.now))
+        assert straight(play) == {play.broker.leg}
+        play.client_says(sends(9, 2))
+        play.broker_gets(sends(9, 1))
+        play.time_passes(1.0)
+        play.broker_gets(sends(10, 1))
+
+
+@given(
+    st.integers(1, 40),
+    st.integers(50, 3000),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(1, 400), st.sampled_from([0.0, 0.01, 0.3, 2.0])), max_size=30),
+)
+def test_all_arrives_and_never_too_fast(
+    frames: int, size: int, lasting: bool, pieces: list[tuple[int, float]]
+) -> None:
+    """However the stream is cut and whenever its pieces come, all of it arrives, in its order, and no faster."""
+    limiter, stream, at, came = Limiter(RateLimits(Rates(frames=frames, bytes=size))), sends(0, 60), 0, b""
+    with limited(limiter, lasting=lasting) as play:
+        began = play.now
+        for length, wait in [*pieces, (len(stream), 0.0), *[(0, 0.5)] * 200]:
+            if stream[at : at + length]:
+                play.client_says(stream[at : at + length])
+                at += length
+            play.time_passes(wait)
+            came += play.broker_reads()
+            allowed = 1 + play.now - began
+            assert came.count(b"\0") <= frames * allowed + 1e-6
+            assert len(came) <= size * allowed + 1e-6
+        assert came == stream
+        assert not client_waits(play)

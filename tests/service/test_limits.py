@@ -1,0 +1,215 @@
+"""How often clients may come and how much they may send, as the service has it: by listener, address and user."""
+
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.address import IPv4Address, UNIXAddress
+from twisted.logger import capturedLogs, formatEvent
+
+from stomprelay.config import load
+from stomprelay.relay.model.access import Identity
+from stomprelay.relay.model.rates import RateLimits, Rates
+from stomprelay.service.admin.metrics import metrics
+from stomprelay.service.admin.snapshot import ended, parse, snapshot, spell, summed
+from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.relay import RelayService
+from tests.prometheus import samples
+from tests.service.harness import CONNECT, CONNECTED, SEND, FakeTransport, RelayHarness, listener
+
+HERE, THERE = (IPv4Address("TCP", f"192.0.2.{last}", 1) for last in (7, 8))
+
+
+def comes(harness: RelayHarness, address: Any = None) -> FakeTransport:
+    """A client from this address."""
+    transport = FakeTransport(harness.reactor.tcpServers[0][1].buildProtocol(address or UNIXAddress(None)))
+    transport.protocol.makeConnection(transport)
+    return transport
+
+
+def connected(harness: RelayHarness, address: Any = None) -> tuple[FakeTransport, FakeTransport]:
+    """A client from this address that has its broker."""
+    client = comes(harness, address)
+    client.sends(CONNECT)
+    broker = harness.broker()
+    broker.written()
+    broker.sends(CONNECTED)
+    client.written()
+    return client, broker
+
+
+def driver(harness: RelayHarness) -> RelayDriver:
+    """That of the session that began last."""
+    return list(harness.service.state.sessions)[-1]
+
+
+def turns(harness: RelayHarness, seconds: float = 0.0) -> None:
+    """So much time passes, and whoever gave way has its turns."""
+    harness.reactor.advance(seconds)
+    for _ in range(20):
+        harness.reactor.advance(0)
+
+
+def refusal(client: FakeTransport) -> str:
+    """The body of the ERROR that a client got that comes too often; "" where it is served."""
+    told = client.written().decode()
+    assert not told or told.startswith("ERROR\nmessage:too many connections\n")
+    assert client.ends == (["half"] if told else [])
+    return told.partition("\n\n")[2].rstrip("\n\0")
+
+
+def limited(harness: RelayHarness) -> dict[tuple[str, ...], float]:
+    """What the page for Prometheus has of limits, without what is 0."""
+    page = metrics(snapshot(harness.service.state, whole=False), ready=True)
+    return {
+        tuple(each.labels[name] for name in ("scope", "limit", "action") if name in each.labels): each.value
+        for each in samples(page)
+        if each.name.startswith("stomprelay_limited") and each.value
+    }
+
+
+def test_clients_that_come_too_often() -> None:
+    """Of a listener, or from one address, they get an ERROR that names the limit; a second later there is room."""
+    rates = RateLimits(Rates(connects=4), Rates(connects=2))
+    harness = RelayHarness(listener(rates=rates))
+    assert [refusal(comes(harness, HERE)) for _ in range(3)] == [
+        "",
+        "",
+        "the limit for one address is 2 a second",
+    ]
+    assert [refusal(comes(harness, THERE)) for _ in range(2)] == ["", ""]
+    assert refusal(comes(harness)) == "the limit of this listener is 4 a second"
+    harness.reactor.advance(0.5)
+    assert [refusal(comes(harness, HERE)) for _ in range(2)] == [
+        "",
+        "the limit for one address is 2 a second",
+    ]
+    assert harness.service.state.sessions.listeners["public"].counters["clients_refused"] == 3
+    assert limited(harness) == {
+        ("address", "connects", "refused"): 2,
+        ("listener", "connects", "refused"): 1,
+    }
+
+
+def test_clients_that_are_too_many_cost_no_connection_of_the_rate() -> None:
+    """The limits of their number come first, and are counted by their scope as well."""
+    harness = RelayHarness(listener(clients=1, rates=RateLimits(Rates(connects=2))))
+    first = comes(harness)
+    assert [refusal(comes(harness)) for _ in range(5)] == ["the limit of this listener is 1"] * 5
+    first.disconnects()
+    assert refusal(comes(harness)) == ""
+    assert limited(harness) == {("listener", "clients", "refused"): 5}
+
+
+def test_the_clients_of_a_user() -> None:
+    """Once it is known who a client is, it is one of this user's: how many there are, and how often they come."""
+    harness = RelayHarness(listener(clients_per_user=2, rates=RateLimits(user=Rates(connects=3))))
+    sessions = harness.service.state.sessions.listeners["public"]
+    admission = harness.service._admission
+    clients = []
+    for said in (None, None, "the limit for one user is 2"):
+        clients.append(comes(harness))
+        told = admission.admit(sessions, driver(harness), "ann")
+        assert (told and told.detail) == said
+    assert admission.admit(sessions, driver(harness), "bob") is None
+    clients[0].disconnects()
+    assert admission.admit(sessions, driver(harness), "ann") is None
+    clients[1].disconnects()
+    told = admission.admit(sessions, driver(harness), "ann")
+    assert told is not None
+    assert (told.message, told.detail) == ("too many connections", "the limit for one user is 3 a second")
+    assert limited(harness) == {("user", "clients", "refused"): 1, ("user", "connects", "refused"): 1}
+    clients[2].disconnects()
+    assert sessions.of_user("ann") == sessions.of_user("bob") == 0
+    assert sessions._counts == {}
+
+
+def test_a_client_that_sends_too_fast() -> None:
+    """It is not read from until there are tokens, nobody else waits for it, and the log says it once."""
+    harness = RelayHarness(listener(rates=RateLimits(address=Rates(frames=10, burst=0.5))))
+    with capturedLogs() as logs:
+        client, broker = connected(harness, HERE)
+        other, its = connected(harness, THERE)
+        client.sends(SEND * 7)
+        turns(harness)
+        assert broker.written() == SEND * 5
+        client.sends(SEND)
+        assert client.producerState == "paused"
+        other.sends(SEND * 2)
+        turns(harness)
+        assert its.written() == SEND * 2
+        for _ in range(5):
+            turns(harness, 0.1)
+        assert broker.written() == SEND * 3
+        assert client.producerState == "producing"
+    told = [formatEvent(each) for each in logs if each.get("event") == "limited"]
+    assert len(told) == 1
+    assert told[0].endswith("client is read from no faster: frames, the limit for one address is 10 a second")
+    found = limited(harness)
+    assert found["address", "frames", "paused"] == 2
+    assert 0.1 < found["address", "frames"] < 0.5
+
+
+def test_limits_of_a_user_count_once_it_is_known() -> None:
+    """A session is limited as its identity says when its CONNECT is taken."""
+    harness = RelayHarness(listener(rates=RateLimits(user=Rates(frames=2))))
+    client = comes(harness)
+    driver(harness).relay.identity = Identity("ann")
+    client.sends(CONNECT)
+    broker = harness.broker()
+    broker.sends(CONNECTED)
+    broker.written()
+    client.sends(SEND * 3)
+    turns(harness)
+    assert broker.written() == SEND * 2
+    turns(harness, 0.6)
+    assert broker.written() == SEND
+
+
+def test_a_reload_under_sessions() -> None:
+    """New rates are those of sessions that run as well, also where there were none before, or are none any more."""
+    text = '[listener.public]\nendpoint = "tcp:61613"\n[upstream.main]\nuri = "tcp://192.0.2.1:61613"\n'
+    harness = RelayHarness(*load("relay.toml", text).listeners)
+
+    def reload(more: str) -> None:
+        prepared = harness.service.prepare("relay.toml", load("relay.toml", text + more))
+        prepared.open()
+        assert prepared.commit().called
+
+    client, broker = connected(harness, HERE)
+    client.sends(SEND * 20)
+    assert broker.written() == SEND * 20
+    reload("[listener.public.limits.address]\nframes = 2\n")
+    client.sends(SEND * 9)
+    turns(harness)
+    assert broker.written() == SEND * 2
+    reload("[listener.public.limits.address]\nframes = 4\n")
+    turns(harness)
+    assert broker.written() == SEND * 4
+    reload("")
+    turns(harness)
+    assert broker.written() == SEND * 3
+    assert client.producerState == "producing"
+
+
+def test_several_processes_add_up() -> None:
+    """What came of each limit, of a worker that ended too."""
+    one, other = (RelayHarness(listener(rates=RateLimits(Rates(connects=1)))) for _ in range(2))
+    for harness, clients in ((one, 2), (other, 4)):
+        for _ in range(clients):
+            comes(harness)
+    first, second = (snapshot(each.service.state, whole=False) for each in (one, other))
+    assert parse(spell(first).encode()).listeners == first.listeners
+    [row] = summed(first, [ended(second)]).listeners[0].limited
+    assert row == ("listener", "connects", 0, 4, 0.0)
+
+
+def test_a_listener_without_rates_keeps_nothing(tmp_path: Path) -> None:
+    """Its sessions have no pace, and its clients' addresses are not looked at."""
+    harness = RelayHarness()
+    assert isinstance(harness.service, RelayService)
+    comes(harness, HERE)
+    relay = driver(harness).relay
+    assert relay.address is None
+    assert relay.limiter is not None
+    assert relay.limiter.tallies == {}
+    assert limited(harness) == {}
