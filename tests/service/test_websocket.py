@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.model.listener import Web
-from stomprelay.service.admission import LINGERING
+from stomprelay.service.clients.admission import LINGERING
 from stomprelay.service.connection import direct
 from stomprelay.service.network.upgrade import Accepted, Handshake, Refusal
 from tests.service.harness import (
