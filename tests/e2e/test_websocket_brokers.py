@@ -25,7 +25,7 @@ def config(port: int, uri: str, more: str = "") -> str:
 
 
 def sent_and_received(port: int, content: bytes, queue: bytes) -> None:
-    """A client sends, subscribes, gets its message and acknowledges it, all of it confirmed."""
+    """A client sends, subscribes, gets its message, acknowledges it and goes, all of it confirmed."""
     with Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
         client.write(
@@ -36,7 +36,7 @@ def sent_and_received(port: int, content: bytes, queue: bytes) -> None:
         assert client.frame().startswith(b"RECEIPT\n")
         message = client.frame()
         assert body(message) == content
-        client.write(b"ACK\nid:%b\nreceipt:2\n\n\0" % headers(message)[b"ack"])
+        client.write(b"ACK\nid:%b\n\n\0DISCONNECT\nreceipt:2\n\n\0" % headers(message)[b"ack"])
         assert client.frame().startswith(b"RECEIPT\n")
 
 

@@ -122,7 +122,7 @@ def test_the_end_of_a_stream_of_deflate() -> None:
     whole = stream.compress(SEND) + stream.flush()
     client.sends(masked(TEXT | RSV1, whole + b"\x00") + masked(TEXT | RSV1, whole))
     assert broker.written() == SEND + SEND
-    client.sends(masked(TEXT | RSV1, whole + SEND))
+    client.sends(masked(0x01 | RSV1, whole) + masked(0x00, SEND))
     assert client.written().startswith(ended(1002, b"error in extension"))
 
 

@@ -13,6 +13,7 @@ from stomprelay.config.address import broker as at
 from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Web
+from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.service.network.endpoints import WebSocketEndpoint, broker_endpoint
 from stomprelay.service.network.proxy_protocol import header
 from stomprelay.service.network.upgrade import Accepted, Handshake, Opened, Request
@@ -315,6 +316,23 @@ def test_disconnect() -> None:
     broker.sends(said(CLOSE, pack("!H", 1000)))
     assert messages(broker.written()) == [(CLOSE, pack("!H", 1000))]
     assert broker.ends == ["flush"]
+
+
+@pytest.mark.parametrize("movable_upstream", [False, True])
+def test_a_broker_that_parts_silently(movable_upstream: bool) -> None:
+    """RabbitMQ closes at DISCONNECT and never gives its RECEIPT, so it is asked for one by something else."""
+    group = Group("main", (at(URL),), Reconnect() if movable_upstream else None)
+    relay = RelayHarness(listener(upstream=movable(group, profile=RABBITMQ)))
+    client, broker = session(relay)
+    broker.written()
+    client.sends(SEND + b"DISCONNECT\nreceipt:77\n\n\0")
+    [(_, send), (_, begin)] = messages(broker.written())
+    assert send == SEND
+    assert begin == b"BEGIN\ntransaction:relay-parting\nreceipt:77\n\n\0"
+    broker.sends(said(TEXT, b"RECEIPT\nreceipt-id:77\n\n\0"))
+    assert client.written() == b"RECEIPT\nreceipt-id:77\n\n\0"
+    client.disconnects()
+    assert messages(broker.written()) == [(CLOSE, pack("!H", 1000))]
 
 
 def test_a_client_that_left_meanwhile() -> None:

@@ -19,7 +19,14 @@ from stomprelay.session.session import Session
 from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect, Headers
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import END, Frame
-from stomprelay.wire.names import CLIENT_COMMANDS, CONTENT_LENGTH, MESSAGE, RECEIPT_HEADER
+from stomprelay.wire.names import (
+    BEGIN,
+    CLIENT_COMMANDS,
+    CONTENT_LENGTH,
+    DISCONNECT,
+    MESSAGE,
+    RECEIPT_HEADER,
+)
 from stomprelay.wire.spelling import Spelling
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
@@ -219,3 +226,21 @@ class Bridge:
     def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
         if always or self.loss is LossPolicy.REJECT:
             raise Refused("a header cannot be said in the other version", "it is", quoted=name)
+
+
+_PARTING: Final = b"%b\ntransaction:relay-parting" % BEGIN
+
+
+class Parting(Bridge):
+    """A bridge to a broker that closes at DISCONNECT and never gives its RECEIPT. A client that asks for one leaves by
+    a BEGIN with that receipt instead: it changes nothing, and the RECEIPT says the same, that all before it arrived.
+    """
+
+    def head(self, frame: Frame, session: Session) -> bytes | None:
+        """As `Bridge.head`."""
+        head = super().head(frame, session)
+        if frame.command is not DISCONNECT or frame.raw(RECEIPT_HEADER) is None:
+            return head
+        return _PARTING + (
+            frame.data[frame.head - 1 : frame.body] if head is None else head[len(DISCONNECT) :]
+        )

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import NamedTuple
 
-from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.bridge import Bridge, Parting
 from stomprelay.relay.bridge.tracing import Untracing
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
@@ -30,9 +30,10 @@ def bridges_between(
     *,
     tracked: bool = False,
     traced: bool = False,
+    parting: bool = False,
 ) -> Bridges:
     """Return the bridges between two versions, the broker's as its profile has it. `tracked`: account is kept of
-    all deliveries. `traced`: MESSAGEs leave their trace behind.
+    all deliveries. `traced`: MESSAGEs leave their trace behind. `parting`: see `Parting`.
 
     Where both have one version nothing is translated, the quirks of a product included.
     """
@@ -41,7 +42,7 @@ def bridges_between(
     spoken = product.dialects[broker]
     facing = ours if client == broker else spoken
     return Bridges(
-        Bridge(ours, facing, loss, selectors=product.selectors, tracked=tracked),
+        (Parting if parting else Bridge)(ours, facing, loss, selectors=product.selectors, tracked=tracked),
         (Untracing if traced else Bridge)(facing, ours, loss, tracked=tracked),
         spoken,
     )

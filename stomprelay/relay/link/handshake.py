@@ -114,6 +114,7 @@ class Handshake:
             self._loss,
             tracked=self._tracked,
             traced=self._traced,
+            parting=product.parts_silently and self.broker.path is not None,
         )
         self.leg.enter(State.CONNECTED, bridges.broker)
         self.leg.heartbeat.agree(

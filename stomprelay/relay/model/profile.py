@@ -93,7 +93,8 @@ class Profile:
     honours `selector` on SUBSCRIBE. `cumulative`: a RECEIPT for a SEND shows that all SENDs before it on the same
     connection are safe as well; without it the specification promises no more than that they were received (STOMP
     1.2, "RECEIPT"). `commits_early`: a RECEIPT for COMMIT does not wait until the SENDs of the transaction are safe;
-    their own receipts come after it and do. `goodbyes`: what it says when it ends a connection, whatever the client
+    their own receipts come after it and do. `parts_silently`: over WebSocket it closes at DISCONNECT and does not give
+    the RECEIPT that was asked for. `goodbyes`: what it says when it ends a connection, whatever the client
     sent; `outages`: what else it answers to CONNECT when it cannot serve anybody.
     """
 
@@ -103,6 +104,7 @@ class Profile:
     selectors: bool = True
     cumulative: bool = False
     commits_early: bool = False
+    parts_silently: bool = False
     goodbyes: tuple[Saying, ...] = ()
     outages: tuple[Saying, ...] = ()
 
@@ -137,6 +139,7 @@ RABBITMQ: Final = Profile(
     selectors=False,
     # It publishes the messages of a transaction one by one at COMMIT and answers that at once.
     commits_early=True,
+    parts_silently=True,
     goodbyes=_RELAY_LEAVES + _RABBITMQ_LEAVES,
     outages=_RELAY_UNABLE,
 )

@@ -96,7 +96,7 @@ class _WebSocketProtocol(LegProtocol):
             self.runtime.reactor.callLater(0, self._go_on)
 
     def _go_on(self) -> None:
-        if self._websocket is not None and not self.held:
+        if self._websocket is not None and self.transport is not None and not self.held:
             self._take(self._websocket, b"")
 
     def _leave(self, reason: str) -> None:

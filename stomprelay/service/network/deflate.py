@@ -99,13 +99,12 @@ class Inflation(Extension):
         if self._control or inflater is None or not fin:
             return None
         self._inflater = None
-        if not inflater.eof:
-            return self._inflated(inflater, _TAIL)
-        # A sender may end its stream; an empty block stands behind that.
-        return b"" if inflater.unused_data in (b"", _EMPTY_BLOCK) else CloseReason.PROTOCOL_ERROR
+        return None if inflater.eof else self._inflated(inflater, _TAIL)
 
     def _inflated(self, inflater: "zlib._Decompress", data: bytes) -> bytes | CloseReason:
         try:
-            return inflater.decompress(data)
+            inflated = inflater.decompress(data)
         except zlib.error:
             return CloseReason.PROTOCOL_ERROR
+        # A sender may end its stream; an empty block stands behind that, and else nothing.
+        return inflated if inflater.unused_data in (b"", _EMPTY_BLOCK) else CloseReason.PROTOCOL_ERROR
