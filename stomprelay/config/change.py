@@ -45,6 +45,8 @@ AT_ONCE: Final = (
     "log_level",
     "limits",
     "listener.NAME.endpoint",
+    "listener.NAME.rules_default",
+    "rule[N]",
     "upstream.NAME.uri",
     "upstream.NAME.policy",
     "upstream.NAME.proxy_protocol",
@@ -190,7 +192,7 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 # What differs
 
 _TOP: Final = {"clients": "limits.clients", "admin_token": "admin_token_file"}
-_LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS}
+_LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS} | {"rules": "rule"}
 _UPSTREAM: Final = {
     "keep_alive": "keep_alive_eol",
     "checks": "health",

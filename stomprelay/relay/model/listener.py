@@ -8,6 +8,7 @@ from fnmatch import translate
 from functools import cached_property
 from typing import Final
 
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
@@ -106,7 +107,8 @@ class Listener:
     bytes that may be kept of it, see `budget`. `linger`: seconds that a closed client may take to read its ERROR.
     `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
     come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
-    `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all.
+    `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all. `rules`: what its clients may do; None:
+    whatever their brokers let them.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Listener:
     web: Web | None = None
     clients: int | None = None
     clients_per_address: int | None = None
+    rules: AccessRules | None = None
 
     def upstreams(self) -> tuple[Upstream, ...]:
         """Where its clients may be taken: its own upstream, then those of its routes, each once."""
