@@ -45,7 +45,9 @@ def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
     if not any(key in table for key in WHERE):
         raise table.error(None, f"needs {' or '.join(WHERE)}: the destinations that it is about")
     _check_conditions(table, allow=allow)
-    names = table.get("listener", references("listener", {name: name for name in listeners}), tuple(listeners))
+    names = table.get(
+        "listener", references("listener", {name: name for name in listeners}), tuple(listeners)
+    )
     rule = AccessRule(
         int(table.name),
         allow,

@@ -53,7 +53,7 @@ def readings(value: bytes) -> list[str]:
         texts = [each.decode() for each in found]
     except UnicodeDecodeError:
         raise _unclear("a destination is not UTF-8", value) from None
-    if any([_CONTROL.search(each) for each in found]):
+    if any(_CONTROL.search(each) for each in found):
         raise _unclear("a destination has control characters", value)
     return texts
 
@@ -170,6 +170,4 @@ class Guard:
 def _decide(policy: Policy, request: Request) -> None:
     decision = policy.decide(request)
     if not decision.allow:
-        raise Refused(
-            "not allowed", decision.reason(request.command), quoted=decision.destination.encode()
-        )
+        raise Refused("not allowed", decision.reason(request.command), quoted=decision.destination.encode())

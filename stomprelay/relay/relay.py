@@ -336,8 +336,8 @@ class Relay:
         return self._act(lambda: connection.leave(broker, now, within, to, may_stay=may_stay))
 
     def ruled(self, rules: AccessRules | None, now: float) -> list[Effect]:
-        """From now on these are the rules of its listener. The session ends where it has a subscription that they do not
-        allow.
+        """These are the rules of its listener from now on. The session ends where it has a subscription that they do
+        not allow.
         """
         if rules == self._rules:
             return []

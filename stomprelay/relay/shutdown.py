@@ -28,8 +28,8 @@ brokers are sent no DISCONNECT: it has not left in good order.
 
 
 class Reason(NamedTuple):
-    """Why the relay ends a session that might go on: message and detail of the ERROR that its client is sent, the `text`
-    for the log, and what of the client's own bytes the ERROR is about.
+    """Why the relay ends a session that might go on: message and detail of the ERROR that its client is sent, the
+    `text` for the log, and what of the client's own bytes the ERROR is about.
     """
 
     message: str
@@ -239,8 +239,8 @@ class Shutdown:
                 self._outbox.put(Resume(link.leg))
 
     def ruled(self, guard: Guard) -> None:
-        """There are other rules: end the session where it has a subscription that they do not allow, unless it is about to
-        end anyway.
+        """There are other rules: end the session where it has a subscription that they do not allow, unless it is about
+        to end anyway.
         """
         if self._client.closed or self.begun:
             return

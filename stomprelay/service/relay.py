@@ -356,7 +356,8 @@ class RelayService(MultiService):
 
         def some() -> None:
             for session, each in waiting[-RULED:]:
-                session.rule(each.listener.rules)
+                if not session.over:
+                    session.rule(each.listener.rules)
             del waiting[-RULED:]
             if waiting:
                 self._reactor.callLater(0, some)

@@ -62,8 +62,10 @@ def joined(front: Listener, outbox: Outbox) -> tuple[Leg, Session, Flow]:
     client.enter(State.CONNECTED, V1_2)
     session = Session(b"relay-session", V1_2, 10, Counters())
     offer = Offer([], frozenset({b"1.2"}), None)
-    return client, session, join(
-        client, front, offer, session, outbox, lambda: 0.5, Guard(None, ANYBODY, session.counters)
+    return (
+        client,
+        session,
+        join(client, front, offer, session, outbox, lambda: 0.5, Guard(None, ANYBODY, session.counters)),
     )
 
 

@@ -167,8 +167,8 @@ class AccessRule:
             return True
         patterns = [_header_pattern(each) for each in self.headers]
         if self.allow:
-            return any([each.held(request.headers) for each in patterns])
-        return any([each.may_be_held(request.headers) for each in patterns])
+            return any(each.held(request.headers) for each in patterns)
+        return any(each.may_be_held(request.headers) for each in patterns)
 
 
 def _is_named(patterns: tuple[str, ...], names: list[str] | frozenset[str]) -> bool:
@@ -265,8 +265,8 @@ class Policy:
 
 def _match(rule: AccessRule, patterns: list[Pattern], destination: str) -> bool:
     if rule.allow:
-        return any([each.covers(destination) for each in patterns])
-    return any([each.may_cover(destination) for each in patterns])
+        return any(each.covers(destination) for each in patterns)
+    return any(each.may_cover(destination) for each in patterns)
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
