@@ -47,7 +47,9 @@ SHORT: dict[str, str] = {
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
 
-WIDE: dict[str, str] = {}
+WIDE: dict[str, str] = {
+    "stomprelay/relay": "what frames go through, from the client to the broker, side by side"
+}
 """Folders with more than ``WIDEST`` entries, each with the reason why it is not divided."""
 
 

@@ -66,7 +66,11 @@ def file(tmp_path: Path) -> str:
         ),
         ("subscribe /topic/a --header ack:client", 1, None),
         ("subscribe /topic/a --header ack:auto --as alice --group g --certificate c", 0, None),
-        ("subscribe /topic/a\n", 1, ["denied: it cannot be told what is asked for: a destination has control characters"]),
+        (
+            "subscribe /topic/a\n",
+            1,
+            ["denied: it cannot be told what is asked for: a destination has control characters"],
+        ),
     ],
 )  # fmt: skip
 def test_which_rule_decides(
