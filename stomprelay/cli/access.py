@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterator
 
 from stomprelay.config import Config, ConfigError
-from stomprelay.relay.guard import read
+from stomprelay.relay.guard import destinations, request
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rules import AccessRules, Policy, Request
@@ -64,13 +64,14 @@ def run(options: argparse.Namespace, config: Config, print_line: Callable[[str],
         print_line("  allowed: there are no rules")
         return 0
     try:
-        request = read(_COMMANDS[options.asks], headers, options.size)
+        places = destinations(headers)
     except Refused as error:
         print_line(f"  denied: {error.message}: {error.detail}")
         return 1
     policy = Policy(listener.rules, identity)
-    decision = policy.decide(request)
-    for line in _trail(listener.rules, policy, identity, request, decision.destination):
+    asked = request(_COMMANDS[options.asks], headers, options.size)
+    decision = policy.decide(policy.matching(asked.command, places), asked)
+    for line in _trail(listener.rules, policy, identity, asked, decision.destination):
         print_line(f"  {line}")
     word = "allowed" if decision.allow else "denied"
     shown = (
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace, config: Config, print_line: Callable[[str],
         if decision.destination == options.destination
         else f", which may be read as {decision.destination}"
     )
-    print_line(f"  {word}: {decision.reason(request.command)}{shown}")
+    print_line(f"  {word}: {decision.reason(asked.command)}{shown}")
     return 0 if decision.allow else 1
 
 

@@ -11,15 +11,18 @@ from typing import Final
 
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.counters import Counters
-from stomprelay.relay.model.rules import OCTETS, AccessRules, Policy, Request, folded
+from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Policy, Request, folded
 from stomprelay.session.subscriptions import AUTO, MODES, Subscription
 from stomprelay.wire.dialect import LETTERS, Dialect, Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, CONTENT_LENGTH, DESTINATION, RECEIPT_HEADER, SEND, SUBSCRIBE
 
-_KNOWN: Final = 256
-"""How many destinations are remembered as allowed, and how long each may be, in bytes."""
+_KNOWN: Final = 64
+"""How many destinations are remembered with the rules that match them."""
+_LONGEST: Final = 256
+"""Bytes that each of these may have."""
+_AUTO: Final = frozenset({AUTO})
 _ESCAPE: Final = re.compile(rb"\\([rnc\\])")
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _UNCERTAIN: Final = re.compile(rb"[\\%\x00-\x20]")
@@ -58,22 +61,25 @@ def readings(value: bytes) -> list[str]:
     return texts
 
 
-def read(command: bytes, headers: Headers, size: int) -> Request:
-    """Return what a SEND or SUBSCRIBE with these headers asks for, in all ways that brokers may read it. Raises
-    `Refused` where that cannot be told.
+def destinations(headers: Headers) -> list[str]:
+    """Return all that brokers may take for the destination in these headers, each once. Raises `Refused` where that
+    cannot be told.
     """
-    names = [folded(name) for name, _ in headers]
-    values = [value for name, (_, value) in zip(names, headers, strict=True) if name == DESTINATION]
+    values = [value for name, value in headers if folded(name) == DESTINATION]
     if not values:
         raise _unclear("there is no destination")
-    destinations = dict.fromkeys([text for value in values for text in readings(value)])
-    modes = [header for name, header in zip(names, headers, strict=True) if name == ACK_HEADER]
+    return [*dict.fromkeys([text for value in values for text in readings(value)])]
+
+
+def request(command: bytes, headers: Headers, size: int) -> Request:
+    """Return what else a SEND or SUBSCRIBE with these headers says, in all ways that brokers may read it."""
+    modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
     acks = MODES
     if not modes:
-        acks = frozenset({AUTO})
+        acks = _AUTO
     elif len(modes) == 1 and modes[0][0] == ACK_HEADER and modes[0][1] in MODES:
         acks = frozenset({modes[0][1]})
-    return Request(command, tuple(destinations), headers, acks, size)
+    return Request(command, headers, acks, size)
 
 
 def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
@@ -97,7 +103,7 @@ class Guard:
         self._identity = identity
         self._counters = counters
         self._policy: Policy | None = None
-        self._known: set[bytes] | None = None
+        self._known: dict[bytes, Matching] | None = None
 
     @property
     def active(self) -> bool:
@@ -121,19 +127,25 @@ class Guard:
 
     def objection(self, subscriptions: Iterable[Subscription]) -> Refused | None:
         """Return why one of these open subscriptions is not allowed; None where all are."""
-        if self._rules is None:
-            return None
-        policy = self._policy_of(self._rules)
-        for each in subscriptions:
-            try:
-                _decide(policy, read(SUBSCRIBE, each.headers, 0))
-            except Refused as error:
-                return error
+        policy = self._its_policy()
+        try:
+            for each in subscriptions if policy is not None else ():
+                assert policy is not None
+                matching = policy.matching(SUBSCRIBE, destinations(each.headers))
+                _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
+        except Refused as error:
+            return error
         return None
 
+    def _its_policy(self) -> Policy | None:
+        """Return the rules for this client; None where there are none at all."""
+        if self._policy is None and self._rules is not None:
+            self._policy = Policy(self._rules, self._identity)
+        return self._policy
+
     def _judge(self, frame: Frame, dialect: Dialect) -> None:
-        rules = self._rules
-        if rules is None:
+        policy = self._its_policy()
+        if policy is None:
             return
         head = frame.data[frame.head - 1 : frame.body]
         lowered = head.lower()
@@ -144,30 +156,30 @@ class Guard:
             _judge_lengths(frame.headers(dialect))
         if frame.command is not SEND and frame.command is not SUBSCRIBE:
             return
-        value = frame.raw(DESTINATION) if lowered.count(DESTINATION) == 1 else None
-        if value is not None and self._known is not None and value in self._known and frame.command is SEND:
+        value = frame.raw(DESTINATION) if frame.command is SEND and lowered.count(DESTINATION) == 1 else None
+        matching = self._known.get(value) if value is not None and self._known is not None else None
+        headers: Headers | None = None
+        if matching is None:
+            headers = frame.headers(dialect)
+            matching = policy.matching(frame.command, destinations(headers))
+            if value is not None:
+                self._remember(value, matching)
+        if matching.settled:  # whatever else it says
             return
-        policy = self._policy_of(rules)
-        request = read(frame.command, frame.headers(dialect), frame.end - frame.body)
-        _decide(policy, request)
-        if value is not None and frame.command is SEND and policy.lasting(request):
-            self._remember(value)
+        if headers is None:
+            headers = frame.headers(dialect) if matching.headers else []
+        _decide(policy, matching, request(frame.command, headers, frame.end - frame.body))
 
-    def _policy_of(self, rules: AccessRules) -> Policy:
-        if self._policy is None:
-            self._policy = Policy(rules, self._identity)
-        return self._policy
-
-    def _remember(self, value: bytes) -> None:
-        """SENDs with this destination, as it stands on the wire, are allowed whatever else they say."""
-        if len(value) > _KNOWN or b"\r" in value:
+    def _remember(self, value: bytes, matching: Matching) -> None:
+        """These rules match SENDs with this destination, as it stands on the wire."""
+        if len(value) > _LONGEST or b"\r" in value:
             return
         if self._known is None or len(self._known) >= _KNOWN:
-            self._known = set()
-        self._known.add(value)
+            self._known = {}
+        self._known[value] = matching
 
 
-def _decide(policy: Policy, request: Request) -> None:
-    decision = policy.decide(request)
+def _decide(policy: Policy, matching: Matching, request: Request) -> None:
+    decision = policy.decide(matching, request)
     if not decision.allow:
         raise Refused("not allowed", decision.reason(request.command), quoted=decision.destination.encode())

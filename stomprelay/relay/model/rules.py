@@ -6,7 +6,7 @@ of the frame matches it, and a rule that allows only where every reading does.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
@@ -109,12 +109,11 @@ _header_pattern: Final = lru_cache(4096)(HeaderPattern)
 
 
 class Request(NamedTuple):
-    """What a SEND or SUBSCRIBE asks for. `destinations` are all that a broker may read, and `acks` all modes; `size` is
-    that of the body, in bytes.
+    """What a SEND or SUBSCRIBE asks for, beside where. `acks` are all modes that a broker may read; `size` is that of the
+    body, in bytes.
     """
 
     command: bytes
-    destinations: tuple[str, ...]
     headers: Headers
     acks: frozenset[bytes]
     size: int
@@ -183,6 +182,16 @@ class AccessRules:
     allow: bool
 
 
+class Matching(NamedTuple):
+    """For each destination of a frame the rules that match it, in order, up to the first that matches whatever else the
+    frame says. `settled`: it is allowed whatever that is; `headers`: rules depend on those.
+    """
+
+    rules: tuple[tuple[str, tuple[AccessRule, ...]], ...]
+    settled: bool
+    headers: bool
+
+
 class Decision(NamedTuple):
     """Whether a frame is allowed, by which rule (None: none matches), for which of its destinations. `more`: it would
     be allowed if a rule wrote out what makes more of the destination than one name.
@@ -219,27 +228,27 @@ class Policy:
             )
         }
 
-    def decide(self, request: Request) -> Decision:
+    def matching(self, command: bytes, destinations: Iterable[str]) -> Matching:
+        """Return the rules for frames of this command to these destinations, of which there is one at least."""
+        found = tuple([(each, tuple(self._asked(command, each))) for each in destinations])
+        conditional = [rule for _, rules in found for rule in rules if rule.conditional(command)]
+        allowed = all(self._decided(rules[0] if rules else None, each).allow for each, rules in found)
+        return Matching(
+            found, settled=allowed and not conditional, headers=any(rule.headers for rule in conditional)
+        )
+
+    def decide(self, matching: Matching, request: Request) -> Decision:
         """Return the decision about a frame: that on the first of its destinations that is not allowed, if there is
         one.
         """
         decision: Decision | None = None
-        for destination in request.destinations:
-            matching = self._matching(request.command, destination)
-            rule = next((each for each in matching if each.holds(request)), None)
+        for destination, rules in matching.rules:
+            rule = next((each for each in rules if each.holds(request)), None)
             decision = self._decided(rule, destination)
             if not decision.allow:
                 return decision
         assert decision is not None
         return decision
-
-    def lasting(self, request: Request) -> bool:
-        """Whether it decides alike about all frames of this command to these destinations."""
-        for destination in request.destinations:
-            first = next(self._matching(request.command, destination), None)
-            if first is not None and first.conditional(request.command):
-                return False
-        return True
 
     def trail(self, request: Request, destination: str) -> Iterator[tuple[AccessRule, bool, bool]]:
         """Yield the rules for this client that are asked about a destination, in order, up to that which decides: each
@@ -251,10 +260,12 @@ class Policy:
             if matches and holds:
                 return
 
-    def _matching(self, command: bytes, destination: str) -> Iterator[AccessRule]:
+    def _asked(self, command: bytes, destination: str) -> Iterator[AccessRule]:
         for rule, patterns in zip(self._rules, self._patterns[command], strict=True):
             if _match(rule, patterns, destination):
                 yield rule
+                if not rule.conditional(command):
+                    return
 
     def _decided(self, rule: AccessRule | None, destination: str) -> Decision:
         if rule is not None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.guard import read
+from stomprelay.relay.guard import destinations, request
 from stomprelay.relay.model.access import ANYBODY, Identity
 from stomprelay.relay.model.rules import AccessRule, AccessRules, Decision, Pattern, Policy
 from stomprelay.wire.names import SEND, SUBSCRIBE
@@ -35,7 +35,8 @@ def decide(
     """The decision about a frame."""
     lines = [(b"destination", destination)]
     lines += [(name.replace("_", "-").encode(), value) for name, value in headers.items()]
-    return Policy(found, identity).decide(read(command, lines, size))
+    policy = Policy(found, identity)
+    return policy.decide(policy.matching(command, destinations(lines)), request(command, lines, size))
 
 
 # Rule x frame x user
