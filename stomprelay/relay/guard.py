@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stomprelay.relay.model.access import Identity
-from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Policy, Request, folded
 from stomprelay.session.subscriptions import AUTO, MODES, Subscription
 from stomprelay.wire.dialect import LETTERS, Dialect, Headers
@@ -98,7 +97,7 @@ class Guard:
 
     __slots__ = ("_counters", "_identity", "_known", "_policy", "_rules")
 
-    def __init__(self, rules: AccessRules | None, identity: Identity, counters: Counters) -> None:
+    def __init__(self, rules: AccessRules | None, identity: Identity, counters: dict[str, int]) -> None:
         self._rules = rules
         self._identity = identity
         self._counters = counters

@@ -109,8 +109,8 @@ _header_pattern: Final = lru_cache(4096)(HeaderPattern)
 
 
 class Request(NamedTuple):
-    """What a SEND or SUBSCRIBE asks for, beside where. `acks` are all modes that a broker may read; `size` is that of the
-    body, in bytes.
+    """What a SEND or SUBSCRIBE asks for, beside where. `acks` are all modes that a broker may read; `size` is that of
+    the body, in bytes.
     """
 
     command: bytes
