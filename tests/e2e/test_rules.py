@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.ports import free_port
-from tests.e2e.relay import ROOT, relay
+from tests.e2e.relay import ROOT, relay, twistd
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
@@ -75,3 +75,29 @@ def test_rules(tmp_path: Path, version: str) -> None:
         with Talker.at(port, version) as later:
             later.send("/queue/b", b"x")
             later.leave()
+
+
+def test_rules_that_come_while_frames_pass_straight_on(tmp_path: Path) -> None:
+    """From the reload on no SEND reaches the broker that a rule denies, though they went from socket to socket."""
+    port, behind = free_port(), free_port()
+    text = RULES.format(port=port)
+    before, _, rules = text.partition("[[rule]]")
+    way = f'[upstream.main]\nuri = "tcp://127.0.0.1:{behind}"\n'
+    (tmp_path / "broker").mkdir()
+    with (
+        twistd(tmp_path / "broker", ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]),
+        relay(tmp_path, before + way, [port]) as running,
+        Talker.at(behind) as consumer,
+        Talker.at(port) as client,
+    ):
+        consumer.subscribe("/queue/secret", "1")
+        for number in range(20):
+            client.send("/queue/secret", b"%d" % number)
+        assert consumer.bodies(20) == [b"%d" % number for number in range(20)]
+        (tmp_path / "stomprelay.toml").write_text(f"{before}[[rule]]{rules}{way}")
+        running.send(signal.SIGHUP)
+        running.wait_for_log(r"the configuration is reloaded; changed: listener.main.rule")
+        client.write(b"SEND\ndestination:/queue/a\n\nx\0SEND\ndestination:/queue/secret\n\nlate\0")
+        assert b"message:not allowed\n" in client.error()
+        consumer.subscribe("/queue/a", "2")
+        assert consumer.bodies(1) == [b"x"]
