@@ -127,9 +127,10 @@ class Guard:
     def objection(self, subscriptions: Iterable[Subscription]) -> Refused | None:
         """Return why one of these open subscriptions is not allowed; None where all are."""
         policy = self._its_policy()
+        if policy is None:
+            return None
         try:
-            for each in subscriptions if policy is not None else ():
-                assert policy is not None
+            for each in subscriptions:
                 matching = policy.matching(SUBSCRIBE, destinations(each.headers))
                 _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
         except Refused as error:

@@ -1,8 +1,12 @@
 """Rules and a client's frames: what passes, what is refused and how, and what must not get past a rule."""
 
+import re
 from dataclasses import replace
+from urllib.parse import unquote_to_bytes
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.relay.guard import readings
 from stomprelay.relay.model.access import Identity
@@ -434,3 +438,64 @@ def test_rules_that_change_before_connect_or_at_the_end() -> None:
         play.rules_change(AccessRules((), allow=False))
         play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
         play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+
+
+# Whatever a client says
+
+names = st.sampled_from(
+    [
+        b"destination",
+        b"Destination",
+        b"destination ",
+        b" destination",
+        b"\tDESTINATION",
+        b"x",
+        b"destination-type",
+    ]
+)
+values = st.lists(
+    st.sampled_from(
+        [b"/queue/", b"secret", b"a", b" ", b"%73ecret", b"%2F", b"\\c", b",", b"::", b">", b"*", b"?"]
+    ),
+    max_size=4,
+).map(b"".join)
+heads = st.lists(st.tuples(names, values), max_size=3)
+
+
+def generous(frame: bytes) -> set[bytes]:
+    """All destinations that one broker or another might find in a frame."""
+    found = set()
+    for line in frame.partition(b"\n\n")[0].split(b"\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"destination":
+            for each in (value, value.replace(b"\\c", b":"), unquote_to_bytes(value)):
+                found |= {part.strip().partition(b"?")[0] for part in re.split(b",|::", each)}
+    return found
+
+
+@given(
+    heads, st.sampled_from([b"1.0", b"1.1", b"1.2"]), st.sampled_from([b"1.0", b"1.1", b"1.2"]), st.booleans()
+)
+def test_no_head_gets_past(
+    head: list[tuple[bytes, bytes]], client: bytes, broker: bytes, default: bool
+) -> None:
+    """What reaches a broker names nothing that is denied, however it is read, and no wildcard."""
+    rules = replace(ALLOW, allow=default)
+    lines = b"".join([name + b":" + value + b"\n" for name, value in head])
+    with joined(client, broker, rules=rules) as play:
+        play.client_says(b"SEND\n" + lines + b"\nx\0")
+        there = generous(play.broker_reads())
+        assert b"/queue/secret" not in there
+        assert not any(mark in each for each in there for mark in (b">", b"*"))
+        play.client_reads()
+
+
+@given(heads)
+def test_what_one_frame_says_does_not_depend_on_those_before(head: list[tuple[bytes, bytes]]) -> None:
+    """A destination that is remembered is judged as one that is not."""
+    said = b"SEND\n" + b"".join([name + b":" + value + b"\n" for name, value in head]) + b"\nx\0"
+    with joined(b"1.2", b"1.2", rules=ALLOW) as once, joined(b"1.2", b"1.2", rules=ALLOW) as twice:
+        once.client_says(said)
+        twice.client_says(said + said)
+        assert twice.broker_reads() == once.broker_reads() * 2
+        assert once.client_reads() == twice.client_reads()
