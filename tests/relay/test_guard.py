@@ -211,8 +211,24 @@ def test_what_passes_straight_on(version: bytes) -> None:
 def test_a_head_that_a_broker_may_read_otherwise(version: bytes, head: bytes, command: bytes) -> None:
     """Where any way to read a frame is not allowed, or cannot be told, the frame is refused, if not as no frame."""
     with joined(version, version, rules=ALLOW) as play:
+        play.client_says(GOOD)
+        play.broker_gets(GOOD)
         body = b"x" if command == b"SEND" else b""
         refused(play, b"%b\nid:1\n%b\n%b\0" % (command, head, body))
+
+
+@in_three_versions
+def test_line_ends(version: bytes) -> None:
+    """What is remembered of a frame whose lines end in CR LF says nothing about one in which a CR is part of a value."""
+    with joined(version, version, rules=ALLOW) as play:
+        there = GOOD.replace(b"\n", b"\r\n")
+        play.client_says(there * 2)
+        play.broker_gets(there * 2)
+        play.client_says(GOOD.replace(b"/a\n", b"/a\r\n"))
+        if version == b"1.2":
+            assert play.broker_reads().startswith(b"SEND\n")
+            return
+        play.client_gets_error(b"it cannot be told what is asked for")
 
 
 @in_three_versions
