@@ -1,5 +1,6 @@
 """`stomprelay check` with what a client wants to do: which rule decides, and why."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,21 @@ def test_which_rule_decides(
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "listener main"
     assert said is None or out[1:] == [f"  {each}" for each in said]
+
+
+def test_the_example_of_the_documentation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/access.md shows rules, a command, and what it prints for them."""
+    page = (Path(__file__).parents[1] / "docs" / "access.md").read_text(encoding="utf-8")
+    rules, asked = (
+        re.findall(rf"^```{kind}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+        for kind in ("toml", "console")
+    )
+    file = tmp_path / "stomprelay.toml"
+    file.write_text(rules, encoding="utf-8")
+    command, _, printed = asked.partition("\n")
+    arguments = command.removeprefix("$ stomprelay ").replace("stomprelay.toml", str(file)).split()
+    assert main(arguments) == 1
+    assert capsys.readouterr().out == printed
 
 
 def test_a_listener_without_rules(file: str, capsys: pytest.CaptureFixture[str]) -> None:
