@@ -219,7 +219,7 @@ def test_a_head_that_a_broker_may_read_otherwise(version: bytes, head: bytes, co
 
 @in_three_versions
 def test_line_ends(version: bytes) -> None:
-    """What is remembered of a frame whose lines end in CR LF says nothing about one in which a CR is part of a value."""
+    """What is remembered of frames whose lines end in CR LF says nothing about one in which a CR is part of a value."""
     with joined(version, version, rules=ALLOW) as play:
         there = GOOD.replace(b"\n", b"\r\n")
         play.client_says(there * 2)
