@@ -30,6 +30,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
@@ -203,6 +204,10 @@ class Playbook(AbstractContextManager["Playbook"]):
     def operator_kills(self) -> None:
         """An operator ends the session."""
         self._perform(self.relay.killed(self.now))
+
+    def rules_change(self, rules: AccessRules | None) -> None:
+        """The configuration was read anew, and has these rules for the listener."""
+        self._perform(self.relay.ruled(rules, self.now))
 
     def client_is_slow(self) -> None:
         """What is written to the client stays in its socket, so the service stops reading from the broker."""

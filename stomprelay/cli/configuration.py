@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 
+from stomprelay.cli import access
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import server
@@ -20,6 +21,15 @@ _CHECK = """
 Reads a configuration, the certificates and keys that it names included, and prints what would run. Nothing is
 opened or connected to, and no secret is shown. Exit status: 0 if it can run; 1 if not, with the reason on standard
 error.
+
+With `send` or `subscribe` and a destination it says instead which of the rules decides whether a client may do that.
+Exit status: 0 if it is allowed; 1 if not.
+"""
+_CHECK_EXAMPLE = """
+examples:
+  stomprelay check -c stomprelay.toml
+  stomprelay check -c stomprelay.toml --as alice --group clerks send /queue/orders
+  stomprelay check -c stomprelay.toml subscribe /topic/prices --header ack:client
 """
 LOG_FORMATS = ("text", "json")
 
@@ -42,9 +52,14 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     run.set_defaults(run=_run)
 
     check = commands.add_parser(
-        "check", help="validate a configuration and print what would run", description=_CHECK
+        "check",
+        help="validate a configuration and print what would run, or who may do what",
+        description=_CHECK,
+        epilog=_CHECK_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_configuration(check, required=True)
+    access.add(check)
     check.set_defaults(run=_check)
 
 
@@ -89,6 +104,8 @@ def _end_by(number: int) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     config = _source(options).read()
+    if options.asks is not None:
+        return access.run(options, config, print)
     _check_usable(options.config, config)
     print(summary(config))
     return 0

@@ -49,6 +49,8 @@ AT_ONCE: Final = (
     "limits",
     "listener.NAME.endpoint",
     *(f"listener.NAME.limits.{key}" for key in (*rates.KEYS, *rates.TABLES)),
+    "listener.NAME.rules_default",
+    "rule[N]",
     "upstream.NAME.uri",
     "upstream.NAME.policy",
     "upstream.NAME.proxy_protocol",
@@ -194,7 +196,7 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 # What differs
 
 _TOP: Final = {"clients": "limits.clients", "admin_token": "admin_token_file"}
-_LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS}
+_LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS} | {"rules": "rule"}
 _UPSTREAM: Final = {
     "keep_alive": "keep_alive_eol",
     "checks": "health",

@@ -19,6 +19,7 @@ from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import read_route, routed
 from stomprelay.config.listener import server as read_server
 from stomprelay.config.location import locate
+from stomprelay.config.rules import read_rule, ruled
 from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
@@ -43,6 +44,7 @@ KEYS: Final = (
     "listener",
     "upstream",
     "route",
+    "rule",
     "broker",
     "journal",
 )
@@ -345,6 +347,7 @@ def _read(table: Table) -> Config:
     listeners = tuple(read_listener(each, upstreams, fallback) for each in tables)
     names = {each.name: each for each in listeners}
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
+    listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
     admin, metrics = read_admin(table), table.get("metrics", read_server)
     check(table.source, "admin", admin)
     _distinct(table.source, listeners, admin.endpoint, metrics)

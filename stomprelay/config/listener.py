@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stomprelay.config import endpoint, rates
+from stomprelay.config.rules import read_default
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.values import (
     BEATS,
@@ -41,6 +42,7 @@ KEYS: Final = (
     "limits",
     "tls",
     "web",
+    "rules_default",
 )
 LIMIT_KEYS: Final = (
     *LIMITS,
@@ -100,6 +102,7 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         trace=table.get("trace", flag, Listener.trace),
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
         web=_web(table),
+        rules=read_default(table),
         clients=bounds.get("clients", count),
         clients_per_address=rates.per_address(bounds, place),
         clients_per_user=rates.per_user(bounds, identified=True),

@@ -16,6 +16,7 @@ from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
@@ -92,6 +93,7 @@ def _listener(listener: Listener) -> str:
             *(_web(listener.web) if listener.web else ()),
             ("upstream", listener.upstream.name),
             *(("route", _route(route)) for route in listener.routes),
+            ("rules", _rules(listener.rules)),
             ("versions", _versions(listener.versions)),
             ("heart-beats", _beats(listener.heart_beat)),
             ("limits", _limits(listener.limits)),
@@ -126,6 +128,13 @@ def _clients(listener: Listener) -> str:
 
 def _route(route: Route) -> str:
     return f"to {route.upstream.name} if the destination {_PATTERNS[route.match]} {shown(route.pattern)}"
+
+
+def _rules(rules: AccessRules | None) -> str:
+    if rules is None:
+        return "none: clients may do what their brokers let them"
+    word = "allowed" if rules.allow else "denied"
+    return f"{len(rules.rules) or 'none'}, and what none matches is {word}"
 
 
 def _upstream(upstream: Upstream) -> str:

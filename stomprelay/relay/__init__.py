@@ -11,6 +11,7 @@ bridge/     `Bridge`: frames from one version to another, by steps
 forward     `Joiner`: frames on their way into one write
 sample      `Sample`: how long the client and the broker of one session wait for RECEIPT and ACK
 counting    `DestinationCounter`: what passes, by destination
+guard       `Guard`: a client's frames, judged by rules
 notes       what is recorded of a session, in words and as facts
 effects     `Open`, and the `Outbox` that every effect goes to
 model/      what is configured and known: `Listener`, `Route`, `Upstream`, `Group`, `Broker`, `Health`, `Profile`

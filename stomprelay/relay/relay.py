@@ -25,6 +25,7 @@ from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
@@ -32,6 +33,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.sample import Looks, Sample
@@ -54,15 +56,16 @@ def join(
     session: Session,
     outbox: Outbox,
     chance: Callable[[], float],
+    guard: Guard,
     counter: DestinationCounter | None = None,
 ) -> Flow:
-    """Return what joins this client to the listener's upstream, and to those of its routes. Its links are still to
-    seek their brokers.
+    """Return what joins this client to the listener's upstream, and to those of its routes; `guard` judges its frames.
+    Its links are still to seek their brokers.
     """
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
         link = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
-        return Single(client, link, outbox, Tracer(session.name) if listener.trace else None, counter)
+        return Single(client, link, outbox, guard, Tracer(session.name) if listener.trace else None, counter)
     sessions = [session]
 
     def links(needed: Upstream) -> list[Link]:
@@ -81,7 +84,7 @@ def join(
             for group in needed.groups
         ]
 
-    return Fanout(client, listener, session, outbox, links, counter)
+    return Fanout(client, listener, session, outbox, links, guard, counter)
 
 
 def _never() -> float:
@@ -102,8 +105,10 @@ class Relay:
     __slots__ = (
         "_chance",
         "_connection",
+        "_guard",
         "_outbox",
         "_passes",
+        "_rules",
         "_sample",
         "_until",
         "address",
@@ -138,6 +143,8 @@ class Relay:
         self.counter = counter
         self.identity = ANYBODY
         self._passes = passes
+        self._rules = listener.rules
+        self._guard: Guard | None = None
         self._sample: Sample | None = None
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
@@ -342,6 +349,19 @@ class Relay:
             return []
         return self._act(lambda: connection.leave(broker, now, within, to, may_stay=may_stay))
 
+    def ruled(self, rules: AccessRules | None, now: float) -> list[Effect]:
+        """These are the rules of its listener from now on. The session ends where it has a subscription that they do
+        not allow.
+        """
+        if rules == self._rules:
+            return []
+        self._rules = rules
+        connection, guard = self._connection, self._guard
+        if connection is None or guard is None:
+            return []
+        guard.ruled(rules)
+        return self._act(lambda: connection.shutdown.ruled(guard))
+
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""
         connection = self._connection
@@ -474,7 +494,8 @@ class Relay:
             kept=Budget(listener.budget),
             now=now,
         )
-        flow = join(client, listener, offer, session, self._outbox, self._chance, self.counter)
+        guard = self._guard = Guard(self._rules, self.identity, self.counters)
+        flow = join(client, listener, offer, session, self._outbox, self._chance, guard, self.counter)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
         self._limit(self._connection, now)
         self._connection.begin(now)

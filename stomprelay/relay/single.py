@@ -11,6 +11,7 @@ from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import DISCONNECTING, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.states import Connected
 from stomprelay.relay.resend.committing import unknown_outcome
@@ -40,14 +41,15 @@ _NONE_KNOWN: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
 class Single:
     """A `Flow` with one link: one `Send` a chunk, made of slices.
 
-    Where the session survives its broker, what the client sends goes by the link's resender; a `tracer` marks it
-    first, and a `counter` counts it by destination. `erred`: the broker sent an ERROR.
+    What the client sends is judged by `guard`. Where the session survives its broker, it goes by the link's resender; a
+    `tracer` marks it first, and a `counter` counts it by destination. `erred`: the broker sent an ERROR.
     """
 
     __slots__ = (
         "_client",
         "_counter",
         "_frame",
+        "_guard",
         "_known",
         "_link",
         "_outbox",
@@ -69,6 +71,7 @@ class Single:
         client: Leg,
         link: Link,
         outbox: Outbox,
+        guard: Guard,
         tracer: Tracer | None = None,
         counter: DestinationCounter | None = None,
     ) -> None:
@@ -80,6 +83,7 @@ class Single:
         self._session = link.session
         self._resender = link.resender
         self._outbox = outbox
+        self._guard = guard
         self._tracer = tracer
         self._counter = counter
         self._paused = False
@@ -153,7 +157,10 @@ class Single:
         if self.disconnect is not DisconnectState.NONE or self._tracer is not None:
             return []
         from_client = self._from_client(link.connection)
-        return [] if from_client is None else [from_client[1], self._from_broker()[1]]
+        if from_client is None:
+            return []
+        from_broker = self._from_broker()[1]
+        return [from_broker] if self._guard.active else [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
         """Return what of the client's may pass to this broker, chunk by chunk and straight on; None until frames were
@@ -264,8 +271,13 @@ class Single:
     def _client_frames(self, most: int) -> Iterator[Frame | Run]:
         """Return the client's frames, so many at most."""
         decoder, tracer = self._client.decoder, self._tracer
-        if tracer is not None and self._resender is not None:
-            return self._counted(islice(tracer.frames(decoder), most), self._client)
+        if self._guard.active or (tracer is not None and self._resender is not None):
+            frames: Iterator[Frame] = decoder.frames()
+            if self._guard.active:
+                frames = self._guard.judged(frames, self._client.dialect)
+            if tracer is not None and self._resender is not None:
+                frames = tracer.frames(frames)
+            return self._counted(islice(frames, most), self._client)
         passing = self._from_client(self._link.connection)
         if tracer is not None or passing is None or self._client.gone:
             return self._counted(islice(decoder.frames(), most), self._client)

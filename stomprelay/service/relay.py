@@ -56,6 +56,8 @@ OPEN: Final = 32
 """File descriptors that are taken for open at the start where the system does not tell."""
 JOURNAL: Final = 8
 """File descriptors that the journal may have open: segments, their folder, files that are removed."""
+RULED: Final = 256
+"""Sessions that get other rules in one turn of the reactor."""
 MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
 
@@ -316,6 +318,7 @@ class RelayService(MultiService):
                 embedded.setServiceParent(self)
             self._change_brokers(found, endpoints)
             self.state.sessions.change(config.listeners)
+            self._rule_sessions()
             self._admission.most = config.clients
             self.clients.fast_path = config.fast_path
             if self.state.journal is not None:
@@ -345,6 +348,20 @@ class RelayService(MultiService):
         self.state.brokers.change(found.config.listeners)
         self._upstreams.update((each.broker, each.upstream.name) for each in self.state.brokers)
         self.state.outages.change(self.state.brokers)
+
+    def _rule_sessions(self) -> None:
+        """Have the sessions that run judged by the rules that their listeners have now, `RULED` of them in a turn."""
+        waiting = [(session, each) for each in self.state.sessions.listeners.values() for session in each]
+
+        def some() -> None:
+            for session, each in waiting[-RULED:]:
+                if not session.over:
+                    session.rule(each.listener.rules)
+            del waiting[-RULED:]
+            if waiting:
+                self._reactor.callLater(0, some)
+
+        some()
 
     def _reload(self, source: Source, wanted: Config) -> Deferred[Reloaded]:
         prepared = self.prepare(source.path or COMMAND_LINE, wanted)

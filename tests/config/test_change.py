@@ -47,6 +47,8 @@ def changed(*replaced: tuple[str, str], text: str = FILE) -> Change:
         ("main", "other", ["listener.public.upstream", "upstream.other added", "upstream.main removed"]),
         ("public", "inner", ["listener.inner added", "listener.public removed"]),
         ("[upstream.main]", '[[route]]\nprefix = "/q"\nupstream = "main"\n[upstream.main]', ["listener.public.route"]),
+        ("[upstream.main]", '[[rule]]\nsend = "/q"\naction = "deny"\n[upstream.main]', ["listener.public.rule"]),
+        ('upstream = "main"', 'upstream = "main"\nrules_default = "deny"', ["listener.public.rule"]),
         ("[listener.public]", "journal.bodies = 3\n[listener.public]", ["journal.bodies"]),
         ("61613", "61613", []),
     ],

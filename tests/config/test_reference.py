@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.config import Config, ConfigError, default, journal, listener, load, rates, upstream, values
+from stomprelay.config import (
+    Config,
+    ConfigError,
+    default,
+    journal,
+    listener,
+    load,
+    rates,
+    rules,
+    upstream,
+    values,
+)
 from stomprelay.config import config as whole
 from stomprelay.config.change import takes
 from stomprelay.journal.settings import ALL, BodyRule
@@ -24,7 +35,8 @@ def keys() -> set[str]:
         "": [
             key
             for key in whole.KEYS
-            if key not in ("admin_tls", "limits", "listener", "upstream", "route", "broker", "journal")
+            if key
+            not in ("admin_tls", "limits", "listener", "upstream", "route", "rule", "broker", "journal")
         ],
         "admin_tls.": listener.TLS_KEYS,
         "limits.": whole.LIMIT_KEYS,
@@ -39,6 +51,7 @@ def keys() -> set[str]:
         "upstream.NAME.health.": upstream.HEALTH_KEYS,
         "upstream.NAME.tls.": upstream.TLS_KEYS,
         "route[N].": listener.ROUTE_KEYS,
+        "rule[N].": rules.KEYS,
         "broker.": [field.name for field in fields(Bounds)],
         "journal.": [key for key in journal.KEYS if key != "capture"],
         "journal.capture[N].": journal.CAPTURE_KEYS,
@@ -124,7 +137,7 @@ def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None
 def test_every_setting_is_checked(tmp_path: Path, key: str) -> None:
     """A value that nothing can be, a date, is refused by the key's name."""
     put_secrets(tmp_path)
-    text = everything(key) if key in listener.PATTERNS else everything()
+    text = everything(key) if key in listener.PATTERNS else everything(who={key})
     text = re.sub(rf"^{key} = .*$", f"{key} = 2000-01-01", text, flags=re.MULTILINE)
     if key == "passcode":
         text = re.sub(r"^passcode_file = .*$", "passcode = 2000-01-01", text, flags=re.MULTILINE)

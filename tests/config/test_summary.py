@@ -31,9 +31,15 @@ clients_per_address = 10
 [listener.local]
 endpoint = "unix:/run/x"
 upstream = "main"
+rules_default = "allow"
 [listener.own]
 endpoint = "ssl:2"
 upstream = "built-in"
+rules_default = "deny"
+[[rule]]
+listener = "local"
+action = "deny"
+send = "/queue/secret"
 [upstream.main]
 uri = "ssl://broker"
 login = "relay"
@@ -78,6 +84,9 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "heads must be UTF-8",
         "trace each SEND gets one, MESSAGEs lose it",
         "trace no",
+        "rules 1, and what none matches is allowed",
+        "rules none, and what none matches is denied",
+        "rules none: clients may do what their brokers let them",
         "listener local",
         "tls no",
         "listener own",

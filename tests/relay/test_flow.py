@@ -9,8 +9,10 @@ import pytest
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import DisconnectState, Flow
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -60,7 +62,11 @@ def joined(front: Listener, outbox: Outbox) -> tuple[Leg, Session, Flow]:
     client.enter(State.CONNECTED, V1_2)
     session = Session(b"relay-session", V1_2, 10, Counters())
     offer = Offer([], frozenset({b"1.2"}), None)
-    return client, session, join(client, front, offer, session, outbox, lambda: 0.5)
+    return (
+        client,
+        session,
+        join(client, front, offer, session, outbox, lambda: 0.5, Guard(None, ANYBODY, session.counters)),
+    )
 
 
 class Harness:

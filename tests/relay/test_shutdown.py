@@ -9,8 +9,10 @@ from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.states import Ended
+from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End
@@ -68,7 +70,8 @@ class Scene:
         self.link = CountedLink(
             front, upstream, upstream.groups[0], NOBODY, session, self.outbox, lambda: 0.0
         )
-        self.flow = Scripted(self.client, self.link, self.outbox)
+        guard = Guard(None, ANYBODY, self.counters)
+        self.flow = Scripted(self.client, self.link, self.outbox, guard)
         self.buffer = InputBuffer(self.client, self.outbox, 100)
         self.shutdown = Shutdown(self.client, front, session, self.flow, self.buffer, self.outbox)
 

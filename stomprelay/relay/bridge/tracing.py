@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.session import Session
-from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import MESSAGE, SEND
@@ -49,11 +48,11 @@ class Tracer:
         frame.mark(trace)
         return b"%b%b%b" % (_NEEDLE, trace, _lines(frame))
 
-    def frames(self, decoder: Decoder) -> Iterator[Frame]:
-        """The frames of a client's leg, as `Decoder.frames`, the SENDs as if the client had sent them with a trace; in
-        bytes of their own.
+    def frames(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """The same frames of a client's leg, the SENDs as if the client had sent them with a trace; in bytes of their
+        own.
         """
-        for frame in decoder.frames():
+        for frame in frames:
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 
     def headed(self, headed: Headed) -> Headed:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow, broker_lost
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
@@ -28,13 +29,14 @@ brokers are sent no DISCONNECT: it has not left in good order.
 
 
 class Reason(NamedTuple):
-    """Why the relay ends a session that might go on: message and detail of the ERROR that its client is sent, and the
-    `text` for the log.
+    """Why the relay ends a session that might go on: message and detail of the ERROR that its client is sent, the
+    `text` for the log, and what of the client's own bytes the ERROR is about.
     """
 
     message: str
     detail: str
     text: str
+    quoted: bytes | None = None
 
 
 STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
@@ -237,6 +239,18 @@ class Shutdown:
                 # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
                 self._outbox.put(Resume(link.leg))
 
+    def ruled(self, guard: Guard) -> None:
+        """There are other rules: end the session where it has a subscription that they do not allow, unless it is about
+        to end anyway.
+        """
+        if self._client.closed or self.begun:
+            return
+        subscriptions = [each for link in self._flow.links for each in link.session.subscriptions]
+        error = guard.objection(subscriptions)
+        if error is not None:
+            text = f"the rules were changed: {error.detail}"
+            self.stopped(Reason("a subscription is no longer allowed", error.detail, text, error.quoted))
+
     @property
     def drained(self) -> bool:
         """Whether the relay stops and all that the client sent is where it shall be: then call `stopped`. A client
@@ -261,7 +275,7 @@ class Shutdown:
         detail = why.detail
         if self.lost:
             detail += "; what has no receipt may be lost"
-        error = StompError(why.message, detail, receipt=flow.disconnect_receipt)
+        error = StompError(why.message, detail, quoted=why.quoted, receipt=flow.disconnect_receipt)
         self._outbox.put(replace(failed(client.side.value, error), quiet=True))
         self._tell(error)
         self.close(How.LINGER, note)

@@ -14,6 +14,7 @@ from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Router
 from stomprelay.relay.flow import DISCONNECTING, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import TURN
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -27,8 +28,8 @@ from stomprelay.wire.names import DISCONNECT
 
 class Fanout:
     """A `Flow` with several links. What the client sends goes by `Dispatch` to members, each of which waits for its own
-    broker alone; what brokers send comes by `Merge`. `links` makes those of an upstream, and a `counter` counts what is
-    carried by destination.
+    broker alone; what brokers send comes by `Merge`. `links` makes those of an upstream, `guard` judges what the client
+    sends, and a `counter` counts what is carried by destination.
     """
 
     __slots__ = (
@@ -36,6 +37,7 @@ class Fanout:
         "_counter",
         "_disconnect",
         "_dispatch",
+        "_guard",
         "_merge",
         "_places",
         "_quorum",
@@ -56,10 +58,12 @@ class Fanout:
         session: Session,
         outbox: Outbox,
         links: Callable[[Upstream], list[Link]],
+        guard: Guard,
         counter: DestinationCounter | None = None,
     ) -> None:
         self._client = client
         self._session = session
+        self._guard = guard
         self._counter = counter
         self._tracer = Tracer(session.name) if listener.trace else None
         self._router = Router(listener, outbox, links)
@@ -143,8 +147,11 @@ class Fanout:
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, a turn's worth and `most` at most."""
         count = 0
-        tracer, decoder = self._tracer, self._client.decoder
-        frames = decoder.frames() if tracer is None else tracer.frames(decoder)
+        frames = self._client.decoder.frames()
+        if self._guard.active:
+            frames = self._guard.judged(frames, self._client.dialect)
+        if self._tracer is not None:
+            frames = self._tracer.frames(frames)
         try:
             for frame in islice(frames, min(most, max(1, TURN // len(self._places)))):
                 if self._counter is not None:

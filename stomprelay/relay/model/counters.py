@@ -11,6 +11,7 @@ COUNTERS: Final = {
     "client_frames": "frames received from connected clients",
     "broker_frames": "frames received from connected brokers",
     "errors_sent": "ERROR frames of the relay's own making",
+    "frames_denied": "frames of clients that were refused because of the rules on what clients may do",
     "errors_passed": "ERROR frames of brokers passed to clients",
     "errors_withheld": "ERROR frames by which a broker told that it goes away, kept from a client that gets another",
     "brokers_refused": "brokers that could not be reached or did not answer CONNECT",

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from stomprelay.relay.model.rates import NO_RATES, RateLimits
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
@@ -110,7 +111,8 @@ class Listener:
     `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
     come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
     `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all. `clients_per_user`: how many clients of
-    one user there may be at a time; `rates`: how often clients may come, and how much they may send.
+    one user there may be at a time; `rates`: how often clients may come, and how much they may send. `rules`: what its
+    clients may do; None: whatever their brokers let them.
     """
 
     name: str
@@ -136,6 +138,7 @@ class Listener:
     clients_per_address: int | None = None
     clients_per_user: int | None = None
     rates: RateLimits = NO_RATES
+    rules: AccessRules | None = None
 
     def upstreams(self) -> tuple[Upstream, ...]:
         """Where its clients may be taken: its own upstream, then those of its routes, each once."""

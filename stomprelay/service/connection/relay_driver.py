@@ -10,6 +10,7 @@ from zope.interface import implementer
 
 from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
 from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.sample import Looks
 from stomprelay.service.connection.backpressure import PRESSURE
@@ -238,6 +239,10 @@ class RelayDriver(Driver):
     def kill(self) -> None:
         """End the session because an operator wants it: the client is sent an ERROR."""
         self._perform_legless(self.relay.killed(self.runtime.seconds()))
+
+    def rule(self, rules: AccessRules | None) -> None:
+        """Have what the client does judged by these rules, from now on."""
+        self._perform_legless(self.relay.ruled(rules, self.runtime.seconds()))
 
     def move(
         self, broker: Broker, within: float, to: Broker | None = None, *, may_stay: bool = False

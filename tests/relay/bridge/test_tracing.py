@@ -471,7 +471,7 @@ def test_a_traced_frame_reads_as_if_it_had_come_so(version: bytes) -> None:
     decoder.feed(
         b"SEND\nrelay-trace:x\nfoo:a:b\n\nbody\0\nSEND\r\n\r\n\0" + tell(b"ACK", id="1") + send(b"x") * 2
     )
-    frames = list(Tracer(b"s").frames(decoder))
+    frames = list(Tracer(b"s").frames(decoder.frames()))
     assert [frame.command for frame in frames] == [b"SEND", b"SEND", b"ACK", b"SEND", b"SEND"]
     sends = [frame for frame in frames if frame.command is SEND]
     for number, frame in enumerate(sends, 1):

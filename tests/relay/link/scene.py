@@ -7,9 +7,11 @@ import pytest
 
 from stomprelay.relay.client.search import Search
 from stomprelay.relay.effects import Effect, Open, Outbox
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.states import Ended
+from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
@@ -51,7 +53,7 @@ class Scene:
         )
         client = Leg(Side.DOWNSTREAM, front.limits)
         client.enter(State.CONNECTED, DIALECTS[version])
-        self.flow = Single(client, self.link, self.outbox)
+        self.flow = Single(client, self.link, self.outbox, Guard(None, ANYBODY, self.session.counters))
         self.search = Search(self.flow, self.outbox)
         self.now = 100.0
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from stomprelay.relay.model.counters import COUNTERS, Counters
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined, listener
 from tests.relay.failing import STOPPING, asked, found, movable, started
@@ -73,6 +74,12 @@ def _a_silent_client() -> Playbook:
 def _a_stranger() -> Playbook:
     play = Playbook()
     play.client_says(b"GET / HTTP/1.1\r\n\r\n")
+    return play
+
+
+def _what_no_rule_allows() -> Playbook:
+    play = joined(b"1.2", b"1.2", rules=AccessRules((), allow=False))
+    play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
     return play
 
 
@@ -202,6 +209,7 @@ SCENES: dict[Callable[[], Playbook], set[str]] = {
     _a_lost_client: {"clients_vanished"},
     _a_silent_client: {"beats_missed", "errors_sent"},
     _a_stranger: {"foreign"},
+    _what_no_rule_allows: {"frames_denied", "errors_sent"},
     _losses: {"loss_value", "loss_name"},
     _a_selector: {"selector_ignored"},
     _a_failover: {"brokers_lost", "failovers", "frames_resent"},

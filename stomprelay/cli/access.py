@@ -1,0 +1,109 @@
+"""`check` with `send` or `subscribe`: which of a configuration's rules decides what a client may do, and why."""
+
+import argparse
+from collections.abc import Callable, Iterator
+
+from stomprelay.config import Config, ConfigError
+from stomprelay.relay.guard import destinations, request
+from stomprelay.relay.model.access import Identity
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rules import AccessRules, Policy, Request
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.errors import Refused
+from stomprelay.wire.names import DESTINATION, SEND, SUBSCRIBE
+
+_COMMANDS = {"send": SEND, "subscribe": SUBSCRIBE}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say who wants to do what; `asks` is None where nobody does."""
+    parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="what a client wants to do")
+    parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="where")
+    who = parser.add_argument_group(
+        "who wants to do it, with send and subscribe; default: a client that nobody knows"
+    )
+    who.add_argument("--as", dest="user", default="", metavar="USER", help="the name of the user")
+    who.add_argument(
+        "--group", action="append", default=[], help="a group of the user; may be given several times"
+    )
+    who.add_argument("--certificate", default="", metavar="NAME", help="the name in the client's certificate")
+    who.add_argument("--listener", metavar="NAME", help="where the client comes in; default: the only one")
+    what = parser.add_argument_group("what else the frame says")
+    what.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        type=_header,
+        metavar="NAME:VALUE",
+        help="a header, such as ack:client; may be given several times",
+    )
+    what.add_argument(
+        "--size", type=int, default=0, metavar="BYTES", help="bytes of the body; default: %(default)s"
+    )
+
+
+def _header(text: str) -> tuple[bytes, bytes]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError("must be NAME:VALUE")
+    return name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape")
+
+
+def run(options: argparse.Namespace, config: Config, print_line: Callable[[str], None]) -> int:
+    """Print which rule decides, and return 0 where the client may do that, else 1. Raises `ConfigError` where it is
+    not said where, or on which listener.
+    """
+    if options.destination is None:
+        raise ConfigError(f"check {options.asks}: needs a destination")
+    listener = _listener(config, options.listener)
+    identity = Identity(options.user, frozenset(options.group), options.certificate)
+    destination = options.destination.encode(errors="surrogateescape")
+    headers: Headers = [(DESTINATION, destination), *options.header]
+    print_line(f"listener {listener.name}")
+    if listener.rules is None:
+        print_line("  allowed: there are no rules")
+        return 0
+    try:
+        places = destinations(headers)
+    except Refused as error:
+        print_line(f"  denied: {error.message}: {error.detail}")
+        return 1
+    policy = Policy(listener.rules, identity)
+    asked = request(_COMMANDS[options.asks], headers, options.size)
+    decision = policy.decide(policy.matching(asked.command, places), asked)
+    for line in _trail(listener.rules, policy, identity, asked, decision.destination):
+        print_line(f"  {line}")
+    word = "allowed" if decision.allow else "denied"
+    shown = (
+        ""
+        if decision.destination == options.destination
+        else f", which may be read as {decision.destination}"
+    )
+    print_line(f"  {word}: {decision.reason(asked.command)}{shown}")
+    return 0 if decision.allow else 1
+
+
+def _listener(config: Config, name: str | None) -> Listener:
+    known = {each.name: each for each in config.listeners}
+    if name is None and len(known) == 1:
+        name = config.listeners[0].name
+    if name is None or name not in known:
+        problem = "which one is not said" if name is None else f"there is no {name}"
+        raise ConfigError(f"--listener: {problem}; known are {', '.join(known)}")
+    return known[name]
+
+
+def _trail(
+    rules: AccessRules, policy: Policy, identity: Identity, request: Request, destination: str
+) -> Iterator[str]:
+    """Yield a line for each rule in front of that which decides, with why it does not."""
+    asked = {rule.number: (matches, holds) for rule, matches, holds in policy.trail(request, destination)}
+    for rule in rules.rules:
+        if rule.number not in asked:
+            if not rule.concerns(identity):
+                yield f"{rule}: is for others"
+            continue
+        matches, holds = asked[rule.number]
+        if matches and holds:
+            return
+        yield f"{rule}: {'a condition of it is not met' if matches else 'is for other destinations'}"

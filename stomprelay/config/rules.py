@@ -1,0 +1,155 @@
+"""`[[rule]]`: what clients may do; `rules_default` of a listener: what counts where no rule does."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from stomprelay.config.table import Table
+from stomprelay.config.values import choice, references, shown, text
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
+from stomprelay.session.subscriptions import MODES
+
+WHO: Final = ("user", "group", "certificate")
+WHERE: Final = ("send", "subscribe")
+KEYS: Final = ("action", *WHERE, *WHO, "ack", "headers", "size", "name", "listener")
+DEFAULT: Final = "rules_default"
+"""The key of a listener."""
+
+_ACTIONS: Final = {"allow": True, "deny": False}
+_HEADER: Final = re.compile(r"[^\s:]+(:[^\r\n]*)?")
+_LARGEST: Final = 2**63
+
+
+def read_default(table: Table) -> AccessRules | None:
+    """Return the rules of a listener of which no more is known than what counts where none does, by its table; None
+    where it does not say so. Raises `ConfigError`.
+    """
+    allow = table.get(DEFAULT, choice(_ACTIONS))
+    return None if allow is None else AccessRules((), allow)
+
+
+@dataclass(frozen=True)
+class RuleFor:
+    """A rule and the names of the listeners that it applies to."""
+
+    rule: AccessRule
+    listeners: frozenset[str]
+
+
+def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
+    """Return the rule in a table; `listeners` are what the file has, by name. Raises `ConfigError`."""
+    table.only(KEYS)
+    allow = table.required("action", choice(_ACTIONS))
+    if not any(key in table for key in WHERE):
+        raise table.error(None, f"needs {' or '.join(WHERE)}: the destinations that it is about")
+    _check_conditions(table, allow=allow)
+    names = table.get(
+        "listener", references("listener", {name: name for name in listeners}), tuple(listeners)
+    )
+    rule = AccessRule(
+        int(table.name),
+        allow,
+        table.get("send", _texts, ()),
+        table.get("subscribe", _texts, ()),
+        table.get("name", _name, ""),
+        table.get("user", _texts, ()),
+        table.get("group", _texts, ()),
+        table.get("certificate", _texts, ()),
+        table.get("ack", _modes, frozenset()),
+        table.get("headers", _headers, ()),
+        table.get("size", _size),
+    )
+    for name in names:
+        _check_who(table, rule, listeners[name])
+    return RuleFor(rule, frozenset(names))
+
+
+def _check_conditions(table: Table, *, allow: bool) -> None:
+    for key, where in (("size", "send"), ("ack", "subscribe")):
+        if key in table and where not in table:
+            raise table.error(key, f"is about {where}, which the rule does not have")
+    if "size" in table and not allow:
+        raise table.error("size", 'is how large what a rule allows may be: it goes with action = "allow"')
+
+
+def _check_who(table: Table, rule: AccessRule, listener: Listener) -> None:
+    """Raise `ConfigError` where the relay does not know what the rule asks of a listener's clients."""
+    identified = getattr(listener, "auth", None) is not None
+    for key in WHO:
+        if key in table and not identified:
+            raise table.error(key, f"is not known of clients of listener.{listener.name}, which has no auth")
+    for key, patterns in zip(WHERE, (rule.send, rule.subscribe), strict=True):
+        if not identified and any(USER in each for each in patterns):
+            raise table.error(key, f"has {USER}, but listener.{listener.name} has no auth")
+    tls = listener.tls
+    if "certificate" in table and (tls is None or not tls.require_client_certificate):
+        raise table.error(
+            "certificate", f"needs listener.{listener.name}.tls with client_ca and require_client_certificate"
+        )
+
+
+def ruled(listeners: Sequence[Listener], rules: Sequence[RuleFor]) -> tuple[Listener, ...]:
+    """Return the listeners with their rules, in the order of the file. A listener that has some, and does not say what
+    counts where none does, denies what none allows.
+    """
+    return tuple(_ruled(each, rules) for each in listeners)
+
+
+def _ruled(listener: Listener, rules: Sequence[RuleFor]) -> Listener:
+    own = tuple(each.rule for each in rules if listener.name in each.listeners)
+    if not own:
+        return listener
+    allow = listener.rules is not None and listener.rules.allow
+    return replace(listener, rules=AccessRules(own, allow))
+
+
+# Values
+
+
+def _list(each: Callable[[object], str], expected: str) -> Callable[[object], tuple[str, ...]]:
+    def read(value: object) -> tuple[str, ...]:
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise ValueError(f"must be {expected}, or a list of such, not {shown(value)}")
+        return tuple(map(each, values))
+
+    return read
+
+
+_texts: Final = _list(text, "a string that is not empty")
+
+
+def _name(value: object) -> str:
+    found = text(value)
+    if not found.isprintable():
+        raise ValueError(f"must be printable, not {shown(value)}")
+    return found
+
+
+def _mode(value: object) -> str:
+    known = [each.decode() for each in sorted(MODES)]
+    if value not in known:
+        raise ValueError(f"must be one of {', '.join(known)}, or a list of these, not {shown(value)}")
+    return str(value)
+
+
+def _modes(value: object) -> frozenset[bytes]:
+    return frozenset(each.encode() for each in _list(_mode, "an ack mode")(value))
+
+
+def _header(value: object) -> str:
+    found = text(value)
+    if not _HEADER.fullmatch(found):
+        raise ValueError(f"must be a header's name, or name:value, not {shown(value)}")
+    return found
+
+
+_headers: Final = _list(_header, "a header")
+
+
+def _size(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
+        raise ValueError(f"must be a whole number of bytes, 0 or more, not {shown(value)}")
+    return value

@@ -1,0 +1,1 @@
+Rules on what clients may do: `[[rule]]` allows or denies SENDs and SUBSCRIBEs by destination, user, group, certificate, ack mode, headers and size; they change at a reload, for clients that are connected as well. `stomprelay check` with `send` or `subscribe` tells which rule decides.

@@ -1,0 +1,185 @@
+"""What rules mean for a client's frames: each SEND and SUBSCRIBE is judged before anything else is done with it.
+
+A broker may read a head otherwise than the relay does: a repeated header, a name in capitals or with blanks, a
+destination with escapes. So all readings are judged, and a frame that cannot be judged is refused. That holds for a
+`content-length` of any frame, too: by two of them a broker could find frames where the relay sees a body.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from stomprelay.relay.model.access import Identity
+from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Policy, Request, folded
+from stomprelay.session.subscriptions import AUTO, MODES, Subscription
+from stomprelay.wire.dialect import LETTERS, Dialect, Headers
+from stomprelay.wire.errors import Refused
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import ACK_HEADER, CONTENT_LENGTH, DESTINATION, RECEIPT_HEADER, SEND, SUBSCRIBE
+
+_KNOWN: Final = 64
+"""How many destinations are remembered with the rules that match them."""
+_LONGEST: Final = 256
+"""Bytes that each of these may have."""
+_AUTO: Final = frozenset({AUTO})
+_ESCAPE: Final = re.compile(rb"\\([rnc\\])")
+_PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_UNCERTAIN: Final = re.compile(rb"[\\%\x00-\x20]")
+_CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+def _unescaped(value: bytes) -> bytes:
+    return _ESCAPE.sub(lambda found: LETTERS[found[1]], value)
+
+
+def _unquoted(value: bytes) -> bytes:
+    return _PERCENT.sub(lambda found: bytes.fromhex(found[1].decode()), value)
+
+
+def _stripped(value: bytes) -> bytes:
+    return value.strip(OCTETS)
+
+
+_READINGS: Final = (_unescaped, _unquoted, _stripped)
+
+
+def readings(value: bytes) -> list[str]:
+    """Return all that brokers may take a destination for: as it is, without escapes, percent-encoding or blanks around
+    it. Raises `Refused` for one with control characters, or that is not UTF-8.
+    """
+    found = {value: None}
+    if _UNCERTAIN.search(value):
+        for reading in _READINGS:
+            found.update(dict.fromkeys([reading(each) for each in found]))
+    try:
+        texts = [each.decode() for each in found]
+    except UnicodeDecodeError:
+        raise _unclear("a destination is not UTF-8", value) from None
+    if any(_CONTROL.search(each) for each in found):
+        raise _unclear("a destination has control characters", value)
+    return texts
+
+
+def destinations(headers: Headers) -> list[str]:
+    """Return all that brokers may take for the destination in these headers, each once. Raises `Refused` where that
+    cannot be told.
+    """
+    values = [value for name, value in headers if folded(name) == DESTINATION]
+    if not values:
+        raise _unclear("there is no destination")
+    return [*dict.fromkeys([text for value in values for text in readings(value)])]
+
+
+def request(command: bytes, headers: Headers, size: int) -> Request:
+    """Return what else a SEND or SUBSCRIBE with these headers says, in all ways that brokers may read it."""
+    modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
+    acks = MODES
+    if not modes:
+        acks = _AUTO
+    elif len(modes) == 1 and modes[0][0] == ACK_HEADER and modes[0][1] in MODES:
+        acks = frozenset({modes[0][1]})
+    return Request(command, headers, acks, size)
+
+
+def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
+    return Refused("it cannot be told what is asked for", detail, quoted=quoted)
+
+
+def _judge_lengths(headers: Headers) -> None:
+    """Raise `Refused` where a broker may take another length than the relay."""
+    names = [name for name, _ in headers if folded(name) == CONTENT_LENGTH]
+    if names and names != [CONTENT_LENGTH]:
+        raise _unclear("a content-length is repeated, or not spelled so")
+
+
+class Guard:
+    """Judges the frames of one client by the rules for it, if there are any; `counters` has those that it refuses."""
+
+    __slots__ = ("_counters", "_identity", "_known", "_policy", "_rules")
+
+    def __init__(self, rules: AccessRules | None, identity: Identity, counters: dict[str, int]) -> None:
+        self._rules = rules
+        self._identity = identity
+        self._counters = counters
+        self._policy: Policy | None = None
+        self._known: dict[bytes, Matching] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether there are rules: then every frame of the client has to go through `judged`."""
+        return self._rules is not None
+
+    def ruled(self, rules: AccessRules | None) -> None:
+        """From now on these are the rules."""
+        self._rules = rules
+        self._policy = self._known = None
+
+    def judged(self, frames: Iterator[Frame], dialect: Dialect) -> Iterator[Frame]:
+        """Return the same frames. Raises `Refused`, when it is asked for a frame that is not allowed."""
+        for frame in frames:
+            try:
+                self._judge(frame, dialect)
+            except Refused as error:
+                self._counters["frames_denied"] += 1
+                raise error.asked_for(frame.header(RECEIPT_HEADER, dialect)) from None
+            yield frame
+
+    def objection(self, subscriptions: Iterable[Subscription]) -> Refused | None:
+        """Return why one of these open subscriptions is not allowed; None where all are."""
+        policy = self._its_policy()
+        if policy is None:
+            return None
+        try:
+            for each in subscriptions:
+                matching = policy.matching(SUBSCRIBE, destinations(each.headers))
+                _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
+        except Refused as error:
+            return error
+        return None
+
+    def _its_policy(self) -> Policy | None:
+        """Return the rules for this client; None where there are none at all."""
+        if self._policy is None and self._rules is not None:
+            self._policy = Policy(self._rules, self._identity)
+        return self._policy
+
+    def _judge(self, frame: Frame, dialect: Dialect) -> None:
+        policy = self._its_policy()
+        if policy is None:
+            return
+        head = frame.data[frame.head - 1 : frame.body]
+        lowered = head.lower()
+        if b"\r" in head and head.count(b"\r") != head.count(b"\r\n"):
+            raise _unclear("a header has a CR that ends no line")
+        lengths = lowered.count(CONTENT_LENGTH)
+        if lengths and (lengths > 1 or b"\ncontent-length:" not in head):
+            _judge_lengths(frame.headers(dialect))
+        if frame.command is not SEND and frame.command is not SUBSCRIBE:
+            return
+        value = frame.raw(DESTINATION) if frame.command is SEND and lowered.count(DESTINATION) == 1 else None
+        matching = self._known.get(value) if value is not None and self._known is not None else None
+        headers: Headers | None = None
+        if matching is None:
+            headers = frame.headers(dialect)
+            matching = policy.matching(frame.command, destinations(headers))
+            if value is not None:
+                self._remember(value, matching)
+        if matching.settled:  # whatever else it says
+            return
+        if headers is None:
+            headers = frame.headers(dialect) if matching.headers else []
+        _decide(policy, matching, request(frame.command, headers, frame.end - frame.body))
+
+    def _remember(self, value: bytes, matching: Matching) -> None:
+        """These rules match SENDs with this destination, as it stands on the wire."""
+        if len(value) > _LONGEST or b"\r" in value:
+            return
+        if self._known is None or len(self._known) >= _KNOWN:
+            self._known = {}
+        self._known[value] = matching
+
+
+def _decide(policy: Policy, matching: Matching, request: Request) -> None:
+    decision = policy.decide(matching, request)
+    if not decision.allow:
+        raise Refused("not allowed", decision.reason(request.command), quoted=decision.destination.encode())

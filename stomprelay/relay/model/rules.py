@@ -1,0 +1,293 @@
+"""What clients may do: rules on where they send and what they subscribe to, and which of them decides.
+
+What a frame says may be read in several ways, by one broker or another. So a rule that denies counts where any reading
+of the frame matches it, and a rule that allows only where every reading does.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from stomprelay.relay.model.access import Identity
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.names import SEND, SUBSCRIBE
+
+USER: Final = "{user}"
+"""What stands in a destination's pattern for the name of the user."""
+OCTETS: Final = bytes(range(33))
+"""Octets around a header's name or value that some brokers do not count as a part of it."""
+
+_MORE: Final = re.compile(r"[*>#,?]|::+")
+"""By which one broker or another makes more of a destination than one name: wildcards, lists, options, a queue's own
+name behind that of its address.
+"""
+_LIST: Final = re.compile(r",|::")
+_WILD: Final = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
+_ANY: Final = "\0"
+
+
+def _literal(found: re.Match[str]) -> str:
+    """Return the one character that a part of a glob stands for, or `_ANY`."""
+    text = found[0]
+    return text[1] if len(text) == 3 and text[1] != "!" else _ANY
+
+
+class Pattern:
+    """A glob of destinations: `*` for any characters, `?` for one, `[...]` for one out of a set; all of it counts."""
+
+    __slots__ = ("_begins", "_matches", "_more")
+
+    def __init__(self, glob: str) -> None:
+        literal = _WILD.sub(_literal, glob)
+        self._matches: Callable[[str], object] = re.compile(translate(glob)).match
+        self._more = len(_MORE.findall(literal))
+        self._begins = literal.partition(_ANY)[0]
+
+    def covers(self, destination: str) -> bool:
+        """Whether it matches, whatever a broker reads: what makes more of a destination is written out in the glob."""
+        return bool(self._matches(destination)) and len(_MORE.findall(destination)) == self._more
+
+    def may_cover(self, destination: str) -> bool:
+        """Whether it matches something that a broker may read. Where that is more than one name, whether both begin
+        alike.
+        """
+        if self._matches(destination):
+            return True
+        more = _MORE.search(destination)
+        if more is None:
+            return False
+        begins = "" if _LIST.search(destination) else destination[: more.start()]
+        return begins.startswith(self._begins) or self._begins.startswith(begins)
+
+
+_pattern: Final = lru_cache(4096)(Pattern)
+"""Sessions share them."""
+
+
+class HeaderPattern:
+    """A header's name, or name and value (`name:value`), both globs."""
+
+    __slots__ = ("_name", "_value")
+
+    def __init__(self, text: str) -> None:
+        self._name, colon, value = text.partition(":")
+        self._value = value if colon else "*"
+
+    def held(self, headers: Headers) -> bool:
+        """Whether one of these is such a header, whatever a broker reads: it is written so, and there is but one."""
+        names = Counter([folded(name) for name, _ in headers])
+        return any(
+            fnmatchcase(_text(name), self._name)
+            and fnmatchcase(_text(value), self._value)
+            and names[folded(name)] == 1
+            for name, value in headers
+        )
+
+    def may_be_held(self, headers: Headers) -> bool:
+        """Whether a broker may read one of these so: case and blanks do not count."""
+        return any(
+            fnmatchcase(_text(folded(name)), self._name.lower())
+            and fnmatchcase(_text(value.strip(OCTETS).lower()), self._value.lower())
+            for name, value in headers
+        )
+
+
+def folded(name: bytes) -> bytes:
+    """Return a header's name as the most generous broker reads it."""
+    return name.strip(OCTETS).lower()
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+_header_pattern: Final = lru_cache(4096)(HeaderPattern)
+
+
+class Request(NamedTuple):
+    """What a SEND or SUBSCRIBE asks for, beside where. `acks` are all modes that a broker may read; `size` is that of
+    the body, in bytes.
+    """
+
+    command: bytes
+    headers: Headers
+    acks: frozenset[bytes]
+    size: int
+
+
+@dataclass(frozen=True)
+class AccessRule:
+    """One rule; `number` is its place in the file, from 1. It is for `users`, `groups` and `certificates` (globs of
+    names; none: everybody), and for SENDs and SUBSCRIBEs to what the globs `send` and `subscribe` match. If there are
+    such it is for no others than SUBSCRIBEs with the modes `ack`, frames with one of `headers`, and SENDs with bodies
+    of up to `size` bytes.
+    """
+
+    number: int
+    allow: bool
+    send: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    name: str = ""
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
+    ack: frozenset[bytes] = frozenset()
+    headers: tuple[str, ...] = ()
+    size: int | None = None
+
+    def __str__(self) -> str:
+        return f"rule {self.number} ({self.name})" if self.name else f"rule {self.number}"
+
+    def concerns(self, identity: Identity) -> bool:
+        """Whether it is for this client."""
+        return (
+            _is_named(self.users, [identity.user])
+            and _is_named(self.groups, identity.groups)
+            and _is_named(self.certificates, [identity.certificate])
+        )
+
+    def conditional(self, command: bytes) -> bool:
+        """Whether more than the destination decides if a frame of this command matches."""
+        return bool(self.headers) or (bool(self.ack) if command == SUBSCRIBE else self.size is not None)
+
+    def holds(self, request: Request) -> bool:
+        """Whether all that it says beside who and where is so."""
+        if self.size is not None and request.command == SEND and request.size > self.size:
+            return False
+        if self.ack and request.command == SUBSCRIBE:
+            fits = request.acks <= self.ack if self.allow else bool(request.acks & self.ack)
+            if not fits:
+                return False
+        if not self.headers:
+            return True
+        patterns = [_header_pattern(each) for each in self.headers]
+        if self.allow:
+            return any(each.held(request.headers) for each in patterns)
+        return any(each.may_be_held(request.headers) for each in patterns)
+
+
+def _is_named(patterns: tuple[str, ...], names: list[str] | frozenset[str]) -> bool:
+    return not patterns or any(name and fnmatchcase(name, each) for name in names for each in patterns)
+
+
+@dataclass(frozen=True)
+class AccessRules:
+    """The rules of a listener. The first that matches counts; where none does, `allow`."""
+
+    rules: tuple[AccessRule, ...]
+    allow: bool
+
+
+class Matching(NamedTuple):
+    """For each destination of a frame the rules that match it, in order, up to the first that matches whatever else the
+    frame says. `settled`: it is allowed whatever that is; `headers`: rules depend on those.
+    """
+
+    rules: tuple[tuple[str, tuple[AccessRule, ...]], ...]
+    settled: bool
+    headers: bool
+
+
+class Decision(NamedTuple):
+    """Whether a frame is allowed, by which rule (None: none matches), for which of its destinations. `more`: it would
+    be allowed if a rule wrote out what makes more of the destination than one name.
+    """
+
+    allow: bool
+    rule: AccessRule | None
+    destination: str
+    more: bool = False
+
+    def reason(self, command: bytes) -> str:
+        """Return why, in words, without the destination."""
+        word = "allows" if self.allow else "denies"
+        if self.rule is not None:
+            return f"{self.rule} {word} {command.decode()}"
+        if self.more:
+            return f"no rule writes out the wildcard, list or option for {command.decode()}"
+        return f"no rule matches, and the default {word} {command.decode()}"
+
+
+class Policy:
+    """The rules of a listener as they are for one client."""
+
+    __slots__ = ("_allow", "_patterns", "_rules")
+
+    def __init__(self, rules: AccessRules, identity: Identity) -> None:
+        self._allow = rules.allow
+        self._rules = [each for each in rules.rules if each.concerns(identity)]
+        self._patterns = {
+            command: [_patterns(globs, identity.user, allow=allow) for allow, globs in said]
+            for command, said in (
+                (SEND, [(each.allow, each.send) for each in self._rules]),
+                (SUBSCRIBE, [(each.allow, each.subscribe) for each in self._rules]),
+            )
+        }
+
+    def matching(self, command: bytes, destinations: Iterable[str]) -> Matching:
+        """Return the rules for frames of this command to these destinations, of which there is one at least."""
+        found = tuple([(each, tuple(self._asked(command, each))) for each in destinations])
+        conditional = [rule for _, rules in found for rule in rules if rule.conditional(command)]
+        allowed = all(self._decided(rules[0] if rules else None, each).allow for each, rules in found)
+        return Matching(
+            found, settled=allowed and not conditional, headers=any(rule.headers for rule in conditional)
+        )
+
+    def decide(self, matching: Matching, request: Request) -> Decision:
+        """Return the decision about a frame: that on the first of its destinations that is not allowed, if there is
+        one.
+        """
+        decision: Decision | None = None
+        for destination, rules in matching.rules:
+            rule = next((each for each in rules if each.holds(request)), None)
+            decision = self._decided(rule, destination)
+            if not decision.allow:
+                return decision
+        assert decision is not None
+        return decision
+
+    def trail(self, request: Request, destination: str) -> Iterator[tuple[AccessRule, bool, bool]]:
+        """Yield the rules for this client that are asked about a destination, in order, up to that which decides: each
+        with whether it matches the destination, and whether the rest of it holds.
+        """
+        for rule, patterns in zip(self._rules, self._patterns[request.command], strict=True):
+            matches, holds = _match(rule, patterns, destination), rule.holds(request)
+            yield rule, matches, holds
+            if matches and holds:
+                return
+
+    def _asked(self, command: bytes, destination: str) -> Iterator[AccessRule]:
+        for rule, patterns in zip(self._rules, self._patterns[command], strict=True):
+            if _match(rule, patterns, destination):
+                yield rule
+                if not rule.conditional(command):
+                    return
+
+    def _decided(self, rule: AccessRule | None, destination: str) -> Decision:
+        if rule is not None:
+            return Decision(rule.allow, rule, destination)
+        more = self._allow and _MORE.search(destination) is not None
+        return Decision(self._allow and not more, None, destination, more)
+
+
+def _match(rule: AccessRule, patterns: list[Pattern], destination: str) -> bool:
+    if rule.allow:
+        return any(each.covers(destination) for each in patterns)
+    return any(each.may_cover(destination) for each in patterns)
+
+
+def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
+    """Return the patterns with the user's name in them. Where brokers might make more of that than a name, those that
+    allow are left out, as they are for a client without a user.
+    """
+    unsafe = not user or not user.isprintable() or _MORE.search(user) is not None
+    name = re.sub(r"[*?[]", r"[\g<0>]", user)
+    return [
+        _pattern(each.replace(USER, name))
+        for each in globs
+        if USER not in each or (bool(user) and not (allow and unsafe))
+    ]

@@ -1,0 +1,164 @@
+"""`[[rule]]` to rules, which listener has which, and what a rule may ask of whom."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stomprelay.config import ConfigError, load
+from stomprelay.config.address import broker
+from stomprelay.config.rules import KEYS, RuleFor, read_default, read_rule, ruled
+from stomprelay.config.table import Table
+from stomprelay.relay.model.group import alone
+from stomprelay.relay.model.listener import Listener, ServerTLS
+from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.model.upstream import Upstream
+
+MAIN = Upstream("main", alone(broker("tcp://main")))
+OPEN = Listener("open", "tcp:1", MAIN)
+ASKED = {"send": "/queue/a", "action": "allow"}
+
+
+def asking(listener: Listener) -> Listener:
+    """The same listener, which finds out who its clients are."""
+    found = replace(listener)
+    object.__setattr__(found, "auth", "staff")
+    return found
+
+
+CLOSED = asking(Listener("closed", "tcp:2", MAIN, tls=ServerTLS("c", "k", "ca", True)))
+OPTIONAL = asking(Listener("optional", "tcp:3", MAIN, tls=ServerTLS("c", "k", "ca")))
+LISTENERS = {each.name: each for each in (OPEN, CLOSED, OPTIONAL)}
+
+
+def rule(number: int = 1, **values: Any) -> RuleFor:
+    """The rule of a table with these values, for a listener that knows its clients if it names no other."""
+    table = Table("f", "/", {"listener": "closed", **values}, ("rule", number))
+    return read_rule(table, LISTENERS)
+
+
+def test_all_of_a_rule() -> None:
+    """Each setting has its place."""
+    found = rule(
+        3,
+        name="orders",
+        action="allow",
+        send=["/queue/a", "/queue/{user}.*"],
+        subscribe="/topic/*",
+        user="alice",
+        group=["clerks", "admin*"],
+        certificate="*.example.net",
+        ack=["auto", "client"],
+        headers=["selector", "persistent:true"],
+        size=0,
+    )
+    assert found.listeners == {"closed"}
+    assert found.rule == AccessRule(
+        3,
+        allow=True,
+        send=("/queue/a", "/queue/{user}.*"),
+        subscribe=("/topic/*",),
+        name="orders",
+        users=("alice",),
+        groups=("clerks", "admin*"),
+        certificates=("*.example.net",),
+        ack=frozenset({b"auto", b"client"}),
+        headers=("selector", "persistent:true"),
+        size=0,
+    )
+    assert str(found.rule) == "rule 3 (orders)"
+
+
+def test_a_short_rule() -> None:
+    """For everybody, on all listeners."""
+    table = Table("f", "/", {"action": "deny", "send": "*"}, ("rule", 1))
+    found = read_rule(table, LISTENERS)
+    assert found == RuleFor(AccessRule(1, allow=False, send=("*",)), frozenset(LISTENERS))
+    assert str(found.rule) == "rule 1"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "rule[2].action: is missing"),
+        ({"action": "permit"}, 'rule[2].action: must be one of allow, deny, not "permit"'),
+        ({"action": True}, "rule[2].action: must be one of allow, deny"),
+        ({"action": "allow"}, "rule[2]: needs send or subscribe"),
+        ({"action": "allow", "send": []}, "rule[2].send: must be a string that is not empty, or a list"),
+        ({"action": "allow", "send": [""]}, "rule[2].send: must be a string that is not empty"),
+        ({"action": "allow", "send": 5}, "rule[2].send: must be a string that is not empty"),
+        ({**ASKED, "listener": "opne"}, 'rule[2].listener: no listener is called "opne"; did you mean "open"?'),
+        ({**ASKED, "user": "a", "listener": "open"}, "rule[2].user: is not known of clients of listener.open, which"),
+        ({**ASKED, "group": "a", "listener": "open"}, "rule[2].group: is not known of clients of listener.open"),
+        ({**ASKED, "certificate": "a", "listener": "open"}, "rule[2].certificate: is not known of clients of"),
+        ({**ASKED, "certificate": "a", "listener": "optional"}, "rule[2].certificate: needs listener.optional.tls"),
+        ({"action": "deny", "send": "/{user}", "listener": "open"}, "rule[2].send: has {user}, but listener.open has"),
+        ({**ASKED, "ack": "auto"}, "rule[2].ack: is about subscribe, which the rule does not have"),
+        ({"action": "allow", "subscribe": "a", "size": 1}, "rule[2].size: is about send, which the rule does"),
+        ({"action": "deny", "send": "a", "size": 1}, 'rule[2].size: is how large what a rule allows may be: it goes'),
+        ({**ASKED, "size": -1}, "rule[2].size: must be a whole number of bytes, 0 or more, not -1"),
+        ({**ASKED, "size": True}, "rule[2].size: must be a whole number of bytes"),
+        ({"action": "deny", "subscribe": "a", "ack": "Auto"}, "rule[2].ack: must be one of auto, client, client-i"),
+        ({"action": "deny", "subscribe": "a", "ack": []}, "rule[2].ack: must be an ack mode, or a list of such"),
+        ({**ASKED, "headers": "a b"}, "rule[2].headers: must be a header's name, or name:value"),
+        ({**ASKED, "headers": ":x"}, "rule[2].headers: must be a header's name, or name:value"),
+        ({**ASKED, "name": "a\nb"}, "rule[2].name: must be printable"),
+        ({**ASKED, "nmae": "a"}, 'rule[2].nmae: unknown key; did you mean "name"?'),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(values: dict[str, Any], said: str) -> None:
+    """The error names the key, and what it may be."""
+    with pytest.raises(ConfigError) as error:
+        rule(2, **values)
+    assert str(error.value).startswith(f"f: {said}")
+
+
+def test_every_setting_is_known() -> None:
+    """The keys are those of this module's rules."""
+    assert len(KEYS) == len(set(KEYS)) == 11
+
+
+def test_who_has_which() -> None:
+    """In the order of the file; who has one and says nothing denies what no rule allows."""
+    first, second = rule(1, **ASKED), rule(2, **{**ASKED, "listener": ["open", "closed"]})
+    lenient = replace(OPTIONAL, rules=AccessRules((), allow=True))
+    neither, both, none, other = ruled(
+        [OPEN, CLOSED, OPTIONAL, lenient], [first, second, replace(first, listeners=frozenset({"x"}))]
+    )
+    assert neither.rules == AccessRules((second.rule,), allow=False)
+    assert both.rules == AccessRules((first.rule, second.rule), allow=False)
+    assert none.rules is None
+    assert other.rules == AccessRules((), allow=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [({}, None), ({"rules_default": "allow"}, True), ({"rules_default": "deny"}, False)],
+)
+def test_the_default(values: dict[str, str], found: bool | None) -> None:
+    """Without the key it is not said; with it there is something to be judged by, even without a rule."""
+    rules = read_default(Table("f", "/", values, ("listener", "a")))
+    assert rules == (None if found is None else AccessRules((), found))
+
+
+def test_a_file_with_rules(tmp_path: Path) -> None:
+    """The default is the listener's, the rules are numbered as they stand."""
+    text = """
+[listener.main]
+rules_default = "allow"
+[[rule]]
+action = "deny"
+send = "/queue/secret"
+[[rule]]
+action = "deny"
+subscribe = "/queue/secret"
+"""
+    file = tmp_path / "relay.toml"
+    file.write_text(text)
+    [listener] = load(str(file)).listeners
+    first, second = (
+        AccessRule(1, allow=False, send=("/queue/secret",)),
+        AccessRule(2, allow=False, subscribe=("/queue/secret",)),
+    )
+    assert listener.rules == AccessRules((first, second), allow=True)

@@ -1,0 +1,103 @@
+"""What clients may do, by a relay that runs: what is denied, what is not, and rules that change under clients."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.ports import free_port
+from tests.e2e.relay import ROOT, relay, twistd
+from tests.e2e.talker import Talker
+
+pytestmark = pytest.mark.e2e
+
+RULES = """
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+
+[[rule]]
+name = "secrets"
+action = "deny"
+send = "/queue/secret"
+subscribe = "/queue/secret"
+
+[[rule]]
+action = "allow"
+send = "/queue/*"
+subscribe = "/queue/*"
+size = 1000
+"""
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_rules(tmp_path: Path, version: str) -> None:
+    """A client that breaks one is sent an ERROR, and nobody else is disturbed; new ones hold at once."""
+    port = free_port()
+    text = RULES.format(port=port)
+    with relay(tmp_path, text, [port]) as running, Talker.at(port, version) as good:
+        good.subscribe("/queue/a", "1")
+        for frame in (
+            b"SEND\ndestination:/queue/a\n\nlast\0SEND\ndestination:/queue/secret\nreceipt:r\n\nx\0",
+            b"SUBSCRIBE\nid:1\ndestination:/queue/secret\nreceipt:r\n\n\0",
+            b"SEND\ndestination:/topic/a\nreceipt:r\n\nx\0",
+            b"SEND\ndestination:/queue/a\nreceipt:r\n\n" + b"x" * 1001 + b"\0",
+        ):
+            with Talker.at(port, version) as bad:
+                bad.write(frame)
+                said = bad.error()
+                assert b"message:not allowed\n" in said
+                assert b"receipt-id:r\n" in said
+                assert bad.rest().strip(b"\n") == b""
+        assert good.bodies(1) == [b"last"]
+        good.send("/queue/a", b"x" * 1000)
+        assert good.bodies(1) == [b"x" * 1000]
+        assert "/queue/secret" not in running.log
+
+        asked = [
+            sys.executable,
+            "-m",
+            "stomprelay",
+            "check",
+            "-c",
+            "stomprelay.toml",
+            "subscribe",
+            "/queue/a",
+        ]
+        for new, status in ((text, 0), (text.replace('"/queue/*"', '"/queue/b"'), 1)):
+            (tmp_path / "stomprelay.toml").write_text(new)
+            done = subprocess.run(asked, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=False, timeout=60)
+            assert done.returncode == status
+        running.send(signal.SIGHUP)
+        running.wait_for_log(r"the configuration is reloaded; changed: listener.main.rule")
+        assert b"message:a subscription is no longer allowed\n" in good.error()
+        with Talker.at(port, version) as later:
+            later.send("/queue/b", b"x")
+            later.leave()
+
+
+def test_rules_that_come_while_frames_pass_straight_on(tmp_path: Path) -> None:
+    """From the reload on no SEND reaches the broker that a rule denies, though they went from socket to socket."""
+    port, behind = free_port(), free_port()
+    text = RULES.format(port=port)
+    before, _, rules = text.partition("[[rule]]")
+    way = f'[upstream.main]\nuri = "tcp://127.0.0.1:{behind}"\n'
+    (tmp_path / "broker").mkdir()
+    with (
+        twistd(tmp_path / "broker", ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]),
+        relay(tmp_path, before + way, [port]) as running,
+        Talker.at(behind) as consumer,
+        Talker.at(port) as client,
+    ):
+        consumer.subscribe("/queue/secret", "1")
+        for number in range(20):
+            client.send("/queue/secret", b"%d" % number)
+        assert consumer.bodies(20) == [b"%d" % number for number in range(20)]
+        (tmp_path / "stomprelay.toml").write_text(f"{before}[[rule]]{rules}{way}")
+        running.send(signal.SIGHUP)
+        running.wait_for_log(r"the configuration is reloaded; changed: listener.main.rule")
+        client.write(b"SEND\ndestination:/queue/a\n\nx\0SEND\ndestination:/queue/secret\n\nlate\0")
+        assert b"message:not allowed\n" in client.error()
+        consumer.subscribe("/queue/a", "2")
+        assert consumer.bodies(1) == [b"x"]

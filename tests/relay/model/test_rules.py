@@ -1,0 +1,279 @@
+"""Which rule decides: who, what and where, cell by cell; and against a slow reading of the same rules."""
+
+import re
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.guard import destinations, request
+from stomprelay.relay.model.access import ANYBODY, Identity
+from stomprelay.relay.model.rules import AccessRule, AccessRules, Decision, Pattern, Policy
+from stomprelay.wire.names import SEND, SUBSCRIBE
+
+ALICE = Identity("alice", frozenset({"clerks"}))
+BOB = Identity("bob", frozenset({"clerks", "admins"}))
+CAROL = Identity("", frozenset(), "carol.example.net")
+STAR = Identity("*")
+
+
+def rules(*said: dict[str, Any], allow: bool = False) -> AccessRules:
+    """Rules with these settings, numbered from 1."""
+    return AccessRules(tuple(AccessRule(number, **each) for number, each in enumerate(said, 1)), allow)
+
+
+def decide(
+    found: AccessRules,
+    identity: Identity,
+    command: bytes,
+    destination: bytes,
+    size: int = 0,
+    **headers: bytes,
+) -> Decision:
+    """The decision about a frame."""
+    lines = [(b"destination", destination)]
+    lines += [(name.replace("_", "-").encode(), value) for name, value in headers.items()]
+    policy = Policy(found, identity)
+    return policy.decide(policy.matching(command, destinations(lines)), request(command, lines, size))
+
+
+# Rule x frame x user
+
+HOUSE = rules(
+    {"allow": False, "send": ("/queue/closed",), "subscribe": ("/queue/closed",)},
+    {"allow": True, "users": ("bob",), "send": ("/queue/*",), "subscribe": ("/queue/*",)},
+    {"allow": True, "groups": ("clerks",), "send": ("/queue/orders",)},
+    {"allow": True, "certificates": ("*.example.net",), "subscribe": ("/topic/prices.[*]",)},
+    {"allow": True, "send": ("/queue/{user}.in",), "subscribe": ("/queue/{user}.out",)},
+)
+FRAMES = (
+    (SEND, b"/queue/closed"),
+    (SEND, b"/queue/orders"),
+    (SUBSCRIBE, b"/queue/orders"),
+    (SUBSCRIBE, b"/topic/prices.*"),
+    (SEND, b"/queue/alice.in"),
+    (SUBSCRIBE, b"/queue/alice.out"),
+    (SUBSCRIBE, b"/queue/alice.in"),
+    (SEND, b"/queue/*.in"),
+    (SEND, b"/queue/.in"),
+)
+CELLS = {
+    "anybody": (ANYBODY, "1- -- -- -- -- -- -- 1- --"),
+    "alice": (ALICE, "1- 3+ -- -- 5+ 5+ -- 1- --"),
+    "bob": (BOB, "1- 2+ 2+ -- 2+ 2+ 2+ 1- 2+"),
+    "carol": (CAROL, "1- -- -- 4+ -- -- -- 1- --"),
+    "star": (STAR, "1- -- -- -- -- -- -- 1- --"),
+}
+"""For each user, what becomes of each frame: the number of the rule that decides (-: none), and + for allowed."""
+
+
+@pytest.mark.parametrize(
+    ("who", "at", "cell"),
+    [(who, at, cell) for who, (_, row) in CELLS.items() for at, cell in enumerate(row.split())],
+)
+def test_each_rule_for_each_frame_of_each_user(who: str, at: int, cell: str) -> None:
+    """The first rule that matches decides, and where none does, the default."""
+    command, destination = FRAMES[at]
+    decision = decide(HOUSE, CELLS[who][0], command, destination)
+    number = "-" if decision.rule is None else str(decision.rule.number)
+    assert number + ("+" if decision.allow else "-") == cell
+
+
+# What more there is to a rule
+
+CONDITIONS = rules(
+    {
+        "allow": False,
+        "send": ("*",),
+        "subscribe": ("*",),
+        "headers": ("selector", "x-queue-*", "persistent:true"),
+    },
+    {"allow": True, "send": ("/queue/small",), "size": 10},
+    {"allow": True, "send": ("/queue/mine",), "headers": ("tenant:alice",)},
+    {"allow": False, "subscribe": ("/queue/*",), "ack": frozenset({b"client"})},
+    {"allow": True, "subscribe": ("/queue/*",), "ack": frozenset({b"auto", b"client-individual"})},
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "destination", "size", "headers", "number"),
+    [
+        (SEND, b"/queue/small", 10, {}, 2),
+        (SEND, b"/queue/small", 11, {}, None),
+        (SEND, b"/queue/small", 0, {"persistent": b"false"}, 2),
+        (SEND, b"/queue/small", 0, {"persistent": b"true"}, 1),
+        (SEND, b"/queue/small", 0, {"Persistent": b" TRUE"}, 1),
+        (SEND, b"/queue/mine", 0, {}, None),
+        (SEND, b"/queue/mine", 0, {"tenant": b"alice"}, 3),
+        (SEND, b"/queue/mine", 0, {"Tenant": b"alice"}, None),
+        (SEND, b"/queue/mine", 0, {"tenant": b"alice", "Tenant": b"bob"}, None),
+        (SUBSCRIBE, b"/queue/a", 0, {}, 5),
+        (SUBSCRIBE, b"/queue/a", 0, {"ack": b"auto"}, 5),
+        (SUBSCRIBE, b"/queue/a", 0, {"ack": b"client"}, 4),
+        (SUBSCRIBE, b"/queue/a", 0, {"ack": b"client-individual"}, 5),
+        (SUBSCRIBE, b"/queue/a", 0, {"ack": b"Client"}, 4),
+        (SUBSCRIBE, b"/queue/a", 0, {"Ack": b"auto"}, 4),
+        (SUBSCRIBE, b"/queue/a", 0, {"selector": b""}, 1),
+        (SUBSCRIBE, b"/queue/a", 0, {"X-Queue-Name": b"other"}, 1),
+    ],
+)
+def test_conditions(
+    command: bytes, destination: bytes, size: int, headers: dict[str, bytes], number: int | None
+) -> None:
+    """A rule that denies counts for any way to read the frame, one that allows only where there is no other."""
+    decision = decide(CONDITIONS, ANYBODY, command, destination, size, **headers)
+    assert (decision.rule and decision.rule.number) == number
+
+
+def test_the_default() -> None:
+    """It counts where no rule matches, and says so."""
+    for allow, word in ((True, "allows"), (False, "denies")):
+        decision = decide(rules(allow=allow), ANYBODY, SEND, b"/queue/a")
+        assert decision == Decision(allow, None, "/queue/a")
+        assert decision.reason(SEND) == f"no rule matches, and the default {word} SEND"
+
+
+def test_what_is_more_than_a_name_is_written_out() -> None:
+    """Neither a glob nor the default allows wildcards, lists, options and names behind names."""
+    found = rules({"allow": True, "subscribe": ("/queue/*", "/topic/a.>", "/queue/b[?]x=*")}, allow=True)
+    for destination in (
+        b"/queue/>",
+        b"/queue/a,b",
+        b"/queue/a?b",
+        b"/queue/a::b",
+        b"/queue/#",
+        b"/topic/a.*",
+    ):
+        decision = decide(found, ANYBODY, SUBSCRIBE, destination)
+        assert (decision.allow, decision.more) == (False, True)
+    for destination in (b"/topic/a.>", b"/queue/b?x=1", b"/queue/a:b"):
+        assert decide(found, ANYBODY, SUBSCRIBE, destination).allow
+
+
+@pytest.mark.parametrize(
+    ("destination", "denied"),
+    [
+        (b"/queue/secret", True),
+        (b"/queue/>", True),
+        (b"/queue/secret?a=b", True),
+        (b"/queue/s*", True),
+        (b"/queue/public,/queue/secret", True),
+        (b"/topic/x::secret", True),
+        (b"/topic/>", False),
+        (b"/queue/t*", False),
+    ],
+)
+def test_a_rule_that_denies_counts_where_it_may_be_meant(destination: bytes, denied: bool) -> None:
+    """What a broker makes of a destination may be what is denied: for wildcards that begin alike, and all lists."""
+    allowed = re.sub(r"[*?]", r"[\g<0>]", destination.decode())
+    found = rules({"allow": False, "subscribe": ("/queue/secret",)}, {"allow": True, "subscribe": (allowed,)})
+    assert decide(found, ANYBODY, SUBSCRIBE, destination).allow is not denied
+
+
+@pytest.mark.parametrize("name", ["*", "a?", "a,b", ">", "a::b", "a#", "a\nb", ""])
+def test_a_user_whose_name_is_more_than_a_name(name: str) -> None:
+    """Such a user matches nothing by it, though a rule that denies still counts."""
+    found = rules({"allow": True, "send": ("/queue/{user}", "/queue/{user}/*")}, allow=False)
+    for destination in (f"/queue/{name}", f"/queue/{name}/x", "/queue/alice", "/queue/"):
+        if destination.isprintable():
+            assert not decide(found, Identity(name), SEND, destination.encode()).allow
+
+
+def test_a_user_whose_name_reads_as_a_set() -> None:
+    """It is the name and nothing else."""
+    found = rules({"allow": True, "send": ("/queue/{user}",)})
+    assert decide(found, Identity("[ab]"), SEND, b"/queue/[ab]").allow
+    assert not decide(found, Identity("[ab]"), SEND, b"/queue/a").allow
+
+
+# The same, read slowly
+
+PIECES = ("/queue/", "/topic/", "a", "b", ".", "*", ">", ",", "#", "::", ":", "[ab]", "[*]", "[!a]")
+texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
+globs = st.lists(texts, max_size=2).map(tuple)
+who = st.sampled_from([(), ("al*",), ("bob",), ("*",)])
+single_rules = st.fixed_dictionaries(
+    {"allow": st.booleans(), "send": globs, "subscribe": globs, "users": who, "groups": who}
+)
+
+
+def steps(glob: str) -> list[str]:
+    """A glob, part by part."""
+    return re.findall(r"\[!?[^\]]+\]|.", glob)
+
+
+def ways(parts: list[str], text: str) -> set[str]:
+    """All that wildcards and sets of a glob can stand for, together, where it matches."""
+    if not parts:
+        return set() if text else {""}
+    first, rest = parts[0], parts[1:]
+    if first == "*":
+        return {text[:at] + "|" + more for at in range(len(text) + 1) for more in ways(rest, text[at:])}
+    if not text:
+        return set()
+    if first == "?" or len(first) > 3:
+        return (
+            {f"{text[0]}|{more}" for more in ways(rest, text[1:])} if fnmatchcase(text[0], first) else set()
+        )
+    wanted = first[1] if len(first) == 3 else first
+    return ways(rest, text[1:]) if text[0] == wanted else set()
+
+
+def begins_alike(glob: str, text: str) -> bool:
+    """Whether what is certain of both begins alike."""
+    sure = ""
+    for part in steps(glob):
+        if part in "*?" or len(part) > 3:
+            break
+        sure += part[1] if len(part) == 3 else part
+    plain = re.split(r"[*>#?]", text)[0] if "," not in text and "::" not in text else ""
+    return all(one == other for one, other in zip(sure, plain, strict=False))
+
+
+def slow(found: AccessRules, identity: Identity, command: bytes, text: str) -> tuple[bool, int | None]:
+    """The decision and the rule, by going through all of it."""
+    more = any(each in text for each in ("*", ">", ",", "#", "?", "::"))
+    for rule in found.rules:
+        if rule.users and not any(identity.user and fnmatchcase(identity.user, each) for each in rule.users):
+            continue
+        if rule.groups and not any(
+            fnmatchcase(group, each) for group in identity.groups for each in rule.groups
+        ):
+            continue
+        for glob in rule.send if command == SEND else rule.subscribe:
+            matches = ways(steps(glob), text)
+            if rule.allow:
+                wild = [not re.search(r"[*>#,?]", each) for each in matches]
+                if more and "::" in text:
+                    wild = [each and glob.count("::") == text.count("::") for each in wild]
+                if any(wild):
+                    return True, rule.number
+            elif matches or (more and begins_alike(glob, text)):
+                return False, rule.number
+    return found.allow and not more, None
+
+
+@given(
+    st.lists(single_rules, max_size=4),
+    st.booleans(),
+    st.sampled_from([ANYBODY, ALICE, BOB]),
+    st.sampled_from([SEND, SUBSCRIBE]),
+    texts,
+)
+def test_any_rules(
+    said: list[dict[str, Any]], allow: bool, identity: Identity, command: bytes, text: str
+) -> None:
+    """The decision is that of a reading which takes its time; where it does not, it denies."""
+    found = rules(*said, allow=allow)
+    decision = decide(found, identity, command, text.encode())
+    number = decision.rule and decision.rule.number
+    assert (decision.allow, number) == slow(found, identity, command, text)
+
+
+@given(texts, texts)
+def test_what_a_pattern_covers_it_may_cover(glob: str, text: str) -> None:
+    """What would be allowed for certain would be denied for certain."""
+    pattern = Pattern(glob)
+    assert pattern.may_cover(text) or not pattern.covers(text)

@@ -1,0 +1,517 @@
+"""Rules and a client's frames: what passes, what is refused and how, and what must not get past a rule."""
+
+import re
+from dataclasses import replace
+from urllib.parse import unquote_to_bytes
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.guard import readings
+from stomprelay.relay.model.access import Identity
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.session.effects import Event, How
+from stomprelay.wire.errors import Refused
+from tests.playbook import (
+    SAY_HELLO,
+    SAY_WELCOME,
+    Cut,
+    Playbook,
+    in_all_cuts,
+    in_all_pairs,
+    joined,
+    listener,
+    upstream,
+)
+from tests.relay.several import begun, comes, fan_out, lasting, plain, routed, send
+
+ALLOW = AccessRules(
+    (
+        AccessRule(1, allow=False, send=("/queue/secret",), subscribe=("/queue/secret",), name="secrets"),
+        AccessRule(2, allow=True, send=("/queue/*",), subscribe=("/queue/*",)),
+    ),
+    allow=False,
+)
+NO_SELECTORS = AccessRules((AccessRule(1, allow=False, subscribe=("*",), headers=("selector",)),), allow=True)
+GOOD = b"SEND\ndestination:/queue/a\n\nx\0"
+BAD = b"SEND\ndestination:/queue/secret\n\nx\0"
+SUBSCRIBED = b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0"
+
+in_three_versions = pytest.mark.parametrize("version", [b"1.0", b"1.1", b"1.2"], ids=bytes.decode)
+
+
+def refused(play: Playbook, data: bytes) -> str:
+    """What the client is told, in one text, about a frame of it that is refused; the broker gets nothing of it."""
+    play.client_says(data)
+    said = play.client_reads()
+    assert said.startswith(b"ERROR\n")
+    assert said.count(b"\0") == 1
+    play.client_is_closed(How.LINGER)
+    play.nobody_gets_more()
+    return said.decode()
+
+
+def denied(play: Playbook, data: bytes) -> str:
+    """The same, where it is the rules that refuse it."""
+    said = refused(play, data)
+    assert play.counters["frames_denied"] == 1
+    return said
+
+
+# What passes, and what does not
+
+
+@in_all_cuts
+@in_all_pairs
+def test_a_frame_that_is_refused(client: bytes, broker: bytes, cut: Cut) -> None:
+    """What was said before it is delivered; the ERROR names rule and destination, and the session ends."""
+    with joined(client, broker, cut=cut, rules=ALLOW) as play:
+        play.client_says(GOOD + GOOD + b"SEND\ndestination:/queue/secret\nreceipt:r-1\n\nx\0" + GOOD)
+        assert play.broker_reads() == GOOD + GOOD
+        body = b"rule 1 (secrets) denies SEND: '/queue/secret'"
+        assert body in play.client.written
+        play.client_gets_error(b"not allowed", receipt=b"r-1")
+        play.broker_is_closed()
+        assert play.counters["frames_denied"] == play.counters["errors_sent"] == 1
+        assert "rule 1 (secrets) denies SEND" in play.noted(Event.ERROR)
+        assert "/queue/secret" not in play.noted(Event.ERROR)
+
+
+@in_all_cuts
+@in_all_pairs
+def test_a_subscription_that_is_refused(client: bytes, broker: bytes, cut: Cut) -> None:
+    """As a SEND; what nobody allows is denied as well."""
+    with joined(client, broker, cut=cut, rules=ALLOW) as play:
+        play.client_says(SUBSCRIBED)
+        play.broker_reads()
+        play.client_says(b"SUBSCRIBE\nid:2\ndestination:/topic/a\nreceipt:r\n\n\0")
+        assert b"no rule matches, and the default denies SUBSCRIBE: '/topic/a'" in play.client.written
+        play.client_gets_error(b"not allowed", receipt=b"r")
+
+
+@in_all_pairs
+def test_what_needs_no_rule(client: bytes, broker: bytes) -> None:
+    """ACK, UNSUBSCRIBE, transactions and DISCONNECT refer to what was allowed; MESSAGEs pass whatever the rules."""
+    with joined(client, broker, cut=Cut.PASSED, rules=ALLOW) as play:
+        play.client_says(SUBSCRIBED.replace(b"\n\n", b"\nack:client\n\n"))
+        play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:m\ndestination:/queue/a\n\nx\0")
+        said = play.client_reads()
+        named = {b"1.0": b"message-id", b"1.1": b"message-id", b"1.2": b"ack"}[client]
+        value = next(line.partition(b":")[2] for line in said.split(b"\n") if line.startswith(named + b":"))
+        key = b"id" if client == b"1.2" else b"message-id"
+        play.broker_reads()
+        play.client_says(b"ACK\n%b:%b\nsubscription:1\n\n\0" % (key, value))
+        play.client_says(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\n\nx\0")
+        play.client_says(b"COMMIT\ntransaction:t\n\n\0BEGIN\ntransaction:u\n\n\0ABORT\ntransaction:u\n\n\0")
+        play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0DISCONNECT\n\n\0")
+        commands = [each.split(b"\n")[0] for each in play.broker_reads().split(b"\0")[:-1]]
+        assert commands == [
+            b"ACK", b"BEGIN", b"SEND", b"COMMIT", b"BEGIN", b"ABORT", b"UNSUBSCRIBE", b"DISCONNECT",
+        ]  # fmt: skip
+        assert play.counters["frames_denied"] == 0
+
+
+def test_a_send_in_a_transaction() -> None:
+    """It is judged when it is said, not when the transaction is committed."""
+    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
+        play.client_says(b"BEGIN\ntransaction:t\n\n\0")
+        play.broker_reads()
+        denied(play, BAD.replace(b"\n\n", b"\ntransaction:t\n\n"))
+
+
+def test_a_destination_that_is_known() -> None:
+    """That one was allowed says nothing about another, about SUBSCRIBE, or about what depends on more."""
+    rules = AccessRules(
+        (
+            AccessRule(1, allow=True, send=("/queue/small",), size=1),
+            AccessRule(2, allow=True, send=("/queue/a",)),
+        ),
+        allow=False,
+    )
+    small = b"SEND\ndestination:/queue/small\n\nx\0"
+    for last in (SUBSCRIBED, small.replace(b"x", b"xx"), GOOD.replace(b"queue/a", b"queue/b")):
+        with joined(b"1.2", b"1.2", rules=rules) as play:
+            play.client_says((GOOD + small) * 3)
+            play.broker_gets((GOOD + small) * 3)
+            assert "not allowed" in denied(play, last)
+
+
+def test_more_destinations_than_are_remembered() -> None:
+    """Each is judged, also when others are forgotten."""
+    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
+        said = b"".join([GOOD.replace(b"/a", b"/a%d" % at) for at in range(600)])
+        play.client_says(said * 2)
+        play.broker_gets(said * 2)
+        denied(play, BAD)
+
+
+def test_without_rules_nothing_is_judged() -> None:
+    """What a broker may read in two ways passes as it came, and straight on."""
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        said = b"SEND\ndestination:/queue/a\nDestination:/queue/>\n\nx\0"
+        play.client_says(said)
+        play.client_says(said)
+        play.broker_gets(said * 2)
+        assert play.passed
+
+
+@in_three_versions
+def test_what_passes_straight_on(version: bytes) -> None:
+    """With rules all of the client's frames are looked at, the broker's need not be."""
+    with joined(version, version, cut=Cut.PASSED, rules=ALLOW) as play:
+        message = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\nx\0"
+        play.client_says(SUBSCRIBED + GOOD)
+        play.client_says(GOOD)
+        play.broker_gets(SUBSCRIBED + GOOD + GOOD)
+        assert play.passed == 0
+        play.broker_says(message)
+        play.broker_says(message)
+        play.client_gets(message * 2)
+        assert play.passed == 2
+
+
+# What must not get past a rule
+
+
+@in_three_versions
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"destination:/queue/a\ndestination:/queue/secret\n",
+        b"destination:/queue/secret\ndestination:/queue/a\n",
+        b"Destination:/queue/secret\ndestination:/queue/a\n",
+        b"destination:/queue/a\nDESTINATION:/queue/secret\n",
+        b"destination :/queue/secret\ndestination:/queue/a\n",
+        b" destination:/queue/secret\ndestination:/queue/a\n",
+        b"\tdestination\t:/queue/secret\ndestination:/queue/a\n",
+        b"Destination:/queue/secret\n",
+        b"destination: /queue/secret\n",
+        b"destination:/queue/secret \n",
+        b"destination:/queue/%73ecret\n",
+        b"destination:%2Fqueue%2Fsecret\n",
+        b"destination:/queue/a,/queue/secret\n",
+        b"destination:/queue/secret,/queue/a\n",
+        b"destination:/queue/>\n",
+        b"destination:/queue/*\n",
+        b"destination:/queue/secret?priority=9\n",
+        b"destination:/queue/a::secret\n",
+        b"destination:/queue/\xff\n",
+        b"destination:/queue/a\x01\n",
+        b"destination:/queue/a\rb\n",
+        b"x:y\rdestination:/queue/secret\ndestination:/queue/a\n",
+        b"x:y\n",
+        b"destination:/queue/a\ncontent-length:1\ncontent-length:3\n",
+        b"destination:/queue/a\nContent-Length:3\n",
+        b"content-length :3\ndestination:/queue/a\n",
+    ],
+)
+@pytest.mark.parametrize("command", [b"SEND", b"SUBSCRIBE"])
+def test_a_head_that_a_broker_may_read_otherwise(version: bytes, head: bytes, command: bytes) -> None:
+    """Where any way to read a frame is not allowed, or cannot be told, the frame is refused, if not as no frame."""
+    with joined(version, version, rules=ALLOW) as play:
+        play.client_says(GOOD)
+        play.broker_gets(GOOD)
+        body = b"x" if command == b"SEND" else b""
+        refused(play, b"%b\nid:1\n%b\n%b\0" % (command, head, body))
+
+
+@in_three_versions
+def test_line_ends(version: bytes) -> None:
+    """What is remembered of frames whose lines end in CR LF says nothing about one in which a CR is part of a value."""
+    with joined(version, version, rules=ALLOW) as play:
+        there = GOOD.replace(b"\n", b"\r\n")
+        play.client_says(there * 2)
+        play.broker_gets(there * 2)
+        play.client_says(GOOD.replace(b"/a\n", b"/a\r\n"))
+        if version == b"1.2":
+            assert play.broker_reads().startswith(b"SEND\n")
+            return
+        play.client_gets_error(b"it cannot be told what is asked for")
+
+
+@in_three_versions
+def test_escapes(version: bytes) -> None:
+    """A destination is judged as the client's version has it, and as brokers may have it that know more escapes."""
+    colons = AccessRules((AccessRule(1, allow=False, send=("/queue/a:b",)),), allow=True)
+    lines = AccessRules((AccessRule(1, allow=True, send=("*",)),), allow=True)
+    with joined(version, version, rules=colons) as play:
+        denied(play, b"SEND\ndestination:/queue/a\\cb\n\nx\0")
+    with joined(version, version, rules=lines) as play:
+        denied(play, b"SEND\ndestination:/queue/a\\nb\n\nx\0")
+
+
+@pytest.mark.parametrize(
+    "command", [b"ACK\nid:1", b"BEGIN\ntransaction:t", b"UNSUBSCRIBE\nid:1", b"DISCONNECT"]
+)
+def test_a_length_that_may_hide_a_frame(command: bytes) -> None:
+    """A broker must not find a SEND where the relay sees no end of a frame, whatever the frame is."""
+    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
+        denied(play, command + b"\nContent-Length:40\n\n\0")
+
+
+def test_a_length_that_is_spoken_of() -> None:
+    """The word alone hides nothing, nor does that of a destination."""
+    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
+        said = b"SEND\ndestination:/queue/a\nnote:content-length and destination\ncontent-length:1\n\n\0\0"
+        play.client_says(said * 2)
+        play.broker_gets(said * 2)
+
+
+@pytest.mark.parametrize("loss", LossPolicy)
+def test_a_destination_that_changes_on_its_way(loss: LossPolicy) -> None:
+    """What the broker's version cannot say is refused, so it cannot become what is denied."""
+    rules = AccessRules((AccessRule(1, allow=False, send=("/queue/a b", "/queue/a%0Ab")),), allow=True)
+    with joined(b"1.2", b"1.0", rules=rules, loss=loss) as play:
+        denied(play, b"SEND\ndestination:/queue/a\\nb\n\nx\0")
+
+
+def test_all_readings_of_a_destination() -> None:
+    """One alone where there is nothing to be read in it, else each once."""
+    assert readings(b"/queue/a") == ["/queue/a"]
+    assert readings(b" /queue/a") == [" /queue/a", "/queue/a"]
+    assert readings(b"/a%20\\c") == ["/a%20\\c", "/a%20:", "/a \\c", "/a :"]
+    assert readings(b"/100%") == ["/100%"]
+    for bad in (b"/a\x7f", b"/a%00", b"/a\\n", b"/a%ff"):
+        with pytest.raises(Refused):
+            readings(bad)
+
+
+def test_headers_that_steer_a_broker() -> None:
+    """Whatever their case; a rule without them goes on."""
+    with joined(b"1.2", b"1.2", rules=NO_SELECTORS) as play:
+        play.client_says(SUBSCRIBED)
+        play.broker_gets(SUBSCRIBED)
+        denied(play, b"SUBSCRIBE\nid:2\ndestination:/queue/a\nSelector :a=1\n\n\0")
+
+
+# Whose rules
+
+
+def known(identity: Identity, rules: AccessRules) -> Playbook:
+    """A client of 1.2 that the relay knows, connected."""
+    play = Playbook(listener(rules=rules))
+    play.relay.identity = identity
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_accepts()
+    play.broker_says(SAY_WELCOME[b"1.2"])
+    play.broker_reads()
+    play.client_reads()
+    return play
+
+
+def test_rules_for_users() -> None:
+    """Who a client is, is what the relay found out; what its CONNECT says does not count."""
+    rules = AccessRules((AccessRule(1, allow=True, send=("/queue/{user}.*",), users=("a*",)),), allow=False)
+    said = b"SEND\ndestination:/queue/alice.x\nlogin:bob\n\nx\0"
+    with known(Identity("alice"), rules) as play:
+        play.client_says(said)
+        play.broker_gets(said)
+    for other in (Identity("bob"), Identity("al"), Identity()):
+        with known(other, rules) as play:
+            denied(play, said)
+
+
+# Several brokers
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_a_fan_out(trace: bool) -> None:
+    """No broker is sent what is refused, and all are sent what came before."""
+    front = listener(fan_out(2), rules=ALLOW, trace=trace)
+    with begun(front) as play:
+        play.client_says(send(b"x") + BAD)
+        for at in "ab":
+            assert play.broker_reads(at=at).count(b"SEND\n") == 1
+        play.client_gets_error(b"not allowed")
+
+
+def test_routes() -> None:
+    """What is refused opens no way to another upstream."""
+    front = routed(plain("main", "a"), lasting("there", "b"), rules=ALLOW)
+    with begun(front, brokers="a") as play:
+        before = len(play.opened)
+        play.client_says(send(b"x", b"/queue/there.>"))
+        assert len(play.opened) == before
+        play.client_gets_error(b"not allowed")
+
+
+@pytest.mark.parametrize("trace", [False, True])
+@pytest.mark.parametrize("confirm", [False, True])
+def test_an_upstream_whose_loss_is_survived(confirm: bool, trace: bool) -> None:
+    """What was said while there was no broker is judged when there is one, by the rules of then."""
+    front = listener(lasting("main", "a", confirm=confirm), rules=ALLOW, trace=trace)
+    with begun(front, brokers="a") as play:
+        play.client_says(send(b"1"))
+        assert b"\n\n1\0" in play.broker_reads()
+        play.broker_goes()
+        play.client_says(send(b"2", b"/queue/b") + BAD)
+        play.rules_change(replace(ALLOW, rules=(AccessRule(1, allow=True, send=("/queue/[ab]",)),)))
+        play.time_passes(1.0)
+        comes(play, "a")
+        assert play.broker_reads().count(b"\n\n2\0") == 1
+        play.client_gets_error(b"not allowed")
+
+
+# Other rules
+
+
+@in_all_pairs
+def test_rules_that_come(client: bytes, broker: bytes) -> None:
+    """What passed straight on until then is judged from the next frame on; and passes again when they go."""
+    with joined(client, broker, cut=Cut.PASSED) as play:
+        for _ in range(3):
+            play.client_says(GOOD)
+        assert play.broker_reads() == GOOD * 3
+        passed = play.passed
+        play.rules_change(ALLOW)
+        play.client_says(GOOD)
+        play.client_says(GOOD)
+        assert play.passed == passed
+        play.rules_change(None)
+        play.client_says(BAD)
+        assert play.broker_reads() == GOOD * 2 + BAD
+        assert play.passed - passed == (1 if passed else 0)
+        play.rules_change(ALLOW)
+        denied(play, BAD)
+
+
+def test_a_destination_that_was_allowed() -> None:
+    """What is remembered of it is forgotten with the rules."""
+    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
+        play.client_says(GOOD * 2)
+        play.broker_gets(GOOD * 2)
+        play.rules_change(AccessRules((), allow=False))
+        denied(play, GOOD)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        AccessRules((), allow=False),
+        replace(NO_SELECTORS, rules=(replace(NO_SELECTORS.rules[0], headers=()),)),
+    ],
+)
+def test_a_subscription_that_is_no_longer_allowed(rules: AccessRules) -> None:
+    """The session ends with an ERROR that says so."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(SUBSCRIBED)
+        play.broker_reads()
+        play.rules_change(rules)
+        assert b"SUBSCRIBE: '/queue/a'" in play.client.written
+        play.client_gets_error(b"a subscription is no longer allowed")
+        play.broker_is_closed()
+        assert "the rules were changed" in play.noted(Event.DISCONNECTED)
+
+
+def test_a_subscription_that_is_still_allowed() -> None:
+    """The session goes on, and so do those that ended before; the headers that it was opened with count."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(SUBSCRIBED + b"SUBSCRIBE\nid:2\ndestination:/topic/b\n\n\0UNSUBSCRIBE\nid:2\n\n\0")
+        play.broker_reads()
+        for rules in (ALLOW, NO_SELECTORS, None, ALLOW):
+            play.rules_change(rules)
+            play.both_stay()
+        play.client_says(b"SUBSCRIBE\nid:3\ndestination:/queue/b\nselector:a=1\n\n\0")
+        play.broker_reads()
+        play.rules_change(NO_SELECTORS)
+        play.client_gets_error(b"a subscription is no longer allowed")
+
+
+def test_a_subscription_in_a_fan_out_and_behind_a_route() -> None:
+    """Wherever it is, it is judged."""
+    for front, brokers in (
+        (listener(fan_out(2)), "ab"),
+        (routed(plain("main", "a"), lasting("there", "b")), "a"),
+    ):
+        with begun(front, brokers=brokers) as play:
+            play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/there.x\n\n\0")
+            if brokers == "a":
+                comes(play, "b")
+            for at in brokers:
+                play.broker_reads(at=at)
+            play.broker_reads(at="b")
+            play.rules_change(AccessRules((), allow=False))
+            play.client_gets_error(b"a subscription is no longer allowed")
+
+
+def test_rules_that_change_before_connect_or_at_the_end() -> None:
+    """Who has not said CONNECT gets the new ones; who said DISCONNECT leaves in peace."""
+    with Playbook(listener(upstream())) as play:
+        play.rules_change(ALLOW)
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.rules_change(AccessRules((), allow=False))
+        play.broker_accepts()
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        play.broker_reads()
+        play.client_reads()
+        denied(play, GOOD)
+        play.rules_change(ALLOW)
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(SUBSCRIBED + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.rules_change(AccessRules((), allow=False))
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+
+
+# Whatever a client says
+
+names = st.sampled_from(
+    [
+        b"destination",
+        b"Destination",
+        b"destination ",
+        b" destination",
+        b"\tDESTINATION",
+        b"x",
+        b"destination-type",
+    ]
+)
+values = st.lists(
+    st.sampled_from(
+        [b"/queue/", b"secret", b"a", b" ", b"%73ecret", b"%2F", b"\\c", b",", b"::", b">", b"*", b"?"]
+    ),
+    max_size=4,
+).map(b"".join)
+heads = st.lists(st.tuples(names, values), max_size=3)
+
+
+def generous(frame: bytes) -> set[bytes]:
+    """All destinations that one broker or another might find in a frame."""
+    found = set()
+    for line in frame.partition(b"\n\n")[0].split(b"\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"destination":
+            for each in (value, value.replace(b"\\c", b":"), unquote_to_bytes(value)):
+                found |= {part.strip().partition(b"?")[0] for part in re.split(b",|::", each)}
+    return found
+
+
+@given(
+    heads, st.sampled_from([b"1.0", b"1.1", b"1.2"]), st.sampled_from([b"1.0", b"1.1", b"1.2"]), st.booleans()
+)
+def test_no_head_gets_past(
+    head: list[tuple[bytes, bytes]], client: bytes, broker: bytes, default: bool
+) -> None:
+    """What reaches a broker names nothing that is denied, however it is read, and no wildcard."""
+    rules = replace(ALLOW, allow=default)
+    lines = b"".join([name + b":" + value + b"\n" for name, value in head])
+    with joined(client, broker, rules=rules) as play:
+        play.client_says(b"SEND\n" + lines + b"\nx\0")
+        there = generous(play.broker_reads())
+        assert b"/queue/secret" not in there
+        assert not any(mark in each for each in there for mark in (b">", b"*"))
+        play.client_reads()
+
+
+@given(heads)
+def test_what_one_frame_says_does_not_depend_on_those_before(head: list[tuple[bytes, bytes]]) -> None:
+    """A destination that is remembered is judged as one that is not."""
+    said = b"SEND\n" + b"".join([name + b":" + value + b"\n" for name, value in head]) + b"\nx\0"
+    with joined(b"1.2", b"1.2", rules=ALLOW) as once, joined(b"1.2", b"1.2", rules=ALLOW) as twice:
+        once.client_says(said)
+        twice.client_says(said + said)
+        assert twice.broker_reads() == once.broker_reads() * 2
+        assert once.client_reads() == twice.client_reads()
