@@ -195,7 +195,7 @@ Cell = tuple[str, str, Conversation]
 
 CELLS: list[Cell] = [
     (broker, version, conversation)
-    for broker in ("rabbitmq", "activemq")
+    for broker in ("rabbitmq", "activemq", "activemq_6", "artemis")
     for conversation in CONVERSATIONS
     for version in conversation.versions
 ]
@@ -229,7 +229,7 @@ def test_conversations(
     raise AssertionError((got, expected))
 
 
-@pytest.mark.parametrize("broker", ["rabbitmq", "activemq"])
+@pytest.mark.parametrize("broker", ["rabbitmq", "activemq", "activemq_6", "artemis"])
 @pytest.mark.parametrize("name", CONNECTS)
 def test_connects(
     name: str,
