@@ -84,6 +84,8 @@ _ALTERED: Mapping[tuple[str, str, str], Names] = {
     ("activemq", "1.2", "1.0"): {"padded": "a", "newline": "a b"},
     ("rabbitmq", "1.1", "1.0"): {"padded": "a  "},
     ("rabbitmq", "1.2", "1.0"): {"padded": "a  "},
+    ("artemis", "1.1", "1.0"): {"padded": "a  ", "newline": "a b"},
+    ("artemis", "1.2", "1.0"): {"padded": "a  ", "newline": "a b"},
     ("memory", "1.1", "1.0"): {"padded": "a  ", "newline": "a b"},
     ("memory", "1.2", "1.0"): {"padded": "a  ", "newline": "a b"},
 }
