@@ -374,9 +374,7 @@ def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
         f"-Ddata.dir={data}",
         *("-cp", str(home / "lib" / "artemis-boot.jar"), "org.apache.activemq.artemis.boot.Artemis", "run"),
     ]
-    with _run(
-        Broker("artemis", port, tls_port, lambda: Child("artemis", command, cwd=directory))
-    ) as broker:
+    with _run(Broker("artemis", port, tls_port, lambda: Child("artemis", command, cwd=directory))) as broker:
         yield broker
 
 

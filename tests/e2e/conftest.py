@@ -137,7 +137,9 @@ def activemq_gateway(tmp_path_factory: pytest.TempPathFactory, activemq: brokers
 
 
 @pytest.fixture(scope="session")
-def activemq_6_gateway(tmp_path_factory: pytest.TempPathFactory, activemq_6: brokers.Broker) -> Iterator[Gateway]:
+def activemq_6_gateway(
+    tmp_path_factory: pytest.TempPathFactory, activemq_6: brokers.Broker
+) -> Iterator[Gateway]:
     """Run a relay in front of ActiveMQ 6."""
     uri = f"tcp://127.0.0.1:{activemq_6.port}"
     with _gateway(tmp_path_factory.mktemp("activemq-6-gateway"), "activemq_6", uri) as gateway:

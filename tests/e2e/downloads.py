@@ -6,7 +6,6 @@ As a module, `python -m tests.e2e.downloads` fetches what is not there and print
 import hashlib
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -70,13 +69,12 @@ def main() -> int:
     folder = java.folder()
     if folder is None:
         raise SystemExit(f"there is no folder to keep the brokers in: set {java.CACHE}")
-    found: Callable[[], list[Path | None]] = lambda: [artemis(), *(activemq_6() or [None])]
-    if None in found():
+    if artemis() is None or activemq_6() is None:
         try:
             _fetch(folder)
         except java.MissingJava as error:
             raise SystemExit(str(error)) from None
-    sys.stdout.write("".join(f"{path}\n" for path in found()))
+    sys.stdout.write("".join(f"{path}\n" for path in (artemis(), *(activemq_6() or ()))))
     return 0
 
 

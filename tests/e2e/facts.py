@@ -92,7 +92,11 @@ _ALTERED: Mapping[tuple[str, str, str], Names] = {
 
 ALTERED: Mapping[tuple[str, str, str], Names] = {
     **_ALTERED,
-    **{("activemq_6", *versions): names for (name, *versions), names in _ALTERED.items() if name == "activemq"},
+    **{
+        ("activemq_6", *versions): names
+        for (name, *versions), names in _ALTERED.items()
+        if name == "activemq"
+    },
 }
 """By broker, client's version and broker's version: the header values that arrive as another text."""
 
@@ -162,7 +166,8 @@ BROKERS: Mapping[tuple[str, str], BrokerFacts] = {
 """By broker and version of the connection to it."""
 
 
-NACK_REFUSED = {(broker, client, "1.0") for broker in ("activemq", "activemq_6", "artemis", "memory") for client in ("1.1", "1.2")}
+_WITHOUT_NACK = ("activemq", "activemq_6", "artemis", "memory")
+NACK_REFUSED = {(broker, client, "1.0") for broker in _WITHOUT_NACK for client in ("1.1", "1.2")}
 """By broker, client's version and broker's version: the relay itself refuses NACK, for the broker has none."""
 
 

@@ -138,7 +138,10 @@ BROKERS = ("rabbitmq", "activemq", "activemq_6", "artemis")
 
 DECIDED: dict[tuple[str, str], str] = {
     **{(broker, "CRLFs for a body"): _NO_EOL for broker in BROKERS},
-    ("artemis", "connect: eols before"): "it never answers a CONNECT that EOLs stand before; the relay takes them off",
+    (
+        "artemis",
+        "connect: eols before",
+    ): "it never answers a CONNECT that EOLs stand before; the relay takes them off",
 }
 """By broker and conversation: why the relay answers otherwise than the broker."""
 
