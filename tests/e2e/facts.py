@@ -93,9 +93,9 @@ _ALTERED: Mapping[tuple[str, str, str], Names] = {
 ALTERED: Mapping[tuple[str, str, str], Names] = {
     **_ALTERED,
     **{
-        ("activemq_6", *versions): names
-        for (name, *versions), names in _ALTERED.items()
-        if name == "activemq"
+        ("activemq_6", client, upstream): names
+        for (broker, client, upstream), names in _ALTERED.items()
+        if broker == "activemq"
     },
 }
 """By broker, client's version and broker's version: the header values that arrive as another text."""
