@@ -37,6 +37,7 @@ SHORT: dict[str, str] = {
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/store/formats.py": "imports the stores, which know nothing of it",
     "pipeline/store/lock.py": "held around the tables by who writes them; the store is long enough",
+    "relay/model/access.py": "what the service finds out, and the core goes by",
     "relay/model/counters.py": "the list of all counters",
     "config/source.py": "reads again what `config` reads, which is long enough",
     "service/workers/plan.py": "what a worker's two ends both know",

@@ -24,6 +24,7 @@ from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
@@ -92,7 +93,7 @@ class Relay:
     `name` is unique, stands in logs and is the `session` of a client whose broker gives none. `client` is the
     client's leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which
     sessions that do the same do it at different times. `passes`: the caller performs `Pass`. `counter`: who counts by
-    destination what passes, if anybody does.
+    destination what passes, if anybody does. `identity`: who the client is, as far as that is known.
     """
 
     __slots__ = (
@@ -105,6 +106,7 @@ class Relay:
         "client",
         "counter",
         "counters",
+        "identity",
         "listener",
         "name",
     )
@@ -125,6 +127,7 @@ class Relay:
         self.client = Leg(Side.DOWNSTREAM, listener.limits)
         self._chance = chance
         self.counter = counter
+        self.identity = ANYBODY
         self._passes = passes
         self._sample: Sample | None = None
         self._outbox = Outbox()

@@ -1,15 +1,13 @@
 """The relay as a service: made from a configuration, it listens, accepts sessions, and ends them when it stops."""
 
 import os
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
-from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
-from twisted.internet.protocol import Factory
+from twisted.internet.interfaces import IStreamClientEndpoint
 
 from stomprelay import COMPILED
 from stomprelay.config import Config
@@ -22,14 +20,13 @@ from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.relay import Relay
-from stomprelay.service.admission import Admission
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
-from stomprelay.service.connection.pipes import PIPE
-from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.clients.admission import Admission
+from stomprelay.service.clients.clients import Clients, ListenerFactory
+from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
@@ -61,24 +58,6 @@ JOURNAL: Final = 8
 """File descriptors that the journal may have open: segments, their folder, files that are removed."""
 MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
-
-
-class ListenerFactory(Factory):
-    """Builds the protocols of one listener's clients."""
-
-    noisy = False
-
-    def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None]) -> None:
-        self._name = name
-        self._accept = accept
-
-    def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
-        return f"listener {self._name}"
-
-    def buildProtocol(self, addr: IAddress | None) -> Any:
-        """Return the protocol of a new client; None while the relay stops, which closes the connection."""
-        return self._accept(self._name, addr)
 
 
 class Prepared:
@@ -143,10 +122,11 @@ class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
     `config` is what it is made of now, `state` is what runs; `when_ready` has the services that start when everything
-    listens; `embedded` is the embedded broker, if an upstream leads to it, and `admin` listens on the endpoints admin
-    and metrics. `clock` is the time of the journal, in nanoseconds since 1970. `descriptors` is how many file
-    descriptors the process may have, None for no limit. `inherited` is what it has of its parent, where this is a
-    worker of several. `source` is where the configuration can be read anew; None: it is not, here.
+    listens; `clients` begins the sessions; `embedded` is the embedded broker, if an upstream leads to it, and `admin`
+    listens on the endpoints admin and metrics. `clock` is the time of the journal, in nanoseconds since 1970.
+    `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what it has of
+    its parent, where this is a worker of several. `source` is where the configuration can be read anew; None: it is
+    not, here.
     """
 
     def __init__(
@@ -166,8 +146,6 @@ class RelayService(MultiService):
         self._reactor = reactor
         self.config = config
         run = os.urandom(4).hex()
-        self._prefix = f"relay-{run}"
-        self._named = 0
         runtime = self._runtime = Runtime(reactor, seconds)
         brokers = Brokers(config.listeners)
         sessions = (
@@ -201,6 +179,8 @@ class RelayService(MultiService):
         if self.embedded is not None:
             self.embedded.setServiceParent(self)
         self._endpoints = self._broker_endpoints(configured, self.embedded)
+        self.clients = Clients(self.state, self._admission, self._endpoints, self._upstreams, f"relay-{run}")
+        self.clients.fast_path = config.fast_path
         self._listening = Ports(self._listeners(config))
         self._listening.setServiceParent(self)
         if _watched(config):
@@ -270,7 +250,7 @@ class RelayService(MultiService):
         return [self._listener(each) for each in config.listeners]
 
     def _listener(self, listener: Listener) -> ListeningService:
-        factory = ListenerFactory(listener.name, self._accept)
+        factory = ListenerFactory(listener.name, self.clients.accept)
         shared: dict[str, Any] = {}
         if (inherited := self._inherited) is not None:
             shared["inherited"] = inherited.sockets[listener.name]
@@ -338,6 +318,7 @@ class RelayService(MultiService):
             self._change_brokers(found, endpoints)
             self.state.sessions.change(config.listeners)
             self._admission.most = config.clients
+            self.clients.fast_path = config.fast_path
             if self.state.journal is not None:
                 self.state.journal.change(config.journal)
             self.state.tails.change(config.journal)
@@ -370,47 +351,6 @@ class RelayService(MultiService):
         prepared = self.prepare(source.path or COMMAND_LINE, wanted)
         prepared.open()
         return prepared.commit()
-
-    def _accept(self, name: str, address: object) -> LegProtocol | None:
-        """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
-        stops. One that is too many, or comes while the relay is drained, is sent an ERROR.
-        """
-        if self.state.sessions.stopping:
-            return None
-        sessions = self.state.sessions.listeners[name]
-        refusal = self._admission.refusal(sessions, address, draining=self.state.sessions.draining)
-        if refusal is not None:
-            return self._admission.turn_away(sessions, refusal)
-        passes = self.config.fast_path and PIPE is not None
-        relay = Relay(
-            sessions.listener,
-            self._next_name(),
-            sessions.counters,
-            random.random,
-            passes=passes,
-            counter=self.state.runtime.tallies.counter,
-        )
-        driver = RecordingDriver(self.state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
-        self.state.tails.accepted(driver)
-        sessions.add(driver, address)
-        return self._leg(driver, relay)
-
-    def _leg(self, driver: RecordingDriver, relay: Relay) -> LegProtocol:
-        """Return the protocol of a client's leg."""
-        listener = relay.listener
-        if listener.web is None:
-            return LegProtocol(driver, relay.client)
-        # What reads WebSocket is not loaded where none is wanted.
-        from stomprelay.service.connection.web import WebLegProtocol
-
-        return WebLegProtocol(
-            driver, relay.client, listener, listener.web, lambda: self.state.sessions.stopping
-        )
-
-    def _next_name(self) -> bytes:
-        """Return a name for a session that no other session has, of this relay or of another."""
-        self._named += 1
-        return f"{self._prefix}-{self._named}".encode("ascii")
 
     def _status(self) -> str:
         """Return the relay's status in one line, for systemd."""

@@ -127,9 +127,27 @@ def _run(broker: Broker) -> Iterator[Broker]:
 
 
 class RabbitMQ(Broker):
-    """A RabbitMQ, with its own command line."""
+    """A RabbitMQ, with its own command line; `tables` is where it has the log of its queues' names."""
 
     environment: Mapping[str, str]
+    tables: Path
+
+    def kill(self) -> None:
+        """End it by SIGKILL, once it will have all queues again.
+
+        A queue is in its log at once, but that this is decided only up to two seconds later, when messages in it have
+        long been confirmed: killed before, it takes the queue for never made, and what it has on its disk with it.
+        """
+        assert self._child is not None
+        for _ in range(100):
+            if self._queues_decided or self._child.exited(within=0.1):
+                break
+        super().kill()
+
+    @property
+    def _queues_decided(self) -> bool:
+        log = (self.tables / "LATEST.LOG").read_bytes()
+        return log.rfind(b"presume_abort") <= log.rfind(b"committed")
 
     def connections(self) -> list[list[str]]:
         """Return its STOMP connections, as it lists them: the peers' hosts and ports."""
@@ -177,7 +195,7 @@ disk_free_limit.absolute = 50MB
 {settings}
 """
     )
-    environment = {
+    environment: dict[str, object] = {
         "HOME": home,
         "ERL_EPMD_PORT": epmd_port,
         "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -210,6 +228,7 @@ disk_free_limit.absolute = 50MB
             first,
         )
         broker.environment = env
+        broker.tables = directory / "mnesia" / env["RABBITMQ_NODENAME"]
         stack.enter_context(_run(broker))
         yield broker
 

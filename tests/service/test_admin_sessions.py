@@ -90,7 +90,7 @@ def test_all_that_is_known(harness: RelayHarness) -> None:
     assert row.pop("to_client_bytes") > len(CONNECTED + MESSAGE)
     assert row.pop("to_broker_bytes") > len(CONNECT + SUBSCRIBE + SEND)
     assert row == {
-        "session": f"{harness.service._prefix}-1",
+        "session": f"{harness.service.clients.prefix}-1",
         "listener": "public",
         "login": "me",
         "client": "192.0.2.7:4711",

@@ -16,7 +16,7 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.admission import LINGERING, RESERVE, RESERVED_SHARE
+from stomprelay.service.clients.admission import LINGERING, RESERVE, RESERVED_SHARE
 from stomprelay.service.connection.repeats import EVERY
 from stomprelay.service.network.endpoints import ACCEPTED, listening_service
 from stomprelay.service.process import open_descriptors, raise_descriptor_limit

@@ -101,7 +101,7 @@ def test_contexts(harness: JournalHarness) -> None:
     broker = harness.broker()
     broker.sends(CONNECTED.replace(b"1.2", b"1.1"))
     connect, connected, event = harness.read()
-    name = f"{harness.service._prefix}-1"
+    name = f"{harness.service.clients.prefix}-1"
     assert connect.context == ("public", name, "192.0.2.7:4711", "erp", "client", "", "", "1.2")
     place = ("broker", "main", "tcp://192.0.2.1:61613")
     assert connected.context == ("public", name, "192.0.2.7:4711", "erp", *place, "1.1")

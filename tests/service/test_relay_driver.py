@@ -33,7 +33,7 @@ def test_a_session(log: list[str]) -> None:
     broker.disconnects()
     assert len(harness.service.state.sessions) == 0
     assert harness.reactor.getDelayedCalls() == []
-    name = harness.service._prefix
+    name = harness.service.clients.prefix
     assert log[-2:] == [
         f"info: {name}-1 from 192.0.2.7:4711 on public: connected: "
         "no login, STOMP 1.2 to 1.2, generic at tcp://192.0.2.1:61613",
@@ -267,7 +267,7 @@ def test_what_there_is_to_see() -> None:
     client = harness.client()
     seen = only(harness).info()
     assert (seen.client, seen.version, seen.brokers, seen.client_bytes) == ("192.0.2.7:4711", None, (), 0)
-    assert (seen.session, seen.listener) == (harness.service._prefix + "-1", "public")
+    assert (seen.session, seen.listener) == (harness.service.clients.prefix + "-1", "public")
     client.sends(CONNECT)
     seen = only(harness).info()
     assert (seen.version, seen.brokers, seen.broker_versions) == ("1.2", (None,), (None,))

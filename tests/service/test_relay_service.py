@@ -42,7 +42,7 @@ PLACE = "tcp:0:interface=127.0.0.1"
 def test_names_of_sessions() -> None:
     """No two are alike, in one process or in two; letters, digits and dashes only."""
     one, two = RelayHarness().service, RelayHarness().service
-    names = [one._next_name(), one._next_name(), two._next_name()]
+    names = [one.clients.next_name(), one.clients.next_name(), two.clients.next_name()]
     assert len(set(names)) == 3
     assert all(re.fullmatch(rb"relay-[0-9a-f]{8}-\d+", name) for name in names)
 

@@ -84,7 +84,7 @@ def test_what_passes_a_session_is_shown(harness: RelayHarness) -> None:
     assert shown(found) == [">SEND", "<MESSAGE", "<MESSAGE"]
     assert (found.began, found.left_out, found.missing) == (False, 0, ())
     send, message, _ = read(found)
-    name = harness.service._prefix + "-1"
+    name = harness.service.clients.prefix + "-1"
     assert send.context == ("public", name, "192.0.2.7:4711", "192.0.2.7", "client", "", "", "1.2")
     assert message.context[5:] == ("main", "tcp://192.0.2.1:61613", "1.2")
     assert tail(harness) == TailAnswer()
@@ -185,7 +185,7 @@ def test_sessions_that_are_not_asked_for(chosen: Callable[[str], dict[str, Any]]
     harness = RelayHarness(listener(), listener(name="other", endpoint="tcp:61614"))
     one, _ = harness.session()
     other = harness.client(1)
-    request = chosen(f"{harness.service._prefix}-2")
+    request = chosen(f"{harness.service.clients.prefix}-2")
     tail(harness, **request)
     assert (recorded(one), recorded(other)) == (False, True)
     other.sends(LOGIN)

@@ -1,0 +1,99 @@
+"""Clients as they come: each gets a session, or is turned away."""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory
+
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.relay import Relay
+from stomprelay.service.clients.admission import Admission
+from stomprelay.service.connection.pipes import PIPE
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.recording import RecordingDriver
+from stomprelay.service.connection.relay_driver import Endpoints
+from stomprelay.service.state import RelayState
+
+
+class ListenerFactory(Factory):
+    """Builds the protocols of one listener's clients."""
+
+    noisy = False
+
+    def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None]) -> None:
+        self._name = name
+        self._accept = accept
+
+    def logPrefix(self) -> str:
+        """Return the name that Twisted's log lines have for it."""
+        return f"listener {self._name}"
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """Return the protocol of a new client; None while the relay stops, which closes the connection."""
+        return self._accept(self._name, addr)
+
+
+class Clients:
+    """Begins the sessions of a relay. `endpoints` and `upstreams` are how to connect to each broker, and the name of
+    its upstream; both may change. `prefix` is what the names of its sessions begin with, and those of no other run of
+    a relay. `fast_path`: frames that need no look may pass without the core, in sessions that begin from now on.
+    """
+
+    def __init__(
+        self,
+        state: RelayState,
+        admission: Admission,
+        endpoints: Endpoints,
+        upstreams: Mapping[Broker, str],
+        prefix: str,
+    ) -> None:
+        self._state: Final = state
+        self._admission: Final = admission
+        self._endpoints: Final = endpoints
+        self._upstreams: Final = upstreams
+        self.prefix: Final = prefix
+        self._named = 0
+        self.fast_path = True
+
+    def accept(self, name: str, address: object) -> LegProtocol | None:
+        """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
+        stops. One that is too many, or comes while the relay is drained, is sent an ERROR.
+        """
+        state = self._state
+        if state.sessions.stopping:
+            return None
+        sessions = state.sessions.listeners[name]
+        refusal = self._admission.refusal(sessions, address, draining=state.sessions.draining)
+        if refusal is not None:
+            return self._admission.turn_away(sessions, refusal)
+        relay = Relay(
+            sessions.listener,
+            self.next_name(),
+            sessions.counters,
+            random.random,
+            passes=self.fast_path and PIPE is not None,
+            counter=state.runtime.tallies.counter,
+        )
+        driver = RecordingDriver(state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
+        state.tails.accepted(driver)
+        sessions.add(driver, address)
+        return self._leg(driver, relay)
+
+    def _leg(self, driver: RecordingDriver, relay: Relay) -> LegProtocol:
+        """Return the protocol of a client's leg."""
+        listener = relay.listener
+        if listener.web is None:
+            return LegProtocol(driver, relay.client)
+        # What reads WebSocket is not loaded where none is wanted.
+        from stomprelay.service.connection.web import WebLegProtocol
+
+        return WebLegProtocol(
+            driver, relay.client, listener, listener.web, lambda: self._state.sessions.stopping
+        )
+
+    def next_name(self) -> bytes:
+        """Return a name for a session that no other session has, of this relay or of another."""
+        self._named += 1
+        return f"{self.prefix}-{self._named}".encode("ascii")
