@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep delta-jars class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
+.PHONY: help run test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test-deep: $(VENV)/.test ## all of them, with a long budget: faults and kills in
 
 delta-jars: $(VENV)/.test ## the jars of Delta Lake, from Maven Central, without which its tests are skipped
 	$(BIN)/python -m stomprelay.pipeline.spark.delta
+
+brokers: $(VENV)/.test ## Artemis and ActiveMQ 6, from Maven Central, without which their tests are skipped
+	$(BIN)/python -m tests.e2e.downloads
 
 class-archive: $(VENV)/.test ## Java's class archive, with which Spark starts faster; else the first start makes it
 	$(BIN)/python -m stomprelay.pipeline.spark.class_archive

@@ -41,7 +41,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         "--brokers",
         type=_kinds,
         default=("rabbitmq", "activemq"),
-        help="two or more of rabbitmq, activemq, memory (rabbitmq,activemq); one alone is doubled",
+        help=f"two or more of {', '.join(KINDS)} (rabbitmq,activemq); one alone is doubled",
     )
     parsed = parser.parse_args(arguments)
     if parsed.seed is None:

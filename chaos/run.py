@@ -20,7 +20,7 @@ from tests.e2e.fleet import Fleet, failover, fleet, nodes
 from tests.e2e.load import drain
 from tests.prometheus import sums
 
-KINDS: Final = ("rabbitmq", "activemq", "memory")
+KINDS: Final = (*brokers.INSTALLED, "memory")
 
 PATIENCE: Final = 60.0
 """Seconds in which sessions must end once everything is well, and everything that was confirmed must have come."""
@@ -53,8 +53,8 @@ def arena(kinds: Sequence[str], directory: Path, options: str, login: str = LOGI
                 home.mkdir()
                 made.append(stack.enter_context(brokers.memory(home)))
             else:
-                start = brokers.rabbitmq if kind == "rabbitmq" else brokers.activemq
-                made.append(stack.enter_context(start(home, authority.issue(f"{kind}-{number}"))))
+                credentials = authority.issue(f"{kind}-{number}")
+                made.append(stack.enter_context(brokers.INSTALLED[kind](home, credentials)))
         members = stack.enter_context(nodes(*made))
         yield stack.enter_context(fleet(directory, members, failover(members, options, more=login)))
 

@@ -8,7 +8,8 @@ Each file of `tests/corpus/` holds cases (`== case`), each of some connections, 
     A# ...        what became of connection A
     # ...         what the next lines are about, or octets that were not kept
 
-RabbitMQ 3.10.8 and ActiveMQ 5.17.2 on Debian 12. The host in ActiveMQ's ids is not the original one.
+RabbitMQ 3.10.8 and ActiveMQ 5.17.2 on Debian 12, Artemis 2.44.0 and ActiveMQ 6.1.4 of Maven Central, which calls its
+own version `${project.version}`. The host in ActiveMQ's ids is not the original one.
 """
 
 import ast
@@ -40,7 +41,7 @@ class Recording:
 
     @property
     def broker(self) -> str:
-        """`activemq` or `rabbitmq`."""
+        """`activemq`, `activemq_6`, `artemis` or `rabbitmq`."""
         return self.name.partition("-")[0]
 
     @property

@@ -34,7 +34,7 @@ def test_so_many_faults() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--brokers", "rabbitmq,artemis"], "artemis"),
+        (["--brokers", "rabbitmq,apollo"], "apollo"),
         (["--sessions", "1"], "--sessions"),
         (["--faults", "0"], "--faults"),
         (["--faults", "9", "--seconds", "9"], "--seconds"),

@@ -1,9 +1,9 @@
-"""RabbitMQ, ActiveMQ Classic and the embedded broker as child processes that can die and come back.
+"""RabbitMQ, ActiveMQ Classic (5 and 6), Artemis and the embedded broker as child processes that can die and come back.
 
-The first two come from Debian packages (`rabbitmq-server`, `activemq`) and run in the foreground, as whoever runs
-the tests: data in a temporary directory, ports of loopback. A message sent with `persistent:true` survives the
-broker whose receipt it got; the embedded broker forgets all. A broker is up when it has answered CONNECT with
-CONNECTED.
+RabbitMQ and ActiveMQ 5 come from Debian packages (`rabbitmq-server`, `activemq`), ActiveMQ 6 and Artemis from Maven
+Central. They run in the foreground, as whoever runs the tests: data in a temporary directory, ports of loopback. A
+message sent with `persistent:true` survives the broker whose receipt it got; the embedded broker forgets all. A broker
+is up when it has answered CONNECT with CONNECTED.
 """
 
 import contextlib
@@ -11,10 +11,12 @@ import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Final
 
-from tests.e2e import relay
+from tests.e2e import downloads, relay
 from tests.e2e.certificates import Credentials
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
@@ -25,6 +27,12 @@ START = 180.0
 
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _ACTIVEMQ = Path("/usr/share/activemq")
+
+_JAVA_OPTIONS = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_TAKES_ALL = ("manage", "browse", "consume", "send", *(
+    f"{verb}{what}" for verb in ("create", "delete") for what in ("Address", "DurableQueue", "NonDurableQueue")
+))  # fmt: skip
+"""Artemis' names for what a user may do."""
 
 
 class Absent(Exception):
@@ -246,18 +254,53 @@ disk_free_limit.absolute = 50MB
 
 @contextlib.contextmanager
 def activemq(directory: Path, credentials: Credentials) -> Iterator[Broker]:
-    """Run ActiveMQ Classic with KahaDB.
+    """Run ActiveMQ Classic 5."""
+    if not (_ACTIVEMQ / "bin" / "activemq.jar").exists() or shutil.which("java") is None:
+        raise Absent("needs ActiveMQ: Debian package activemq")
+    conf = directory / "conf"
+    conf.mkdir(parents=True)
+    (conf / "log4j.properties").write_text(
+        "log4j.rootLogger=INFO, console\n"
+        "log4j.appender.console=org.apache.log4j.ConsoleAppender\n"
+        "log4j.appender.console.layout=org.apache.log4j.PatternLayout\n"
+        "log4j.appender.console.layout.ConversionPattern=%d %-5p %c{1} %m%n\n"
+    )
+    program = [
+        f"-Dactivemq.home={_ACTIVEMQ}",
+        f"-Dactivemq.classpath={conf}:{_ACTIVEMQ}/lib/",
+        f"-Dlog4j.configuration=file:{conf}/log4j.properties",
+        *("-jar", str(_ACTIVEMQ / "bin" / "activemq.jar")),
+    ]
+    with _run(_classic("activemq", program, directory, credentials)) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def activemq_6(directory: Path, credentials: Credentials) -> Iterator[Broker]:
+    """Run ActiveMQ Classic 6."""
+    jars = downloads.activemq_6()
+    if jars is None or shutil.which("java") is None:
+        raise Absent("needs ActiveMQ 6: make brokers; and Java")
+    (directory / "conf").mkdir(parents=True)
+    program = [
+        f"-Dactivemq.home={directory}",
+        "-Dorg.apache.logging.log4j.simplelog.level=INFO",
+        *("-cp", ":".join(map(str, jars)), "org.apache.activemq.console.Main"),
+    ]
+    with _run(_classic("activemq_6", program, directory, credentials)) as broker:
+        yield broker
+
+
+def _classic(name: str, program: Sequence[str], directory: Path, credentials: Credentials) -> Broker:
+    """Return an ActiveMQ Classic with KahaDB, whose folder `conf` is there. `program` is what Java runs.
 
     What it now and then leaves on its disk when a consumer comes, it reads when it looks for expired messages: here
     every second, as its own 30 are longer than most tests.
     """
-    java = shutil.which("java")
-    if not (_ACTIVEMQ / "bin" / "activemq.jar").exists() or java is None:
-        raise Absent("needs ActiveMQ: Debian package activemq")
     port, tls_port = free_port(), free_port()
     conf, data, tmp = (directory / name for name in ("conf", "data", "tmp"))
-    for folder in (conf, data, tmp):
-        folder.mkdir(parents=True)
+    for folder in (data, tmp):
+        folder.mkdir()
     keystore = credentials.keystore(conf / "broker.p12", "changeit")
     (conf / "activemq.xml").write_text(
         f"""<beans xmlns="http://www.springframework.org/schema/beans"
@@ -290,27 +333,86 @@ def activemq(directory: Path, credentials: Credentials) -> Iterator[Broker]:
 </beans>
 """
     )
-    (conf / "log4j.properties").write_text(
-        "log4j.rootLogger=INFO, console\n"
-        "log4j.appender.console=org.apache.log4j.ConsoleAppender\n"
-        "log4j.appender.console.layout=org.apache.log4j.PatternLayout\n"
-        "log4j.appender.console.layout.ConversionPattern=%d %-5p %c{1} %m%n\n"
-    )
     command = [
-        *(java, "-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        *("java", *_JAVA_OPTIONS),
         f"-Djava.io.tmpdir={tmp}",
         "-Djava.awt.headless=true",
-        f"-Dactivemq.home={_ACTIVEMQ}",
         f"-Dactivemq.base={directory}",
         f"-Dactivemq.conf={conf}",
         f"-Dactivemq.data={data}",
-        f"-Dactivemq.classpath={conf}:{_ACTIVEMQ}/lib/",
-        f"-Dlog4j.configuration=file:{conf}/log4j.properties",
-        *("-jar", str(_ACTIVEMQ / "bin" / "activemq.jar"), "start", f"xbean:file:{conf}/activemq.xml"),
+        *(*program, "start", f"xbean:file:{conf}/activemq.xml"),
     ]
-    with _run(
-        Broker("activemq", port, tls_port, lambda: Child("activemq", command, cwd=directory))
-    ) as broker:
+    return Broker(name, port, tls_port, lambda: Child(name, command, cwd=directory))
+
+
+@contextlib.contextmanager
+def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
+    """Run Artemis, with prefixes that make `/queue/` a queue and `/topic/` a topic, and without its window of ten KiB
+    of messages that nobody has acknowledged yet.
+    """
+    home = downloads.artemis()
+    if home is None or shutil.which("java") is None:
+        raise Absent("needs Artemis: make brokers; and Java")
+    port, tls_port = free_port(), free_port()
+    etc, data, tmp = (directory / name for name in ("etc", "data", "tmp"))
+    for folder in (etc, data, tmp):
+        folder.mkdir(parents=True)
+    keystore = credentials.keystore(etc / "broker.p12", "changeit")
+    may = "".join(f'<permission type="{each}" roles="users"/>' for each in _TAKES_ALL)
+    stomp = "protocols=STOMP;anycastPrefix=/queue/;multicastPrefix=/topic/;stompConsumerWindowSize=-1"
+    (etc / "broker.xml").write_text(
+        f"""<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+ <name>stomprelay{port}</name>
+ <journal-type>NIO</journal-type>
+ <journal-datasync>false</journal-datasync>
+ <journal-file-size>10M</journal-file-size>
+ <paging-directory>{data}/paging</paging-directory>
+ <bindings-directory>{data}/bindings</bindings-directory>
+ <journal-directory>{data}/journal</journal-directory>
+ <large-messages-directory>{data}/large-messages</large-messages-directory>
+ <max-disk-usage>99</max-disk-usage>
+ <jmx-management-enabled>false</jmx-management-enabled>
+ <acceptors>
+  <acceptor name="stomp">tcp://127.0.0.1:{port}?{stomp}</acceptor>
+  <acceptor name="stomp+ssl">tcp://127.0.0.1:{tls_port}?{stomp};sslEnabled=true;keyStorePath={keystore};keyStorePassword=changeit;keyStoreType=PKCS12</acceptor>
+ </acceptors>
+ <security-settings><security-setting match="#">{may}</security-setting></security-settings>
+ <address-settings><address-setting match="#">
+  <dead-letter-address>DLQ</dead-letter-address><expiry-address>DLQ</expiry-address>
+ </address-setting></address-settings>
+ <addresses><address name="DLQ"><anycast><queue name="DLQ"/></anycast></address></addresses>
+</core></configuration>
+"""
+    )
+    (etc / "bootstrap.xml").write_text(
+        f"""<broker xmlns="http://activemq.apache.org/schema">
+ <security-manager class-name="org.apache.activemq.artemis.spi.core.security.ActiveMQBasicSecurityManager">
+  <property key="bootstrapUser" value="guest"/><property key="bootstrapPassword" value="guest"/>
+  <property key="bootstrapRole" value="users"/>
+ </security-manager>
+ <server configuration="file:{etc}/broker.xml"/>
+</broker>
+"""
+    )
+    (etc / "management.xml").write_text('<management-context xmlns="http://activemq.apache.org/schema"/>\n')
+    (etc / "log4j2.properties").write_text(
+        "rootLogger.level = INFO\nrootLogger.appenderRef.console.ref = console\n"
+        "logger.audit.name = org.apache.activemq.audit\nlogger.audit.level = OFF\n"
+        "appender.console.type = Console\nappender.console.name = console\n"
+        "appender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = %d %-5p %c{1} %m%n\n"
+    )
+    command = [
+        *("java", *_JAVA_OPTIONS),
+        f"-Djava.io.tmpdir={tmp}",
+        f"-Dlog4j2.configurationFile=file:{etc}/log4j2.properties",
+        f"-Dartemis.home={home}",
+        f"-Dartemis.instance={directory}",
+        f"-Dartemis.instance.etc={etc}",
+        f"-Ddata.dir={data}",
+        *("-cp", str(home / "lib" / "artemis-boot.jar"), "org.apache.activemq.artemis.boot.Artemis", "run"),
+    ]
+    with _run(Broker("artemis", port, tls_port, lambda: Child("artemis", command, cwd=directory))) as broker:
         yield broker
 
 
@@ -328,3 +430,12 @@ def memory(directory: Path) -> Iterator[Broker]:
         yield broker
     for child in children:
         relay.check(child)
+
+
+INSTALLED: Final[Mapping[str, Callable[[Path, Credentials], AbstractContextManager[Broker]]]] = {
+    "rabbitmq": rabbitmq,
+    "activemq": activemq,
+    "activemq_6": activemq_6,
+    "artemis": artemis,
+}
+"""The real brokers, by their names in the table of facts: what runs one in a folder."""

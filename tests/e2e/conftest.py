@@ -78,6 +78,22 @@ def activemq_2(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -
 
 
 @pytest.fixture(scope="session")
+def activemq_6(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
+    """Run an ActiveMQ 6."""
+    directory = tmp_path_factory.mktemp("activemq-6")
+    with _or_skip(), brokers.activemq_6(directory, authority.issue("activemq-6")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def artemis(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
+    """Run an Artemis."""
+    directory = tmp_path_factory.mktemp("artemis")
+    with _or_skip(), brokers.artemis(directory, authority.issue("artemis")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
     """Run the embedded broker alone, as `twistd stompbroker`."""
     with brokers.memory(tmp_path_factory.mktemp("stompbroker")) as broker:
@@ -118,6 +134,24 @@ def activemq_gateway(tmp_path_factory: pytest.TempPathFactory, activemq: brokers
     """Run a relay in front of ActiveMQ."""
     uri = f"tcp://127.0.0.1:{activemq.port}"
     with _gateway(tmp_path_factory.mktemp("activemq-gateway"), "activemq", uri) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def activemq_6_gateway(
+    tmp_path_factory: pytest.TempPathFactory, activemq_6: brokers.Broker
+) -> Iterator[Gateway]:
+    """Run a relay in front of ActiveMQ 6."""
+    uri = f"tcp://127.0.0.1:{activemq_6.port}"
+    with _gateway(tmp_path_factory.mktemp("activemq-6-gateway"), "activemq_6", uri) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def artemis_gateway(tmp_path_factory: pytest.TempPathFactory, artemis: brokers.Broker) -> Iterator[Gateway]:
+    """Run a relay in front of Artemis."""
+    uri = f"tcp://127.0.0.1:{artemis.port}"
+    with _gateway(tmp_path_factory.mktemp("artemis-gateway"), "artemis", uri) as gateway:
         yield gateway
 
 

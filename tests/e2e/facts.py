@@ -4,7 +4,7 @@ Every fact was observed on a direct connection between library and broker; the d
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 VERSIONS = ("1.0", "1.1", "1.2")
@@ -24,6 +24,9 @@ class BrokerFacts:
 
     wrong_password: str | None
     """The `message` of the ERROR for a wrong passcode; None: the broker asks for no password."""
+
+    marks_redelivered: bool = True
+    """Each message that comes again says `redelivered:true`; else some do."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ LEGAL: Mapping[str, tuple[str, ...]] = {
 UNDELIVERABLE = "(undeliverable)"
 """In place of a value: sending it ends the connection or damages the frame."""
 
-ALTERED: Mapping[tuple[str, str, str], Names] = {
+_ALTERED: Mapping[tuple[str, str, str], Names] = {
     # RabbitMQ decodes and encodes escapes in 1.0 too; it closes the connection at an undefined escape.
     ("rabbitmq", "1.0", "1.0"): {"colon": "a\\cb", "backslash": UNDELIVERABLE, "path": "C\\c\\new"},
     # ActiveMQ decodes escapes in 1.0 but does not encode them: \n comes out as a line break inside the head.
@@ -81,8 +84,19 @@ ALTERED: Mapping[tuple[str, str, str], Names] = {
     ("activemq", "1.2", "1.0"): {"padded": "a", "newline": "a b"},
     ("rabbitmq", "1.1", "1.0"): {"padded": "a  "},
     ("rabbitmq", "1.2", "1.0"): {"padded": "a  "},
+    ("artemis", "1.1", "1.0"): {"padded": "a  ", "newline": "a b"},
+    ("artemis", "1.2", "1.0"): {"padded": "a  ", "newline": "a b"},
     ("memory", "1.1", "1.0"): {"padded": "a  ", "newline": "a b"},
     ("memory", "1.2", "1.0"): {"padded": "a  ", "newline": "a b"},
+}
+
+ALTERED: Mapping[tuple[str, str, str], Names] = {
+    **_ALTERED,
+    **{
+        ("activemq_6", client, upstream): names
+        for (broker, client, upstream), names in _ALTERED.items()
+        if broker == "activemq"
+    },
 }
 """By broker, client's version and broker's version: the header values that arrive as another text."""
 
@@ -123,6 +137,12 @@ LIBRARIES = (STOMP_PY, STOMPEST, STOMP_GEM, NET_STOMP, PHP_STOMP)
 _RABBITMQ = BrokerFacts(nack="redelivered", wrong_password="Bad CONNECT")
 _ACTIVEMQ = BrokerFacts(nack="dropped", wrong_password="User name [guest] or password is invalid.")
 _ACTIVEMQ_1_0 = BrokerFacts(nack="refused", wrong_password="User name [guest] or password is invalid.")
+_ARTEMIS = BrokerFacts(
+    nack="dropped",
+    wrong_password="Security Error occurred: User name [guest] or password is invalid",
+    marks_redelivered=False,
+)
+_ARTEMIS_1_0 = replace(_ARTEMIS, nack="ended")
 _MEMORY = BrokerFacts(nack="redelivered", wrong_password=None)
 _MEMORY_1_0 = BrokerFacts(nack="ended", wrong_password=None)
 
@@ -133,6 +153,12 @@ BROKERS: Mapping[tuple[str, str], BrokerFacts] = {
     ("activemq", "1.0"): _ACTIVEMQ_1_0,
     ("activemq", "1.1"): _ACTIVEMQ,
     ("activemq", "1.2"): _ACTIVEMQ,
+    ("activemq_6", "1.0"): _ACTIVEMQ_1_0,
+    ("activemq_6", "1.1"): _ACTIVEMQ,
+    ("activemq_6", "1.2"): _ACTIVEMQ,
+    ("artemis", "1.0"): _ARTEMIS_1_0,
+    ("artemis", "1.1"): _ARTEMIS,
+    ("artemis", "1.2"): _ARTEMIS,
     ("memory", "1.0"): _MEMORY_1_0,
     ("memory", "1.1"): _MEMORY,
     ("memory", "1.2"): _MEMORY,
@@ -140,7 +166,8 @@ BROKERS: Mapping[tuple[str, str], BrokerFacts] = {
 """By broker and version of the connection to it."""
 
 
-NACK_REFUSED = {(broker, client, "1.0") for broker in ("activemq", "memory") for client in ("1.1", "1.2")}
+_WITHOUT_NACK = ("activemq", "activemq_6", "artemis", "memory")
+NACK_REFUSED = {(broker, client, "1.0") for broker in _WITHOUT_NACK for client in ("1.1", "1.2")}
 """By broker, client's version and broker's version: the relay itself refuses NACK, for the broker has none."""
 
 
@@ -153,3 +180,11 @@ def arrives(library: LibraryFacts, client: str, broker: str, upstream: str, name
     """Return what `library` gives its user for the header value `name` on this way."""
     text = ALTERED.get((broker, client, upstream), {}).get(name, VALUES[name])
     return library.misreads.get(client, {}).get(text, text)
+
+
+BROKER_NAMES = tuple(dict.fromkeys(name for name, _ in BROKERS))
+
+
+def meets(broker: str, library: LibraryFacts) -> bool:
+    """Return whether a library is tried with a broker: what tells libraries apart shows with the other brokers."""
+    return library is STOMP_PY or broker not in ("activemq_6", "artemis")

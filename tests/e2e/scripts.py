@@ -62,7 +62,7 @@ def cumulative(stage: Stage) -> None:
     other.subscribe(queue, "b", "client")
     again = other.message()
     assert again.body == b"4"
-    assert again.headers["redelivered"] == "true"
+    _marked(stage, again)
     other.ack(again)
     _nothing_left(other, queue)
     stage.saw("message", *messages)
@@ -81,7 +81,7 @@ def individual(stage: Stage) -> None:
     other.subscribe(queue, "b", "client-individual")
     again = other.messages(2)
     assert [message.body for message in again] == [b"1", b"3"]
-    assert [message.headers["redelivered"] for message in again] == ["true", "true"]
+    _marked(stage, *again)
     for message in reversed(again):
         other.ack(message)
     _nothing_left(other, queue)
@@ -331,6 +331,12 @@ SCRIPTS = (
     Script(topics),
     Script(wrong_password, lambda library, version, broker: broker.wrong_password is not None),
 )
+
+
+def _marked(stage: Stage, *again: Frame) -> None:
+    """Show that messages that come again say so, where the broker does."""
+    if stage.broker.marks_redelivered:
+        assert [message.headers["redelivered"] for message in again] == ["true"] * len(again)
 
 
 def _nothing_left(client: Conversation, queue: str) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import re
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -24,6 +25,8 @@ _numbers = itertools.count(1)
 
 _VOLATILE = {"message-id", "ack", "session", "timestamp", "receipt-id", "receipt"}
 """Headers whose values differ from one run to the next."""
+_OWN = re.compile("e2e-[0-9a-f]{12}-")
+"""What tells a destination from those of other runs. Artemis has its name in ids of subscriptions as well."""
 CLOSED_AT_ONCE = b"broker not available"
 """The relay's own message where a broker closed before it answered CONNECT."""
 
@@ -168,7 +171,6 @@ class Stage:
         self.seen: list[tuple[object, ...]] = []
         self._place = place
         self._client = client
-        self._names: dict[str, str] = {}
         self._clients: list[Client] = []
 
     @property
@@ -225,9 +227,12 @@ class Stage:
     def saw(self, what: str, *frames: Frame) -> None:
         """Keep `frames` for the comparison with another run, without what differs between runs."""
         for frame in frames:
+            volatile = _VOLATILE if self.broker.marks_redelivered else {*_VOLATILE, "redelivered"}
+            # No heart-beat in CONNECTED is one of 0,0 (STOMP 1.2, "Heart-beating").
+            silent = {"heart-beat": "0,0"} if frame.command == "CONNECTED" else {}
             headers = {
-                name: "*" if name in _VOLATILE else self._names.get(value, value)
-                for name, value in frame.headers.items()
+                name: "*" if name in volatile else _OWN.sub("", value)
+                for name, value in {**silent, **frame.headers}.items()
             }
             body = hashlib.sha256(frame.body).hexdigest() if len(frame.body) > 200 else frame.body
             self.seen.append((what, frame.command, sorted(headers.items()), body))
@@ -241,9 +246,7 @@ class Stage:
                 continue
 
     def _destination(self, kind: str, name: str) -> str:
-        destination = f"/{kind}/e2e-{uuid.uuid4().hex[:12]}-{name}"
-        self._names[destination] = f"/{kind}/{name}"
-        return destination
+        return f"/{kind}/e2e-{uuid.uuid4().hex[:12]}-{name}"
 
 
 def _receipt() -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.e2e.cells import sampled
-from tests.e2e.facts import BROKERS, LIBRARIES, VERSIONS, LibraryFacts
+from tests.e2e.facts import BROKER_NAMES, BROKERS, LIBRARIES, VERSIONS, LibraryFacts, meets
 from tests.e2e.scripts import FACTS, SCRIPTS, Script
 from tests.e2e.stage import Place
 
@@ -18,8 +18,9 @@ Cell = tuple[str, LibraryFacts, str, str, Script]
 
 CELLS: list[Cell] = [
     (broker, library, version, upstream, script)
-    for broker in ("rabbitmq", "activemq", "memory")
+    for broker in BROKER_NAMES
     for library in LIBRARIES
+    if meets(broker, library)
     for version in library.versions
     for upstream in VERSIONS
     if version != upstream

@@ -37,11 +37,21 @@ PAIRS = {
         Line(NET_STOMP, "1.0", STOMP_GEM, "1.2", "client", 3),
         Line(STOMPEST, "1.1", STOMP_PY, "1.1"),
     ),
+    ("rabbitmq", "artemis"): (
+        Line(STOMP_PY, "1.2", STOMPEST, "1.2"),
+        Line(STOMP_GEM, "1.1", STOMP_PY, "1.1", "client", 3),
+    ),
+    ("artemis", "activemq_6"): (
+        Line(STOMPEST, "1.1", STOMP_PY, "1.2"),
+        Line(STOMP_PY, "1.2", STOMP_GEM, "1.2", "client", 4),
+    ),
     ("rabbitmq", "activemq"): (
         Line(STOMPEST, "1.2", PHP_STOMP, "1.0", "client"),
         Line(STOMP_GEM, "1.2", STOMP_PY, "1.2", "client", 4),
     ),
 }
+
+SAME = (("rabbitmq", "rabbitmq_2"), ("activemq", "activemq_2"), ("rabbitmq", "activemq"))
 
 EACH = (KILL, RESET, FREEZE, SWALLOW, STOP)
 AGAIN = (*EACH, RESET, KILL, FREEZE)
@@ -59,7 +69,9 @@ def both(members: Sequence[Node]) -> str:
     ("pair", "faults"),
     [
         pytest.param(("rabbitmq", "activemq"), EACH, marks=pytest.mark.brief, id="rabbitmq+activemq"),
-        *(pytest.param(pair, AGAIN, marks=pytest.mark.deep, id=f"{'+'.join(pair)}-again") for pair in PAIRS),
+        pytest.param(("rabbitmq", "artemis"), (KILL,), marks=pytest.mark.deep, id="rabbitmq+artemis"),
+        pytest.param(("artemis", "activemq_6"), (KILL,), marks=pytest.mark.deep, id="artemis+activemq_6"),
+        *(pytest.param(pair, AGAIN, marks=pytest.mark.deep, id=f"{'+'.join(pair)}-again") for pair in SAME),
     ],
 )
 def test_faults_under_load(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.e2e.cells import sampled
-from tests.e2e.facts import BROKERS, LIBRARIES, STOMP_PY, LibraryFacts
+from tests.e2e.facts import BROKER_NAMES, BROKERS, LIBRARIES, STOMP_PY, LibraryFacts, meets
 from tests.e2e.scripts import SCRIPTS, Script
 from tests.e2e.stage import Place, Stage
 
@@ -15,8 +15,9 @@ Cell = tuple[str, LibraryFacts, str, Script]
 
 CELLS: list[Cell] = [
     (broker, library, version, script)
-    for broker in ("rabbitmq", "activemq", "memory")
+    for broker in BROKER_NAMES
     for library in LIBRARIES
+    if meets(broker, library)
     for version in library.versions
     for script in SCRIPTS
     if script.applies(library, version, BROKERS[broker, version])

@@ -57,10 +57,14 @@ def test_tls_on_both_sides(tmp_path: Path, authority: Authority, rabbitmq: Broke
 
 
 @pytest.mark.broker
-def test_tls_to_activemq(tmp_path: Path, authority: Authority, activemq: Broker) -> None:
-    """A plain client reaches ActiveMQ's TLS port."""
+@pytest.mark.parametrize("name", ["activemq", "activemq_6", "artemis"])
+def test_tls_to_a_broker_in_java(
+    name: str, tmp_path: Path, authority: Authority, request: pytest.FixtureRequest
+) -> None:
+    """A plain client reaches the broker's TLS port."""
+    broker: Broker = request.getfixturevalue(name)
     port = free_port()
-    config = listening(port) + upstream(f"ssl://localhost:{activemq.tls_port}", ca=authority.file)
+    config = listening(port) + upstream(f"ssl://localhost:{broker.tls_port}", ca=authority.file)
     with relay(tmp_path, config, [port]), Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
 

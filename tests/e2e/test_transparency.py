@@ -127,13 +127,21 @@ CONNECTS = {
     "unknown header": b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nk:v\n\n\0",
 }
 
+SILENCE = 5.0
+"""Seconds after which no answer to CONNECT will come any more."""
+
 _NO_EOL = (
     "before 1.2 a CR ends no line: where a frame ends at its blank line, it would begin the next command"
 )
 
+BROKERS = ("rabbitmq", "activemq", "activemq_6", "artemis")
+
 DECIDED: dict[tuple[str, str], str] = {
-    ("rabbitmq", "CRLFs for a body"): _NO_EOL,
-    ("activemq", "CRLFs for a body"): _NO_EOL,
+    **{(broker, "CRLFs for a body"): _NO_EOL for broker in BROKERS},
+    (
+        "artemis",
+        "connect: eols before",
+    ): "it never answers a CONNECT that EOLs stand before; the relay takes them off",
 }
 """By broker and conversation: why the relay answers otherwise than the broker."""
 
@@ -159,6 +167,10 @@ def play(place: Place, conversation: Conversation, version: str) -> list[bytes]:
                         fenced = True
                     else:
                         came.append(frame)
+            # Artemis loses the RECEIPT of a DISCONNECT that its journal is not ready for.
+            client.write(b"SEND\ndestination:%b-fence\npersistent:true\nreceipt:end\n\n\0" % queue)
+            while b"receipt-id:end" not in (frame := client.frame()):
+                came.append(frame)
             client.write(b"DISCONNECT\nreceipt:bye\n\n\0")
             while b"receipt-id:bye" not in (frame := client.frame()):
                 came.append(frame)
@@ -187,7 +199,9 @@ def _steady(frame: bytes, queue: bytes) -> bytes:
     head, separator, rest = frame.partition(b"\n\n")
     if head.startswith(b"ERROR\n"):
         rest = re.sub(rb"ID:\S+|@@\S+|session-\S+", b"*", rest.split(b"\n")[0])
-        head = re.sub(rb"ID(:|\\c)\S+|T_\S+", b"*", head)
+        head = re.sub(rb"ID(:|\\c)\S+|T_\S+|/e2e-\w+|\d+,\d+", b"*", head)
+    elif head.startswith(b"CONNECTED\n") and b"\nheart-beat:" not in head:
+        head += b"\nheart-beat:0,0"  # which no heart-beat says as well
     return head + separator + rest
 
 
@@ -195,7 +209,7 @@ Cell = tuple[str, str, Conversation]
 
 CELLS: list[Cell] = [
     (broker, version, conversation)
-    for broker in ("rabbitmq", "activemq")
+    for broker in BROKERS
     for conversation in CONVERSATIONS
     for version in conversation.versions
 ]
@@ -229,7 +243,7 @@ def test_conversations(
     raise AssertionError((got, expected))
 
 
-@pytest.mark.parametrize("broker", ["rabbitmq", "activemq"])
+@pytest.mark.parametrize("broker", BROKERS)
 @pytest.mark.parametrize("name", CONNECTS)
 def test_connects(
     name: str,
@@ -249,8 +263,11 @@ def _answer(place: Place, connect: bytes) -> bytes:
     for _ in range(3):
         with Connection.to(place.port) as client:
             client.write(connect)
+            client.socket.settimeout(SILENCE)
             try:
                 answer = _steady(client.frame(), b"QUEUE")
+            except TimeoutError:
+                answer = b""
             except Closed:
                 answer = CLOSED_AT_ONCE
         if CLOSED_AT_ONCE not in answer:

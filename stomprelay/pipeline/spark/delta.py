@@ -7,15 +7,12 @@ Ivy, which comes with Spark, fetches them once.
 As a module, `python -m stomprelay.pipeline.spark.delta` fetches them ahead of time and prints where they are.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
-from stomprelay.pipeline.spark import java
+from stomprelay.pipeline.spark import ivy, java
 from stomprelay.pipeline.spark.errors import MissingSpark
 
 VERSION: Final = "4.4.0"
@@ -23,7 +20,8 @@ SPARK: Final = "4.2"
 """The Spark that this build of Delta Lake is for; setup.cfg asks for it."""
 GROUP: Final = "io.delta"
 ARTIFACTS: Final = (f"delta-spark_{SPARK}_2.13", "delta-storage")
-MAVEN: Final = f"mvn dependency:get -Dartifact={GROUP}:{ARTIFACTS[0]}:{VERSION}"
+_JARS: Final = tuple(ivy.Artifact(GROUP, name, VERSION) for name in ARTIFACTS)
+MAVEN: Final = _JARS[0].maven
 """The command that puts the jars where `found` sees them, for people."""
 
 EXTENSIONS: Final = "spark.sql.extensions"
@@ -36,13 +34,6 @@ SETTINGS: Final = {
 }
 _SOURCES: Final = (JARS, "spark.jars.packages", "spark.driver.extraClassPath")
 _IVY_SETTINGS: Final = "spark.jars.ivySettings"
-_PATIENCE: Final = 300
-"""Seconds after which fetching is given up."""
-_MODULE: Final = """<ivy-module version="2.0"><info organisation="stomprelay" module="delta"/>
-<configurations><conf name="default"/></configurations><dependencies>{}</dependencies></ivy-module>"""
-_DEPENDENCY: Final = (
-    f'<dependency org="{GROUP}" name="{{}}" rev="{VERSION}" transitive="false" conf="default-&gt;master"/>'
-)
 
 
 class MissingJars(MissingSpark):
@@ -68,9 +59,9 @@ def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) 
 def found() -> list[Path] | None:
     """Return the jars if they are in our cache, or where Maven keeps its own; None if not."""
     folder = java.folder()
-    caches = [] if folder is None else [[folder / _FOLDER / _file(name) for name in ARTIFACTS]]
+    caches = [] if folder is None else [[folder / _FOLDER / jar.file for jar in _JARS]]
     maven = Path.home() / ".m2" / "repository" / Path(*GROUP.split("."))
-    for jars in (*caches, [maven / name / VERSION / _file(name) for name in ARTIFACTS]):
+    for jars in (*caches, [maven / jar.name / VERSION / jar.file for jar in _JARS]):
         if all(jar.is_file() for jar in jars):
             return jars
     return None
@@ -80,52 +71,26 @@ def fetched(ivy_settings: str | None = None, say: Callable[[str], None] | None =
     """Fetch the jars from Maven Central, or from where the file `ivy_settings` says, to our cache. Return them. Raises
     `MissingJars` and `java.MissingJava`.
     """
-    found_java, folder = java.find(), java.folder()
+    folder = java.folder()
     if folder is None:
         raise MissingJars(_sorry(f"there is no folder to keep them in: set {java.CACHE}"))
     if say is not None:
         say(f"fetching Delta Lake {VERSION}; this is done once")
     target = folder / _FOLDER
-    with TemporaryDirectory(dir=folder, prefix=".delta-") as name:
-        place = Path(name)
-        module = place / "ivy.xml"
-        module.write_text(_MODULE.format("".join(map(_DEPENDENCY.format, ARTIFACTS))), encoding="utf-8")
-        command = [
-            str(found_java.home / "bin" / "java"), "-cp", str(_spark_jars() / "*"), "org.apache.ivy.Main",
-            *(() if ivy_settings is None else ("-settings", ivy_settings)),
-            "-ivy", str(module), "-cache", str(place / "cache"), "-types", "jar", "-m2compatible", "-error",
-            "-retrieve", f"{place}/[artifact]-[revision].[ext]",
-        ]  # fmt: skip
-        with suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE)
-        jars = [place / _file(each) for each in ARTIFACTS]
-        if not all(jar.is_file() for jar in jars):
-            raise MissingJars(_sorry("Maven Central was not reached, or has them not", folder / _FOLDER))
-        target.mkdir(exist_ok=True)
-        for jar in jars:
-            jar.replace(target / jar.name)
-    return [target / _file(each) for each in ARTIFACTS]
+    if not ivy.fetch(_JARS, target, ivy_settings):
+        raise MissingJars(_sorry("Maven Central was not reached, or has them not", target))
+    return [target / jar.file for jar in _JARS]
 
 
 _FOLDER: Final = f"delta-{VERSION}"
 
 
-def _file(artifact: str) -> str:
-    return f"{artifact}-{VERSION}.jar"
-
-
-def _spark_jars() -> Path:
-    from pyspark.find_spark_home import _find_spark_home
-
-    return Path(_find_spark_home()) / "jars"
-
-
 def _with_spark() -> bool:
-    return any(_spark_jars().glob("delta-spark*.jar"))
+    return any(ivy.spark_jars().glob("delta-spark*.jar"))
 
 
 def _sorry(reason: str, folder: Path | None = None) -> str:
-    into = "" if folder is None else f", or put {' and '.join(map(_file, ARTIFACTS))} into {folder}"
+    into = "" if folder is None else f", or put {' and '.join(jar.file for jar in _JARS)} into {folder}"
     return (
         f"Delta Lake {VERSION} is not on this machine and could not be fetched: {reason}. "
         f"Where Maven is reachable: {MAVEN}{into}; --format parquet needs neither"

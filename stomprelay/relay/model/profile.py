@@ -1,8 +1,8 @@
 """How a product departs from the STOMP versions that it has. Every quirk is a fact here; none is a condition
 elsewhere.
 
-Sources: the recorded conversations with RabbitMQ 3.10.8 and ActiveMQ 5.17.2 that the tests replay, Artemis'
-protocol documentation, and its message bundle.
+Sources: the recorded conversations with RabbitMQ 3.10.8, ActiveMQ 5.17.2 and 6.1.4, and Artemis 2.44.0 that the tests
+replay; for what of Artemis is older, its message bundle.
 """
 
 import re
@@ -160,7 +160,8 @@ ACTIVEMQ: Final = Profile(
 )
 ARTEMIS: Final = Profile(
     "artemis",
-    # Answers wait for every operation on the journal that the connection began before.
+    # Answers wait for every operation on the journal that the connection began before. Its ways with escapes are the
+    # specification's, but that it writes the one of CR on 1.1 as well, which every broker is read with.
     cumulative=True,
     goodbyes=_RELAY_LEAVES + _ARTEMIS_LEAVES,
     outages=_RELAY_UNABLE + _ARTEMIS_UNABLE,
@@ -172,7 +173,10 @@ _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 
 
 def detect(server: bytes, session: bytes) -> Profile:
-    """The profile of a broker by its CONNECTED: the `server` header, or RabbitMQ's form of `session`."""
+    """The profile of a broker by its CONNECTED: the `server` header, or RabbitMQ's form of `session`.
+
+    On 1.0 Artemis says neither, and is taken for a generic broker: that asks for more receipts, and is safe.
+    """
     product = server.partition(b"/")[0].lower()
     if product == b"rabbitmq" or (not product and _RABBITMQ_SESSION.fullmatch(session)):
         return RABBITMQ

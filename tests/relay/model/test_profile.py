@@ -32,8 +32,11 @@ SERVERS = [
     (b"RabbitMQ/3.10.8", b"session-VBniRDNLTsX29_fZdQW2Xg", RABBITMQ),
     (b"rabbitmq", b"", RABBITMQ),
     (b"ActiveMQ/5.17.2", b"ID:vm-38391-1795218830726-1:80", ACTIVEMQ),
-    (b"ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine", b"1d2e", ARTEMIS),
+    (b"ActiveMQ/${project.version}", b"ID:vm-34059-1795436016604-1:2", ACTIVEMQ),
+    (b"ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine", b"39a25e75", ARTEMIS),
     (b"ActiveMQ-Artemis/2.31.2", b"", ARTEMIS),
+    # Artemis on 1.0, where it says no more
+    (b"", b"39a25e75", GENERIC),
     (b"apache-apollo/1.7.1", b"x", GENERIC),
     (b"coilmq/1.1.0", b"", GENERIC),
     (b"", b"", GENERIC),
@@ -323,12 +326,18 @@ PRODUCTS = {each.name: each for each in (RABBITMQ, ACTIVEMQ, ARTEMIS, GENERIC, A
 in_all_profiles = pytest.mark.parametrize("profile", PRODUCTS.values(), ids=PRODUCTS)
 
 
-@pytest.mark.parametrize(
-    ("product", "pattern"),
-    [(RABBITMQ, "rabbitmq-stopped/forced/*"), (ACTIVEMQ, "activemq-stopped/gone/*")],
-    ids=["rabbitmq", "activemq"],
-)
-def test_a_recorded_broker_that_ends_the_connection(product: Profile, pattern: str) -> None:
+ENDED = {
+    "rabbitmq-stopped/forced/*": RABBITMQ,
+    "activemq-stopped/gone/*": ACTIVEMQ,
+    "artemis-stopped/management/A*": ARTEMIS,
+    "artemis-stopped/management/M[12]": ARTEMIS,
+    # silent for longer than it had promised, or for a minute
+    "artemis-1.[12]/heartbeat/[AB]": ARTEMIS,
+}
+
+
+@pytest.mark.parametrize(("pattern", "product"), ENDED.items())
+def test_a_recorded_broker_that_ends_the_connection(pattern: str, product: Profile) -> None:
     """It is understood by its own profile, and where the product is not known; the other products do not say such."""
     for frame in recorded(pattern):
         knowing = [name for name, each in PRODUCTS.items() if each.leaves(frame)]
@@ -342,8 +351,7 @@ def test_every_other_recorded_error_is_the_clients(profile: Profile) -> None:
     others = [
         frame
         for each in recordings()
-        if not fnmatch(each.name, "rabbitmq-stopped/forced/*")
-        and not fnmatch(each.name, "activemq-stopped/gone/*")
+        if not any(fnmatch(each.name, pattern) for pattern in ENDED)
         for frame in errors(each.received)
     ]
     assert len(others) > 200
