@@ -1,7 +1,7 @@
 """`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,6 +41,7 @@ KEYS: Final = (
     "limits",
     "tls",
     "web",
+    "auth",
 )
 LIMIT_KEYS: Final = (
     *LIMITS,
@@ -68,9 +69,11 @@ def server(value: object) -> str:
     return string
 
 
-def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None) -> Listener:
+def read(
+    table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None, auths: Collection[str] = ()
+) -> Listener:
     """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
-    that names none. Raises `ConfigError`.
+    that names none; `auths` are the names of what it may have as its `auth`. Raises `ConfigError`.
     """
     table.only(KEYS)
     bounds = table.table("limits")
@@ -98,6 +101,7 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         trace=table.get("trace", flag, Listener.trace),
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
         web=_web(table),
+        auth=table.get("auth", reference("auth", {name: name for name in auths})),
         clients=bounds.get("clients", count),
         clients_per_address=_per_address(bounds, place),
     )

@@ -84,7 +84,7 @@ class ClientConnection:
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
         beating = self.shutdown.listening and self._client.beating
-        due = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline)
+        due = min(self.shutdown.until, self.shutdown.finish_at, self.shutdown.expires, self._search.deadline)
         return min(due, self._client.heartbeat.deadline) if beating else due
 
     # Inputs

@@ -5,7 +5,8 @@ the effects that the service must perform, in order. No input raises: where one 
 ends (`Relay.failed`). The life of a relay:
 
     opened      the client is there; CONNECT must come in time
-    received    CONNECT: a broker is opened, the client is not read from meanwhile
+    received    CONNECT: it is found out who the client is, where the listener asks; a broker is opened, the client is
+                not read from meanwhile
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
     half_closed the client sends no more: its session ends when it has been sent what it is owed
     lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session
@@ -24,22 +25,23 @@ from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.access import ANYBODY
+from stomprelay.relay.model.access import ANYBODY, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import End, ended, failed, vanished
+from stomprelay.relay.notes import End, ended, failed
+from stomprelay.relay.opening import Let, Opening
 from stomprelay.relay.sample import Looks, Sample
-from stomprelay.relay.shutdown import KILLED, STOPPING, Reason
+from stomprelay.relay.shutdown import EXPIRED, KILLED, STOPPING, Reason
 from stomprelay.relay.single import Single
-from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
-from stomprelay.session.handshake import Offer, read_opening, spell_versions
+from stomprelay.session.effects import Close, How, Send, Wake
+from stomprelay.session.handshake import Offer
 from stomprelay.session.kept import Budget
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.reasons import CLOSED
-from stomprelay.session.refusal import Foreign, complain
+from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
@@ -99,10 +101,11 @@ class Relay:
     __slots__ = (
         "_chance",
         "_connection",
+        "_opened_at",
+        "_opening",
         "_outbox",
         "_passes",
         "_sample",
-        "_until",
         "client",
         "counter",
         "counters",
@@ -132,7 +135,8 @@ class Relay:
         self._sample: Sample | None = None
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
-        self._until = inf
+        self._opening: Opening | None = None
+        self._opened_at = inf
 
     @property
     def session(self) -> Session | None:
@@ -179,8 +183,9 @@ class Relay:
         """A client connected. Give what it sends to `received`."""
         self.counters["sessions_opened"] += 1
         self._outbox.opened(self.client)
-        self._until = now + self.listener.connect_timeout
-        self._outbox.put(Wake(self._until))
+        self._opening = Opening(self.client, self.listener, self.counters, self._outbox, now)
+        self._opened_at = now
+        self._outbox.put(Wake(self._opening.deadline))
         return self._outbox.drain()
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
@@ -188,19 +193,20 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
-                if self._until < inf and self.client.state is State.CONNECTED:
-                    waited = now - (self._until - self.listener.connect_timeout)
-                    self._until = inf
-                    self._outbox.put(Took(CONNECT, self.listener.name, waited))
+                if self._opened_at < inf and self.client.state is State.CONNECTED:
+                    self._outbox.put(Took(CONNECT, self.listener.name, now - self._opened_at))
+                    self._opened_at = inf
                 if self._sample is not None:
                     self._watch(self._sample, leg, data, now)
                 self._let_pass()
-            elif not leg.closed:
-                self.counters["client_bytes"] += len(data)
+            elif self._opening is not None and not leg.closed:
+                let = None
                 try:
-                    self._greet(data, now)
+                    let = self._opening.received(data, now)
                 except StompError as error:
-                    self._fail(error)
+                    self._opening.fail(error)
+                if let is not None:
+                    self._let_in(let, now)
         except Exception as fault:
             return self.failed(fault)
         return self._outbox.drain()
@@ -254,10 +260,8 @@ class Relay:
         connection = self._connection
         if connection is not None:
             return self._act(lambda: connection.lost(leg, reason, now))
-        if not leg.closed:
-            self.counters["clients_vanished"] += 1
-            self._outbox.put(vanished(f"client left: {reason}"))
-            self._close(How.FLUSH)
+        if self._opening is not None and not leg.closed:
+            self._opening.lost(reason)
         return self._outbox.drain()
 
     def half_closed(self, now: float) -> list[Effect]:
@@ -265,9 +269,24 @@ class Relay:
         has the RECEIPT of its DISCONNECT, is owed nothing. Call `lost` when its connection has ended.
         """
         connection = self._connection
-        if connection is None or not connection.shutdown.listening:
+        if connection is None:
+            if self._opening is not None and not self.client.closed:
+                self._opening.half_closed_by_client()
+            return self._outbox.drain()
+        if not connection.shutdown.listening:
             return self.lost(self.client, CLOSED, now)
         return self._act(lambda: connection.half_closed(now))
+
+    def identified(self, identity: Identity, now: float) -> list[Effect]:
+        """It was found out who the client is, as an `Identify` asked: it may come in."""
+        let = None if self._opening is None else self._opening.identified(identity)
+        return [] if let is None else self._act(lambda: self._let_in(let, now))
+
+    def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
+        """It was not found out who the client is, or it may not come in."""
+        if self._opening is not None:
+            self._opening.unknown(refusal, now)
+        return self._outbox.drain()
 
     def paused(self, leg: Leg) -> None:
         """The leg is not read from any more, by back-pressure or by a `Pause`."""
@@ -277,18 +296,19 @@ class Relay:
         """The leg is read from again."""
         if leg.state is not State.LEAVING:
             leg.heartbeat.resumed(now)
-        return [Wake(self._until if self._connection is None else self._connection.deadline)]
+        if self._connection is not None:
+            return [Wake(self._connection.deadline)]
+        return [Wake(inf if self._opening is None else self._opening.deadline)]
 
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
         connection = self._connection
         if connection is not None:
+            if now >= connection.shutdown.expires:
+                return self._end(EXPIRED)
             return self._act(lambda: connection.woke(now))
-        if now < self._until:
-            self._outbox.put(Wake(self._until))
-        else:
-            limit = f"the limit is {self.listener.connect_timeout:g} s"
-            self._fail(StompError("no CONNECT in time", limit))
+        if self._opening is not None and not self.client.closed:
+            self._opening.woke(now)
         return self._outbox.drain()
 
     def stop_began(self, now: float) -> list[Effect]:
@@ -314,7 +334,8 @@ class Relay:
             return []
         if connection is not None:
             return self._act(lambda: connection.shutdown.stopped(why))
-        self._fail(StompError(why.message, why.detail))
+        if self._opening is not None:
+            self._opening.fail(StompError(why.message, why.detail))
         return self._outbox.drain()
 
     def leave(
@@ -404,8 +425,7 @@ class Relay:
         outbox, connection, client = self._outbox, self._connection, self.client
         self.counters["faults"] += 1
         outbox.put(Report(error))
-        self._connection = None
-        self._until = inf
+        self._connection = self._opening = None
         if connection is not None:
             for link in connection.links:
                 try:
@@ -426,25 +446,16 @@ class Relay:
         outbox.put(Wake(inf))
         return outbox.drain()
 
-    # Before CONNECT
+    # Until the client is in
 
-    def _greet(self, data: bytes, now: float) -> None:
-        client, listener = self.client, self.listener
-        client.heartbeat.received(now)
-        offer = read_opening(client.decoder, data, listener.before_connect)
-        if offer is None:
-            return
-        if isinstance(offer, Foreign):
-            self.counters["foreign"] += 1
-            self._outbox.put(Note(Event.FOREIGN, offer.what))
-            if offer.answer:
-                self._outbox.put(Send(client, offer.answer))
-            self._close(How.LINGER)
-            return
-        dialect = offer.agree(listener.versions)
+    def _let_in(self, let: Let, now: float) -> None:
+        """Join the client to its brokers, and see to what it did meanwhile."""
+        client, listener, opening = self.client, self.listener, self._opening
+        self.identity = let.identity
+        self._opening = None
         session = Session(
             self.name,
-            dialect,
+            let.dialect,
             listener.unacknowledged,
             self.counters,
             transactions=listener.transactions,
@@ -452,20 +463,13 @@ class Relay:
             kept=Budget(listener.budget),
             now=now,
         )
-        flow = join(client, listener, offer, session, self._outbox, self._chance, self.counter)
-        self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
-        self._connection.begin(now)
-
-    def _fail(self, error: StompError) -> None:
-        self.counters["errors_sent"] += 1
-        self._outbox.put(
-            failed(self.client.side.value, error),
-            Send(self.client, complain(error, V1_0, spell_versions(self.listener.versions))),
-            ended(End.RELAY, "there was no session"),
+        flow = join(client, listener, let.offer, session, self._outbox, self._chance, self.counter)
+        connection = self._connection = ClientConnection(
+            client, listener, let.offer, session, flow, self._outbox
         )
-        self._close(How.LINGER)
-
-    def _close(self, how: How) -> None:
-        self.client.enter(State.CLOSED)
-        self._until = inf
-        self._outbox.put(Close(self.client, how), Wake(inf))
+        connection.shutdown.expires = let.identity.until
+        connection.begin(now)
+        if opening is not None and opening.left is not None:
+            connection.lost(client, opening.left, now)
+        elif opening is not None and opening.half_closed:
+            connection.half_closed(now)

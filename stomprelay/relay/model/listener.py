@@ -107,6 +107,7 @@ class Listener:
     `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
     come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
     `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all.
+    `auth`: by which `[auth.NAME]` it is found out who a client is; None: not at all.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Listener:
     trace: bool = False
     tls: ServerTLS | None = None
     web: Web | None = None
+    auth: str | None = None
     clients: int | None = None
     clients_per_address: int | None = None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, Final
 
+from OpenSSL.crypto import X509
 from twisted.internet import tcp
 from twisted.internet.interfaces import (
     IHalfCloseableProtocol,
@@ -437,6 +438,11 @@ class LegProtocol(Timed):
     def peer(self) -> object:
         """Return the address of the other end, as Twisted has it."""
         return self._address if self.transport is None else self.transport.getPeer()
+
+    @property
+    def certificate(self) -> X509 | None:
+        """Return the certificate that the other end has shown, which was verified; None without one."""
+        return None if self._tls is None else self._tls.getPeerCertificate()
 
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""

@@ -8,7 +8,8 @@ from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
 from zope.interface import implementer
 
-from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
+from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
+from stomprelay.relay.model.access import Claim, Identity, Refusal
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.sample import Looks
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""
 
+Asks = Callable[["RelayDriver", Claim], None]
+"""Finds out who the client of a session is, and calls `identified` or `unknown`."""
+
 _log: Final = logger()
 
 _NOTHING: Final = (0, 0)
@@ -50,7 +54,8 @@ _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 
 @implementer(IPushProducer)
 class RelayDriver(Driver):
-    """Drives one relay, which stands for one client; `ended` is called when nothing more will happen.
+    """Drives one relay, which stands for one client; `ended` is called when nothing more will happen. `identify` is
+    needed where the listener asks who comes.
 
     It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
     transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
@@ -63,6 +68,7 @@ class RelayDriver(Driver):
         "_client_full",
         "_endpoints",
         "_first",
+        "_identify",
         "_left_bytes",
         "_on_end",
         "_opened",
@@ -74,9 +80,15 @@ class RelayDriver(Driver):
     )
 
     def __init__(
-        self, runtime: Runtime, relay: Relay, endpoints: Endpoints, ended: Callable[["RelayDriver"], None]
+        self,
+        runtime: Runtime,
+        relay: Relay,
+        endpoints: Endpoints,
+        ended: Callable[["RelayDriver"], None],
+        identify: Asks | None = None,
     ) -> None:
         super().__init__(runtime, relay.listener.linger)
+        self._identify = identify
         self._relay = relay
         self._pipes: tuple[Pipe, ...] = ()
         self._endpoints = endpoints
@@ -112,11 +124,11 @@ class RelayDriver(Driver):
     @property
     def peer(self) -> str:
         """Return the client's address for the log, `host:port`."""
-        address = self._address
+        address = self.address
         return "a client" if address is None else spell_address(address)
 
     @property
-    def _address(self) -> object:
+    def address(self) -> object:
         """The client's address, as Twisted has it; None before it is connected."""
         client = self.runtime.protocols.get(self._relay.client)
         return self._peer if client is None else client.peer
@@ -163,7 +175,7 @@ class RelayDriver(Driver):
         client = self.runtime.protocols.get(relay.client)
         if client is not None:
             client.set_producer(self)
-        self.perform(relay.connected(protocol.leg, now, getattr(self._address, "host", None)))
+        self.perform(relay.connected(protocol.leg, now, getattr(self.address, "host", None)))
         self.check_outputs()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
@@ -242,6 +254,16 @@ class RelayDriver(Driver):
         """
         now = self.runtime.seconds()
         self._perform_legless(self.relay.leave(broker, now, within, to, may_stay=may_stay))
+
+    def identified(self, identity: Identity) -> None:
+        """It was found out who the client is. Does nothing where the session is over."""
+        if not self._relay.over:
+            self._perform_legless(self.relay.identified(identity, self.runtime.seconds()))
+
+    def unknown(self, refusal: Refusal) -> None:
+        """It was not found out, or the client may not come in. Does nothing where the session is over."""
+        if not self._relay.over:
+            self._perform_legless(self.relay.unknown(refusal, self.runtime.seconds()))
 
     def reconsider(self) -> None:
         """Have the session try at once, if it waits for a broker: one is up again."""
@@ -458,8 +480,14 @@ class RelayDriver(Driver):
             fault=spell_fault(effect.error),
         )
 
+    def _ask(self, effect: Identify) -> None:
+        """Have it found out who the client is, when all effects are performed."""
+        assert self._identify is not None
+        self.runtime.reactor.callLater(0, self._identify, self, effect.claim)
+
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         **Driver.effects,
+        Identify: _ask,
         Open: _open,
         Pass: _pass,
         Report: _report,
