@@ -43,8 +43,8 @@ def read(table: Table) -> AuthSettings:
 
 
 def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettings]) -> None:
-    """Raise `ConfigError` for a listener that asks who comes in, where that cannot be found out, or where a broker would
-    be told what a client showed to the relay alone.
+    """Raise `ConfigError` for a listener that asks who comes in, where that cannot be found out, or where a broker
+    would be told what a client showed to the relay alone.
     """
     known = {each.name: each for each in auths}
     for listener in listeners:

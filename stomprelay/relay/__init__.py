@@ -1,9 +1,9 @@
 """One client joined to its brokers, without I/O: inputs come with the time, effects go back.
 
-relay       `Relay`, what the service holds of a client; until CONNECT was understood it answers alone
+relay       `Relay`, what the service holds of a client; until that is let in it answers alone
 client      `ClientConnection`, the same from CONNECT on: what comes on any leg, and what that means for the others
 search      `Search`: the brokers of a session, as they are sought, found, left and given up
-shutdown    `Shutdown`: how a session ends; it alone decides that the client is gone
+ends/       `Opening`: until it is known who the client is; `Shutdown`: from the first sign of the session's end on
 single      `Single`, the flow with one broker at a time
 fanout/     `Fanout`, the flow with several: copies, routes, quorums
 flow        `Flow`, what both kinds of flow promise; `InputBuffer`, what a client sends while there is no broker

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from stomprelay.relay.effects import Outbox, Pass
+from stomprelay.relay.ends.shutdown import Shutdown
 from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, changed
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
@@ -11,7 +12,6 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, found, unheard
 from stomprelay.relay.search import Search
-from stomprelay.relay.shutdown import Shutdown
 from stomprelay.session.effects import GiveWay, How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, Terms

@@ -22,6 +22,8 @@ from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client import ClientConnection
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
+from stomprelay.relay.ends.opening import Let, Opening
+from stomprelay.relay.ends.shutdown import EXPIRED, KILLED, STOPPING, Reason
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.link.link import Link
@@ -32,9 +34,7 @@ from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed
-from stomprelay.relay.opening import Let, Opening
 from stomprelay.relay.sample import Looks, Sample
-from stomprelay.relay.shutdown import EXPIRED, KILLED, STOPPING, Reason
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.handshake import Offer

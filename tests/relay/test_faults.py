@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay import opening
 from stomprelay.relay.client import ClientConnection
 from stomprelay.relay.effects import Outbox, Report
+from stomprelay.relay.ends import opening
+from stomprelay.relay.ends.shutdown import Shutdown
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.flow import InputBuffer
@@ -16,7 +17,6 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.relay.search import Search
-from stomprelay.relay.shutdown import Shutdown
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Event
 from stomprelay.session.session import Session

@@ -2,9 +2,9 @@
 
 import pytest
 
+from stomprelay.relay.ends.shutdown import ECHO
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.shutdown import ECHO
 from stomprelay.session.effects import Event, How
 from tests.playbook import (
     SAY_HELLO,

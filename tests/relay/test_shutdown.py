@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.effects import Effect, Outbox
+from stomprelay.relay.ends.shutdown import Shutdown
 from stomprelay.relay.flow import DisconnectState, InputBuffer
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.states import Ended
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End
-from stomprelay.relay.shutdown import Shutdown
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer

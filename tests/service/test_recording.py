@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.settings import ALL, WhenFull
-from stomprelay.relay.shutdown import ECHO
+from stomprelay.relay.ends.shutdown import ECHO
 from stomprelay.service.connection.recording import QUIET, ReadingStop, RecordingDriver
 from stomprelay.service.connection.timers import Timers
 from stomprelay.session.leg import Leg

@@ -87,8 +87,9 @@ class _Body(Protocol):
     def _give_up(self) -> None:
         if not self.done.called:
             self.done.callback(None)
-        if self.transport is not None:
-            self.transport.abortConnection()
+        transport: Any = self.transport
+        if transport is not None:
+            transport.abortConnection()
 
 
 class AuthServiceClient:
@@ -162,7 +163,9 @@ class AuthServiceClient:
         return _answer(content)
 
     def _request(self, body: bytes) -> Deferred[Any]:
-        return self._agent.request(b"POST", self._settings.url.encode("ascii"), _HEADERS, _Question(body))
+        url = self._settings.url.encode("ascii")
+        request: Deferred[Any] = self._agent.request(b"POST", url, _HEADERS, _Question(body))
+        return request
 
 
 def _unanswered(failure: Failure) -> Refusal:
