@@ -24,7 +24,8 @@ from typing import Any, Final, Self
 import pytest
 
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import Effect, Open, Pass, Took
+from stomprelay.relay.effects import Effect, Identify, Open, Pass, Took
+from stomprelay.relay.model.access import Claim, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
@@ -99,7 +100,7 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
-    to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
+    to last. `claims` are those of clients of whom it is to be found out who they are. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
     `passed` counts the frames that passed so.
     """
 
@@ -123,6 +124,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         self.wake = inf
         self.notes: list[Note] = []
         self.took: list[Took] = []
+        self.claims: list[Claim] = []
         self.opened: list[Broker] = []
         self.client = Peer(self.relay.client)
         self.brokers: list[Peer] = []
@@ -182,6 +184,14 @@ class Playbook(AbstractContextManager["Playbook"]):
     def broker_is_unblocked(self, *, at: str | None = None) -> None:
         """The socket of that broker has room again."""
         self._perform(self.relay.unblocked(self.at(at).leg, self.now))
+
+    def client_is(self, identity: Identity) -> None:
+        """It was found out who the client is."""
+        self._perform(self.relay.identified(identity, self.now))
+
+    def client_is_unknown(self, reason: str = "passcode", text: str = "another passcode") -> None:
+        """It was found out that the client may not come in."""
+        self._perform(self.relay.unknown(Refusal(reason, text), self.now))
 
     def relay_begins_to_stop(self) -> None:
         """The service is told to stop, and gives its sessions time."""
@@ -388,6 +398,9 @@ class Playbook(AbstractContextManager["Playbook"]):
                         self.passing[leg] = effect
                 case Note():
                     self.notes.append(effect)
+                case Identify(leg, claim):
+                    assert leg is self.client.leg
+                    self.claims.append(claim)
                 case Took():
                     self.took.append(effect)
 

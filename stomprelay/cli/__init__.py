@@ -1,8 +1,7 @@
 """The program `stomprelay`.
 
-`commands` its commands, and those that need nothing else; `configuration` a relay to run or to check; `passwd` who
-may come in; `asking` the ones
-that ask a relay that runs.
+`commands` its commands, and those that need nothing else; `configuration` a relay to run or to check; `passwd` users
+who may come in; `asking` the ones that ask a relay that runs.
 """
 
 from stomprelay.cli.commands import main, parser

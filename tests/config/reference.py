@@ -49,7 +49,11 @@ def put_secrets(folder: Path) -> None:
     token = folder / "admin.token"
     token.write_bytes(b"0123456789abcdef\n")
     token.chmod(0o600)
-    for name, content in (("users", USERS), ("logins", b"alice:app1:x\n"), ("issuer.pem", public_pem(ISSUER))):
+    for name, content in (
+        ("users", USERS),
+        ("logins", b"alice:app1:x\n"),
+        ("issuer.pem", public_pem(ISSUER)),
+    ):
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o600)
 

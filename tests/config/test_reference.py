@@ -25,7 +25,8 @@ def keys() -> set[str]:
         "": [
             key
             for key in whole.KEYS
-            if key not in ("admin_tls", "limits", "listener", "upstream", "route", "broker", "journal", "auth")
+            if key
+            not in ("admin_tls", "limits", "listener", "upstream", "route", "broker", "journal", "auth")
         ],
         "admin_tls.": listener.TLS_KEYS,
         "limits.": whole.LIMIT_KEYS,

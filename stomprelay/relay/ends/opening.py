@@ -138,8 +138,10 @@ class Opening:
             self._vanish(reason)
 
     def half_closed_by_client(self) -> None:
-        """The client sends nothing more. One that has not sent CONNECT is owed nothing."""
-        if self._asking:
+        """The client sends nothing more. One that has not sent CONNECT is owed nothing; any other is answered at its
+        time, so that it does not learn earlier that it is refused.
+        """
+        if self._offered is not None:
             self.half_closed = True
         else:
             self._vanish(CLOSED)
