@@ -100,8 +100,8 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
-    to last. `claims` are those of clients of whom it is to be found out who they are. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
-    `passed` counts the frames that passed so.
+    to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
+    `passed` counts the frames that passed so. `claims` are those of clients of whom it is asked who they are.
     """
 
     def __init__(

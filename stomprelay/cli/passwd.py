@@ -128,7 +128,7 @@ def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Put a file with this content in the place of what is there, at once; its owner and the rights of its group stay."""
+    """Put a file with this content in the place of what is there, at once; its owner, and what its group may, stay."""
     try:
         found = os.stat(path) if os.path.lexists(path) else None
         number, new = tempfile.mkstemp(prefix=".users-", dir=os.path.dirname(path))

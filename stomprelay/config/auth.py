@@ -137,10 +137,10 @@ def _url(value: object) -> str:
         raise ValueError("must be a URL such as https://auth.example.net/stomp") from None
     if found.scheme not in ("http", "https") or not host or not url.isascii() or not url.isprintable():
         raise ValueError("must be a URL such as https://auth.example.net/stomp")
-    if found.username is not None or found.fragment or " " in url:
-        raise ValueError("must be a URL without a user, a fragment or blanks")
+    if found.username is not None or found.query or found.fragment or " " in url:
+        raise ValueError("must be a URL without a user, a query, a fragment or blanks")
     if found.scheme == "http" and not _loopback(host):
-        raise ValueError("must begin with https://, for it is told passcodes, but on the loopback interface")
+        raise ValueError("must be https://, for it is told passcodes, unless on the loopback interface")
     return url
 
 

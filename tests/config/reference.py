@@ -44,7 +44,7 @@ def settings() -> list[Setting]:
 
 
 def put_secrets(folder: Path) -> None:
-    """Write the files with secrets that the file, and the samples of the documentation, name, and a users file and keys."""
+    """Write the files with secrets that the file and the samples of the documentation name, users and keys."""
     (folder / "broker.passcode").write_bytes(b"x\n")
     token = folder / "admin.token"
     token.write_bytes(b"0123456789abcdef\n")

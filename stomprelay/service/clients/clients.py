@@ -38,7 +38,8 @@ class ListenerFactory(Factory):
 class Clients:
     """Begins the sessions of a relay. `endpoints` and `upstreams` are how to connect to each broker, and the name of
     its upstream; both may change. `identify` finds out who a client is. `prefix` is what the names of its sessions
-    begin with, and those of no other run of a relay. `fast_path`: frames that need no look may pass without the core, in sessions that begin from now on.
+    begin with, and those of no other run of a relay. `fast_path`: frames that need no look may pass without the core,
+    in sessions that begin from now on.
     """
 
     def __init__(
