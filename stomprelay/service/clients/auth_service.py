@@ -87,9 +87,8 @@ class _Body(Protocol):
     def _give_up(self) -> None:
         if not self.done.called:
             self.done.callback(None)
-        transport: Any = self.transport
-        if transport is not None:
-            transport.abortConnection()
+        if self.transport is not None:
+            self.transport.loseConnection()
 
 
 class AuthServiceClient:
