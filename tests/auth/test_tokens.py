@@ -35,7 +35,7 @@ def tokens(**changed: Any) -> Tokens:
 
 def jwks(*keys: Any, **more: Any) -> bytes:
     """A JWKS with the public halves of these keys, or secrets, called k1, k2 and so on."""
-    kinds = {
+    kinds: dict[type, Any] = {
         rsa.RSAPrivateKey: jwt.algorithms.RSAAlgorithm,
         ec.EllipticCurvePrivateKey: jwt.algorithms.ECAlgorithm,
     }
@@ -123,13 +123,13 @@ def test_a_bad_token(bad: bytes, why: str) -> None:
     assert not bad or bad.decode("latin-1") not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "changed"), [("iss", "https://other"), ("iss", None)])
-def test_another_issuer(name: str, changed: Any) -> None:
+@pytest.mark.parametrize("changed", ["https://other", None])
+def test_another_issuer(changed: str | None) -> None:
     """Where one is asked for, it has to be that."""
     mine = tokens(issuer="https://login")
     assert mine.read(token(iss="https://login"), NOW).user == "alice"
-    with pytest.raises(BadToken, match=r"another issuer|no claim iss|no token"):
-        mine.read(token(**{name: changed}), NOW)
+    with pytest.raises(BadToken, match=r"another issuer|no claim iss"):
+        mine.read(token(iss=changed), NOW)
 
 
 def test_one_audience_of_several_is_enough() -> None:
@@ -166,7 +166,8 @@ def test_claims_of_other_names() -> None:
     mine = tokens(user="preferred_username", groups="realm.roles")
     good = token(preferred_username="bob", realm={"roles": ["x"]})
     assert mine.read(good, NOW) == Bearer("bob", frozenset({"x"}), NOW + 70)
-    whole = token(preferred_username="bob", realm={"roles": ["x"]}, **{"realm.roles": ["y"]})
+    both: dict[str, Any] = {"realm": {"roles": ["x"]}, "realm.roles": ["y"]}
+    whole = token(preferred_username="bob", **both)
     assert mine.read(whole, NOW).groups == {"y"}
     assert mine.read(token(preferred_username="bob", realm=[1]), NOW).groups == frozenset()
 

@@ -18,7 +18,7 @@ from stomprelay.auth.settings import AuthService, AuthSettings, Told
 from stomprelay.auth.tokens import Tokens
 from stomprelay.auth.users import Users
 from stomprelay.relay.ends.opening import REFUSAL
-from stomprelay.relay.model.access import Refusal
+from stomprelay.relay.model.access import Identity, Refusal
 from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
@@ -95,7 +95,7 @@ def test_a_user_of_the_file() -> None:
     harness = Harness()
     assert b"login:alice\npasscode:secret\n" in harness.comes_in("alice", "secret")
     [session] = harness.service.state.sessions
-    assert (session.relay.identity.user, session.relay.identity.groups) == ("alice", {"staff", "admins"})
+    assert session.relay.identity == Identity("alice", frozenset({"staff", "admins"}))
     assert harness.waiting == 0
 
 
@@ -342,8 +342,7 @@ def test_a_certificate_lets_in(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(certificates=True)
     harness.comes_in("alice", "wrong-one")
     [session] = harness.service.state.sessions
-    identity = session.relay.identity
-    assert (identity.user, identity.certificate, identity.groups) == ("carol", "carol", {"auditors"})
+    assert session.relay.identity == Identity("carol", frozenset({"auditors"}), "carol")
 
 
 def test_a_certificate_that_names_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,8 @@ class AuthServiceClient:
 
     def close(self) -> Deferred[Any]:
         """Close the connections that are kept open."""
-        return self._pool.closeCachedConnections()
+        closed: Deferred[Any] = self._pool.closeCachedConnections()
+        return closed
 
     async def ask(
         self, claim: Claim, certificate: str, address: str | None, listener: str
