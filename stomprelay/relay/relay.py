@@ -145,7 +145,11 @@ class Relay:
 
     @property
     def login(self) -> bytes | None:
-        """The login in the client's CONNECT, as it is written there; None where it has none."""
+        """The user that the client was found to be, else the login in its CONNECT, as it is written there; None where it
+        has none.
+        """
+        if self.identity.user:
+            return self.identity.user.encode()
         return None if self._connection is None else self._connection.login
 
     @property

@@ -53,6 +53,7 @@ def test_a_client_that_is_known(cut: Cut) -> None:
         assert play.relay.identity is ANYBODY
         play.client_is(ALICE)
         assert play.relay.identity is ALICE
+        assert play.relay.login == b"alice"
         welcomed(play)
         play.client_says(send(b"x"))
         play.broker_gets(send(b"x"))
