@@ -252,6 +252,7 @@ class Caller:
         for effect in effects:
             if tell is not None:
                 tell(self, effect)
+            self.unknown = self.unknown or type(effect) is Identify
             match effect:
                 case Send(leg, data):
                     self._write(self._peer(leg), data)
@@ -261,8 +262,6 @@ class Caller:
                     self._close(self._peer(leg))
                 case Pause(leg) | Resume(leg):
                     (self.hold if type(effect) is Pause else self.release)(self._peer(leg), ASKED)
-                case Identify():
-                    self.unknown = True
                 case GiveWay(leg):
                     peer = self._peer(leg)
                     if peer in self.behind:

@@ -145,8 +145,8 @@ class Relay:
 
     @property
     def login(self) -> bytes | None:
-        """The user that the client was found to be, else the login in its CONNECT, as it is written there; None where it
-        has none.
+        """The user that the client was found to be, else the login in its CONNECT, as it is written there; None where
+        it has none.
         """
         if self.identity.user:
             return self.identity.user.encode()

@@ -1,6 +1,8 @@
 """Who a client is, found out by the service: by what method, for whom there is time, and what is counted and logged."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +24,9 @@ from stomprelay.relay.model.access import Identity, Refusal
 from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
+from stomprelay.session.handshake import Credentials
 from tests.auth.issuing import NOW, USERS, public_pem, token
-from tests.service.harness import CONNECTED, FakeTransport, RelayHarness, listener, upstream
+from tests.service.harness import CONNECTED, FakeTransport, JournalHarness, RelayHarness, listener, upstream
 
 TOKENS = Tokens(read_keys(public_pem()), ("ES256",), ("stomprelay",))
 ERROR = b"ERROR\nmessage:access refused\n"
@@ -245,6 +248,23 @@ def test_the_relay_stops() -> None:
     assert not pool.started
 
 
+def test_what_the_journal_has(tmp_path: Path) -> None:
+    """The refusal with its reason; no passcode, neither the client's nor what a broker is told."""
+    auth = AuthSettings("people", Users.read(USERS), logins={"alice": Credentials(b"app", b"told-code")})
+    harness = JournalHarness(tmp_path, listener(auth="people"))
+    harness.service._identification.change([auth])
+    for passcode in ("wrong-one", "secret"):
+        harness.client().sends(connect("alice", passcode))
+        harness.reactor.advance(0)
+    harness.broker().sends(CONNECTED)
+    kept = harness.read()
+    [refused] = [each for each in kept if each.event == "error"]
+    assert refused.text == "access refused (passcode): no such user, or another passcode"
+    assert refused.facts["reason"] == "passcode"
+    assert not re.search("wrong-one|secret|told-code", repr(kept))
+    assert "app" in repr(kept)
+
+
 # The HTTP service
 
 
@@ -365,8 +385,6 @@ def test_a_certificate_beside_a_passcode(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_upstream_with_a_login() -> None:
     """Brokers are told that, and nothing of the client's."""
-    from stomprelay.session.handshake import Credentials
-
     own = upstream(credentials=Credentials(b"relay", b"pw"))
     harness = RelayHarness(
         listener(auth="people", upstream=own), auths=(AuthSettings("people", Users.read(USERS)),)
