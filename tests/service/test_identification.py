@@ -262,7 +262,7 @@ def test_what_the_journal_has(tmp_path: Path) -> None:
     assert refused.text == "access refused (passcode): no such user, or another passcode"
     assert refused.facts["reason"] == "passcode"
     assert not re.search("wrong-one|secret|told-code", repr(kept))
-    assert "app" in repr(kept)
+    assert "login:alice" in repr(kept)
 
 
 # The HTTP service
