@@ -26,7 +26,15 @@ from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
 from stomprelay.session.handshake import Credentials
 from tests.auth.issuing import NOW, USERS, public_pem, token
-from tests.service.harness import CONNECTED, FakeTransport, JournalHarness, RelayHarness, listener, upstream
+from tests.service.harness import (
+    CONNECTED,
+    SEND,
+    FakeTransport,
+    JournalHarness,
+    RelayHarness,
+    listener,
+    upstream,
+)
 
 TOKENS = Tokens(read_keys(public_pem()), ("ES256",), ("stomprelay",))
 ERROR = b"ERROR\nmessage:access refused\n"
@@ -161,6 +169,50 @@ def test_passcodes_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert len(compared) == THREADS + 1
     assert harness.waiting == 0
     assert len(harness.reactor.tcpClients) == 2
+
+
+def test_many_clients_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come all at once, as after a restart: when one was compared the others are known."""
+    compared: list[Any] = []
+
+    def later(reactor: Any, pool: Any, call: Any, *arguments: Any) -> Deferred[bool]:
+        done: Deferred[bool] = Deferred()
+        compared.append(lambda: done.callback(call(*arguments)))
+        return done
+
+    monkeypatch.setattr(identification, "deferToThreadPool", later)
+    harness = Harness()
+    for _ in range(50):
+        harness.says("alice", "secret")
+    assert len(compared) == THREADS
+    compared[0]()
+    assert len(compared) == THREADS
+    assert len(harness.reactor.tcpClients) == 50 - (THREADS - 1)
+    assert harness.waiting == THREADS - 1
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_client_that_goes_and_has_sent_something(monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
+    """What it sent reaches a broker if it may come in, and nobody if not; the session ends either way."""
+    compared: Deferred[bool] = Deferred()
+    monkeypatch.setattr(identification, "deferToThreadPool", lambda *_: compared)
+    harness = Harness()
+    client = harness.client()
+    client.sends(connect("alice", "secret") + SEND)
+    harness.reactor.advance(0)
+    client.disconnects()
+    assert len(harness.service.state.sessions) == 1
+    compared.callback(right)
+    if right:
+        broker = harness.broker()
+        broker.written()
+        broker.sends(CONNECTED)
+        assert SEND in broker.written()
+        broker.disconnects()
+    harness.reactor.advance(30)
+    assert harness.reactor.tcpClients == []
+    assert len(harness.service.state.sessions) == 0
+    assert harness.counters["logins_failed"] == (not right)
 
 
 def test_no_more_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,15 +162,19 @@ class Identification(Service):
     ) -> Identity | Refusal | None:
         users, name, passcode = auth.users, login(claim), claim.passcode or b""
         assert users is not None
-        if not users.known(name, passcode):
+        right = users.known(name, passcode)
+        if not right:
             await self._free.acquire()
             try:
                 if driver.relay.over:
                     return None
-                if not await deferToThreadPool(self._reactor, self._pool(), users.verify, name, passcode):
-                    return _WRONG
+                right = users.known(name, passcode) or await deferToThreadPool(
+                    self._reactor, self._pool(), users.verify, name, passcode
+                )
             finally:
                 self._free.release()
+        if not right:
+            return _WRONG
         return auth.identity(name or "", frozenset(), certificate)
 
     def _pool(self) -> ThreadPool:
