@@ -18,7 +18,7 @@ COPY systemd systemd
 COPY twisted twisted
 # Twisted lists its plugins beside them, which nobody can do later; a core that is not compiled ends the build.
 RUN python -m venv /opt/stomprelay \
-    && /opt/stomprelay/bin/pip install --no-cache-dir . \
+    && /opt/stomprelay/bin/pip install --no-cache-dir '.[auth]' \
     && /opt/stomprelay/bin/twistd --help > /dev/null \
     && /opt/stomprelay/bin/python -I -c "import stomprelay; assert stomprelay.COMPILED" \
     && /opt/stomprelay/bin/python -m pip uninstall --yes pip

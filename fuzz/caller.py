@@ -5,16 +5,19 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf
+from random import Random
 from time import thread_time
 from typing import TYPE_CHECKING, Final
 
 from fuzz.broker import Mouth
 from fuzz.client import Client
-from stomprelay.relay.effects import Effect, Open, Pass, Report
+from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report
+from stomprelay.relay.model.access import Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, GiveWay, Pause, Resume, Send, Wake
+from stomprelay.session.handshake import Credentials
 from stomprelay.session.leg import EXPECTED, Leg, Side, State
 from stomprelay.wire.decoder import SCANNER, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0
@@ -101,6 +104,7 @@ class Caller:
         self.behind: deque[Peer] = deque()
         self.wake = inf
         self.gone_at = inf
+        self.unknown = False
         self.asked: Counter[bytes] = Counter()
         self.told: Counter[bytes] = Counter()
         self._asking: Decoder | None = None
@@ -187,6 +191,19 @@ class Caller:
             peer.mouth = None
         self.input(self.relay.lost, peer.leg, reason, self.world.now)
 
+    def identify(self, chance: Random) -> None:
+        """It is found out who the client is, or that it may not come in. What it said may be delivered from now on."""
+        self.unknown = False
+        self.gone_at = max(self.gone_at, self.world.now) if self.peer.gone else self.gone_at
+        if chance.random() < 0.7:
+            until = self.world.now + chance.choice((inf, inf, 3.0))
+            told = chance.choice((None, Credentials(b"app", b"x")))
+            self.input(
+                self.relay.identified, Identity("alice", credentials=told, until=until), self.world.now
+            )
+        else:
+            self.input(self.relay.unknown, Refusal("passcode", "another passcode"), self.world.now)
+
     def takes_turn(self) -> bool:
         """The peer that gave way first goes on. Answers whether there was one."""
         if not self.behind:
@@ -242,6 +259,7 @@ class Caller:
         for effect in effects:
             if tell is not None:
                 tell(self, effect)
+            self.unknown = self.unknown or type(effect) is Identify
             match effect:
                 case Send(leg, data):
                     self._write(self._peer(leg), data)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fuzz.caller import Caller, Finding
 from fuzz.world import World
-from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
+from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
 from stomprelay.relay.model.group import Broker
 from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
@@ -41,6 +41,8 @@ def _effect(caller: Caller, effect: Effect) -> str:
             return f"{name} {_shown(caller, leg)}"
         case Pass(leg, to, passing):
             return f"{name} {_shown(caller, leg)} to {_shown(caller, to)}: {passing is not None}"
+        case Identify(_, claim):
+            return f"{name} {claim}"
         case Wake(at):
             return f"{name} {at:.3f}"
         case Took(what, label, seconds):

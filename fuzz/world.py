@@ -8,7 +8,7 @@ WebSocket between client and relay changes nothing of all that, and what is no W
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from random import Random
 from typing import Final
@@ -53,6 +53,10 @@ class World:
         self.now = 1000.0
         self.large = self.chance.random() < 0.02
         self.scene: Scene = draw(self.chance, large=self.large)
+        # Of its own, so that worlds of before stay what they were.
+        self._knows = Random(f"{seed}/{number}/who")
+        if self._knows.random() < 0.2:
+            self.scene.front = replace(self.scene.front, auth="people")
         self.findings: list[Finding] = []
         self.octets = [0, 0]
         self.frames = [0, 0]
@@ -113,6 +117,8 @@ class World:
             caller.says(caller.client.speech())
         if random() < 0.12:
             self._fate(caller)
+        if caller.unknown and self._knows.random() < 0.3:
+            caller.identify(self._knows)
         self._flow(caller, 1 + int(random() * 8))
 
     def _flow(self, caller: Caller, rounds: int) -> None:
@@ -219,6 +225,8 @@ class World:
                 if peer.full:
                     caller.fill(peer, False)
             caller.loses(caller.peer)
+            if caller.unknown:
+                caller.identify(self._knows)
         for caller in self._callers:
             within = max(each.disconnect_timeout for each in self.scene.front.upstreams())
             late = caller.gone_at + within + SLACK

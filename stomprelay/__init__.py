@@ -17,13 +17,15 @@ Link          a session's connection to one group: the broker that it has there,
 Flow          what carries frames between a client and its links: *Single* with one, *Fanout* with several
 Resender      sends a client's frames to a link's broker, and again to the next one; it keeps the *Unconfirmed*
 Quorum        how many groups of a fan-out must confirm a frame before the client has its RECEIPT
+Identity      who a client is, as the relay found out: a user and its groups; its *Claim* is what it says itself
 Journal       what passed through a relay, on disk: *segments*, files of *blocks*, each a chunk's frames or an event
 
 ``compiled`` decides whether the core is, before any of it is imported.
 
 The layers, each importing only those before it: ``wire``; ``session``; ``relay``, ``broker`` and ``journal``;
-``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not know each other; ``explain`` and ``remote``;
-and at the edge ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the house and the ways through it.
+``auth``; ``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not know each other; ``explain`` and
+``remote``; and at the edge ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the house and the ways
+through it.
 """
 
 from stomprelay.compiled import use

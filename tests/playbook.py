@@ -24,8 +24,8 @@ from typing import Any, Final, Self
 import pytest
 
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import Effect, Open, Pass, Took
-from stomprelay.relay.model.access import Identity
+from stomprelay.relay.effects import Effect, Identify, Open, Pass, Took
+from stomprelay.relay.model.access import Claim, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
@@ -104,6 +104,7 @@ class Playbook(AbstractContextManager["Playbook"]):
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
     to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
     `passed` counts the frames that passed so. `limiter` is the listener's; `address` and `user` are the client's.
+    `claims` are those of clients of whom it is asked who they are.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         self.wake = inf
         self.notes: list[Note] = []
         self.took: list[Took] = []
+        self.claims: list[Claim] = []
         self.opened: list[Broker] = []
         self.client = Peer(self.relay.client)
         self.brokers: list[Peer] = []
@@ -192,6 +194,14 @@ class Playbook(AbstractContextManager["Playbook"]):
     def broker_is_unblocked(self, *, at: str | None = None) -> None:
         """The socket of that broker has room again."""
         self._perform(self.relay.unblocked(self.at(at).leg, self.now))
+
+    def client_is(self, identity: Identity) -> None:
+        """It was found out who the client is."""
+        self._perform(self.relay.identified(identity, self.now))
+
+    def client_is_unknown(self, reason: str = "passcode", text: str = "another passcode") -> None:
+        """It was found out that the client may not come in."""
+        self._perform(self.relay.unknown(Refusal(reason, text), self.now))
 
     def relay_begins_to_stop(self) -> None:
         """The service is told to stop, and gives its sessions time."""
@@ -402,6 +412,9 @@ class Playbook(AbstractContextManager["Playbook"]):
                         self.passing[leg] = effect
                 case Note():
                     self.notes.append(effect)
+                case Identify(leg, claim):
+                    assert leg is self.client.leg
+                    self.claims.append(claim)
                 case Took():
                     self.took.append(effect)
 

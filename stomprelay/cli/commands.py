@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import stomprelay
-from stomprelay.cli import asking, configuration
+from stomprelay.cli import asking, configuration, passwd
 from stomprelay.config import ConfigError
 from stomprelay.explain import Explanation
 from stomprelay.files import files
@@ -125,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
     explain.set_defaults(run=_explain)
 
+    passwd.add(commands)
     asking.add(commands)
     journal.add(commands).set_defaults(run=_journal)
     return made

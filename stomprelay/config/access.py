@@ -6,6 +6,7 @@
 import re
 from typing import Final, NamedTuple
 
+from stomprelay.auth.lines import OTHERS, private
 from stomprelay.config.address import Authority, authority
 from stomprelay.config.endpoint import exposed, server
 from stomprelay.config.listener import read_tls
@@ -20,8 +21,6 @@ SHORTEST: Final = 16
 """Characters of a token, at least: fewer could be guessed."""
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/=-]+")
 _OCTAL: Final = re.compile("[0-7]+")
-_OTHERS: Final = 0o006
-"""The bits of a file's mode that let everybody read or write it."""
 
 _UNGUARDED: Final = (
     "other machines may reach it, and whoever does could pause brokers and end sessions: bind it to the loopback "
@@ -83,8 +82,7 @@ def token_content(content: bytes, mode: int) -> bytes:
     """Return the token in the content of a file, without the line end behind it; `mode` is the file's. Raises
     `ValueError`, whose text does not show it.
     """
-    if mode & _OTHERS:
-        raise ValueError(f"every user may read or write it, for its mode is {mode & 0o7777:o}: chmod 600 it")
+    private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not _TOKEN.fullmatch(content):
         raise ValueError("must hold a token in one line, of letters, digits and ._~+/=-")
@@ -121,7 +119,7 @@ def guarded(access: AdminAccess) -> bool:
     if place is None or token is not None or certified:
         return place is not None
     mode = server(place).arguments.get("mode", "") if place.lower().startswith("unix:") else ""
-    return _OCTAL.fullmatch(mode) is not None and not int(mode, 8) & _OTHERS
+    return _OCTAL.fullmatch(mode) is not None and not int(mode, 8) & OTHERS
 
 
 def unencrypted(endpoint: str, tls: ServerTLS | None) -> bool:

@@ -5,6 +5,7 @@ what stays of groups and brokers that both have.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from stomprelay.config import rates
@@ -204,13 +205,14 @@ _UPSTREAM: Final = {
     "fan_out_queues": "uri",
     "credentials": "login",
 }
+_AUTH: Final = {"tokens": "token"}
 _JOURNAL: Final = {"rules": "capture"}
 """Field -> key, where their names differ."""
 
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that differ, in words where a table or a broker came or went; and those that need a restart."""
-    changed = _plain(before, after, _TOP, skipped={"listeners", "broker", "journal"})
+    changed = _plain(before, after, _TOP, skipped={"listeners", "broker", "journal", "auths"})
     changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
     changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, _JOURNAL)]
     restart = tuple(key for key in changed if takes(key) is Takes.RESTART)
@@ -218,6 +220,10 @@ def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[
     here = {each.name: each for each in after.listeners}
     for name in [*here, *(each for each in there if each not in here)]:
         changed += _named("listener", name, there.get(name), here.get(name), _listener)
+    asked, asks = ({each.name: each for each in config.auths} for config in (before, after))
+    for name in [*asks, *(each for each in asked if each not in asks)]:
+        compare = partial(_plain, keys=_AUTH)
+        changed += _named("auth", name, asked.get(name), asks.get(name), compare)
     known, now = ({each.name: each for each in config.upstreams} for config in (before, after))
     for name in [*now, *(each for each in known if each not in now)]:
         changed += _named("upstream", name, known.get(name), now.get(name), _upstream)

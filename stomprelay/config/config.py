@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from stomprelay.auth.settings import AuthSettings
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
 from stomprelay.config.access import KEYS as ADMIN_KEYS
 from stomprelay.config.access import AdminAccess, check, read_hosts
 from stomprelay.config.access import read as read_admin
 from stomprelay.config.address import MEMORY, Authority
+from stomprelay.config.auth import check as check_auth
+from stomprelay.config.auth import read as read_auth
 from stomprelay.config.journal import directory
 from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
@@ -47,6 +50,7 @@ KEYS: Final = (
     "rule",
     "broker",
     "journal",
+    "auth",
 )
 LIMIT_KEYS: Final = ("clients",)
 STOP_TIMEOUT: Final = 20.0
@@ -127,6 +131,7 @@ class Config:
     admin_tls: ServerTLS | None = None
     handover: str | None = None
     admin_console: bool = False
+    auths: tuple[AuthSettings, ...] = ()
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -229,6 +234,7 @@ def overridden(
     else:
         admin = config.admin
     _distinct(COMMAND_LINE, listeners, admin, config.metrics)
+    check_auth(source, listeners, config.auths)
     kept = config.journal
     if journal is not None:
         kept = replace(kept, directory=os.path.abspath(_option("--journal", directory, journal)))
@@ -344,12 +350,14 @@ def _read(table: Table) -> Config:
     else:
         fallback = next(iter(upstreams.values()), None) or _memory()
     tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
-    listeners = tuple(read_listener(each, upstreams, fallback) for each in tables)
+    auths = {each.name: read_auth(each) for each in table.tables("auth")}
+    listeners = tuple(read_listener(each, upstreams, fallback, auths) for each in tables)
     names = {each.name: each for each in listeners}
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
     admin, metrics = read_admin(table), table.get("metrics", read_server)
     check(table.source, "admin", admin)
+    check_auth(table.source, listeners, auths.values())
     _distinct(table.source, listeners, admin.endpoint, metrics)
     return Config(
         listeners,
@@ -367,6 +375,7 @@ def _read(table: Table) -> Config:
         admin.tls,
         table.path("handover", _socket_path),
         admin.console,
+        tuple(auths.values()),
     )
 
 

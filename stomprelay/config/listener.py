@@ -1,7 +1,7 @@
 """`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -42,6 +42,7 @@ KEYS: Final = (
     "limits",
     "tls",
     "web",
+    "auth",
     "rules_default",
 )
 LIMIT_KEYS: Final = (
@@ -72,9 +73,11 @@ def server(value: object) -> str:
     return string
 
 
-def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None) -> Listener:
+def read(
+    table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None, auths: Collection[str] = ()
+) -> Listener:
     """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
-    that names none. Raises `ConfigError`.
+    that names none; `auths` are the names of what it may have as its `auth`. Raises `ConfigError`.
     """
     table.only(KEYS)
     bounds = table.table("limits")
@@ -83,6 +86,7 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
     if upstream is None:
         raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")
+    auth = table.get("auth", reference("auth", {name: name for name in auths}))
     return Listener(
         table.name,
         place,
@@ -102,11 +106,12 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         trace=table.get("trace", flag, Listener.trace),
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
         web=_web(table),
+        auth=auth,
         rules=read_default(table),
         clients=bounds.get("clients", count),
         clients_per_address=rates.per_address(bounds, place),
-        clients_per_user=rates.per_user(bounds, identified=True),
-        rates=rates.read(bounds, place, identified=True),
+        clients_per_user=rates.per_user(bounds, identified=auth is not None),
+        rates=rates.read(bounds, place, identified=auth is not None),
     )
 
 

@@ -76,7 +76,7 @@ def _check_conditions(table: Table, *, allow: bool) -> None:
 
 def _check_who(table: Table, rule: AccessRule, listener: Listener) -> None:
     """Raise `ConfigError` where the relay does not know what the rule asks of a listener's clients."""
-    identified = getattr(listener, "auth", None) is not None
+    identified = listener.auth is not None
     for key in WHO:
         if key in table and not identified:
             raise table.error(key, f"is not known of clients of listener.{listener.name}, which has no auth")

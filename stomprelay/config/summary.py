@@ -5,6 +5,7 @@ from dataclasses import asdict
 from math import inf
 from typing import Final
 
+from stomprelay.auth.settings import AuthSettings, Told
 from stomprelay.config import rates
 from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
@@ -40,7 +41,9 @@ Fact = tuple[str, str]
 
 def summary(config: Config) -> str:
     """Return what would run as text, one line for each fact; no line end follows the last."""
-    blocks = [*map(_listener, config.listeners), *map(_upstream, config.upstreams)]
+    auths = {each.name: each for each in config.auths}
+    blocks = [_listener(each, auths.get(each.auth or "")) for each in config.listeners]
+    blocks += map(_upstream, config.upstreams)
     if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
         bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
         blocks.append(_block("embedded broker", bounds))
@@ -84,7 +87,7 @@ def _block(title: str, facts: list[Fact]) -> str:
     return "\n".join([title, *(f"  {name:{width}} {value}" for name, value in facts)])
 
 
-def _listener(listener: Listener) -> str:
+def _listener(listener: Listener, auth: AuthSettings | None) -> str:
     return _block(
         f"listener {listener.name}",
         [
@@ -93,6 +96,8 @@ def _listener(listener: Listener) -> str:
             *(_web(listener.web) if listener.web else ()),
             ("upstream", listener.upstream.name),
             *(("route", _route(route)) for route in listener.routes),
+            ("who may come in", "whom the brokers let in" if auth is None else _auth(auth)),
+            *([] if auth is None else [("brokers are told", _told(auth))]),
             ("rules", _rules(listener.rules)),
             ("versions", _versions(listener.versions)),
             ("heart-beats", _beats(listener.heart_beat)),
@@ -117,6 +122,31 @@ def _web(web: Web) -> Iterator[Fact]:
     compressed = ", compressed where clients offer it" if web.compression else ""
     yield "websocket", f"at {web.path}, messages of {web.message} bytes at most{compressed}, {pings}"
     yield "browsers", f"from pages of {origins}" if origins else "none: there are no origins"
+
+
+def _auth(auth: AuthSettings) -> str:
+    ways = ["whom a certificate names"] if auth.certificates else []
+    if auth.tokens is not None:
+        issuer = "" if auth.tokens.issuer is None else f", from {auth.tokens.issuer}"
+        algorithms = ", ".join(auth.tokens.algorithms)
+        ways.append(f"who has a token ({algorithms}) for {' or '.join(auth.tokens.audience)}{issuer}")
+    if auth.users is not None:
+        ways.append(f"who has the passcode of one of {len(auth.users.entries)} users")
+    if auth.service is not None:
+        ways.append(f"whom {auth.service.url} lets in")
+    return f"{auth.name}: {'; '.join(ways)}"
+
+
+_TOLD: Final = {
+    Told.LOGIN: "the login of their upstream",
+    Told.USER: "the user's name, without a passcode",
+    Told.CLIENT: "what the client says, where their upstream has no login",
+}
+
+
+def _told(auth: AuthSettings) -> str:
+    own = len(auth.logins)
+    return f"{_TOLD[auth.broker]}{f'; {own} users have logins of their own' if own else ''}"
 
 
 def _clients(listener: Listener) -> str:

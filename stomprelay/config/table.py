@@ -63,18 +63,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"known are {', '.join(known)}" if known else "there is none"
 
 
-def read_file(path: str, read: Callable[[bytes, int], T]) -> T:
-    """Return what `read` makes of a file that holds one value: of its bytes, and its mode. Raises `ValueError` with the
-    path and the reason, also where `read` does.
+def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
+    """Return what `read` makes of a file of `most` bytes: of its bytes, and its mode. Raises `ValueError` with the path
+    and the reason, also where `read` does.
     """
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
-            content = stream.read(LONGEST_FILE + 1)
+            content = stream.read(most + 1)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    if len(content) > LONGEST_FILE:
-        raise ValueError(f"{path} is larger than {LONGEST_FILE} bytes")
+    if len(content) > most:
+        raise ValueError(f"{path} is larger than {most} bytes")
     try:
         return read(content, mode)
     except ValueError as error:
@@ -150,11 +150,17 @@ class Table:
         value = self.get(key, read)
         return None if value is None else os.path.join(self.folder, value)
 
-    def file(self, key: str, name: Callable[[object], str], read: Callable[[bytes, int], T]) -> T | None:
+    def file(
+        self,
+        key: str,
+        name: Callable[[object], str],
+        read: Callable[[bytes, int], T],
+        most: int = LONGEST_FILE,
+    ) -> T | None:
         """Return what `read` makes of the file that a key names, as `read_file` does; None where the key is absent."""
         path = self.path(key, name)
         try:
-            return None if path is None else read_file(path, read)
+            return None if path is None else read_file(path, read, most)
         except ValueError as error:
             raise self.error(key, str(error)) from None
 

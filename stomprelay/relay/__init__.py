@@ -1,7 +1,7 @@
 """One client joined to its brokers, without I/O: inputs come with the time, effects go back.
 
-relay       `Relay`, what the service holds of a client; until CONNECT was understood it answers alone
-client/     `ClientConnection`, the same from CONNECT on; with it `Search`, `Shutdown`, `Turns`, `Pace`
+relay       `Relay`, what the service holds of a client; until that is let in it answers alone
+client/     `Opening`, until it is in; `ClientConnection`, from then on; with it `Search`, `Shutdown`, `Turns`, `Pace`
 single      `Single`, the flow with one broker at a time
 fanout/     `Fanout`, the flow with several: copies, routes, quorums
 flow        `Flow`, what both kinds of flow promise

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker
 from stomprelay.session import effects
 from stomprelay.session.effects import Close, Send
@@ -17,6 +18,16 @@ class Open:
 
     leg: Leg
     broker: Broker
+
+
+@dataclass(slots=True)
+class Identify:
+    """Find out who the client of this leg is, by what it claims; report `identified` or `unknown`, as an input of its
+    own.
+    """
+
+    leg: Leg
+    claim: Claim
 
 
 @dataclass(slots=True)
@@ -49,7 +60,7 @@ class Report:
     error: Exception
 
 
-Effect = effects.Effect | Open | Pass | Report | Took
+Effect = effects.Effect | Identify | Open | Pass | Report | Took
 
 
 class Outbox(effects.Outbox[Effect]):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
+from stomprelay.relay.model.access import Refusal
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.rates import TokenBucket
 from stomprelay.relay.model.upstream import Upstream
@@ -152,6 +153,12 @@ def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
     """
     text = f"{error.message} ({error.detail})" if error.detail else error.message
     return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
+
+
+def turned_away(refusal: Refusal) -> Note:
+    """A client is not let in."""
+    facts = {"side": End.CLIENT.value, "message": "access refused", "reason": refusal.reason}
+    return Note(Event.ERROR, f"access refused ({refusal.reason}): {refusal.text}", facts)
 
 
 def unheard(error: StompError) -> Note:

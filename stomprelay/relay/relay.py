@@ -5,7 +5,8 @@ the effects that the service must perform, in order. No input raises: where one 
 ends (`Relay.failed`). The life of a relay:
 
     opened      the client is there; CONNECT must come in time
-    received    CONNECT: a broker is opened, the client is not read from meanwhile
+    received    CONNECT: it is found out who the client is, where the listener asks; a broker is opened, the client is
+                not read from meanwhile
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
     half_closed the client sends no more: its session ends when it has been sent what it is owed
     lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session
@@ -17,74 +18,31 @@ An ERROR of ours is written, then the client's leg lingers so that it arrives. O
 from collections.abc import Callable
 from math import inf
 
-from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client.connection import ClientConnection
+from stomprelay.relay.client.opening import Let, Opening, join
 from stomprelay.relay.client.pace import pace_of
-from stomprelay.relay.client.shutdown import KILLED, STOPPING, Reason
+from stomprelay.relay.client.shutdown import EXPIRED, KILLED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.fanout.fanout import Fanout
-from stomprelay.relay.flow import Flow
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.access import ANYBODY
+from stomprelay.relay.model.access import ANYBODY, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter
 from stomprelay.relay.model.rules import AccessRules
-from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import End, ended, failed, vanished
+from stomprelay.relay.notes import End, ended, failed
 from stomprelay.relay.sample import Looks, Sample
-from stomprelay.relay.single import Single
-from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
-from stomprelay.session.handshake import Offer, read_opening, spell_versions
+from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.kept import Budget
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.reasons import CLOSED
-from stomprelay.session.refusal import Foreign, complain
+from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
-
-
-def join(
-    client: Leg,
-    listener: Listener,
-    offer: Offer,
-    session: Session,
-    outbox: Outbox,
-    chance: Callable[[], float],
-    guard: Guard,
-    counter: DestinationCounter | None = None,
-) -> Flow:
-    """Return what joins this client to the listener's upstream, and to those of its routes; `guard` judges its frames.
-    Its links are still to seek their brokers.
-    """
-    upstream = listener.upstream
-    if len(upstream.groups) == 1 and not listener.routes:
-        link = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
-        return Single(client, link, outbox, guard, Tracer(session.name) if listener.trace else None, counter)
-    sessions = [session]
-
-    def links(needed: Upstream) -> list[Link]:
-        """Each has an account of its own with its broker; the client's own serves for the first."""
-        return [
-            Link(
-                listener,
-                needed,
-                group,
-                offer,
-                sessions.pop() if sessions else session.beside(),
-                outbox,
-                chance,
-                resends=True,
-            )
-            for group in needed.groups
-        ]
-
-    return Fanout(client, listener, session, outbox, links, guard, counter)
 
 
 def _never() -> float:
@@ -106,11 +64,12 @@ class Relay:
         "_chance",
         "_connection",
         "_guard",
+        "_opened_at",
+        "_opening",
         "_outbox",
         "_passes",
         "_rules",
         "_sample",
-        "_until",
         "address",
         "client",
         "counter",
@@ -148,7 +107,8 @@ class Relay:
         self._sample: Sample | None = None
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
-        self._until = inf
+        self._opening: Opening | None = None
+        self._opened_at = inf
 
     @property
     def session(self) -> Session | None:
@@ -157,7 +117,11 @@ class Relay:
 
     @property
     def login(self) -> bytes | None:
-        """The login in the client's CONNECT, as it is written there; None where it has none."""
+        """The user that the client was found to be, else the login in its CONNECT, as it is written there; None where
+        it has none.
+        """
+        if self.identity.user:
+            return self.identity.user.encode()
         return None if self._connection is None else self._connection.login
 
     @property
@@ -200,8 +164,9 @@ class Relay:
         """A client connected. Give what it sends to `received`."""
         self.counters["sessions_opened"] += 1
         self._outbox.opened(self.client)
-        self._until = now + self.listener.connect_timeout
-        self._outbox.put(Wake(self._until))
+        self._opening = Opening(self.client, self.listener, self.counters, self._outbox, now)
+        self._opened_at = now
+        self._outbox.put(Wake(self._opening.deadline))
         return self._outbox.drain()
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
@@ -209,19 +174,20 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
-                if self._until < inf and self.client.state is State.CONNECTED:
-                    waited = now - (self._until - self.listener.connect_timeout)
-                    self._until = inf
-                    self._outbox.put(Took(CONNECT, self.listener.name, waited))
+                if self._opened_at < inf and self.client.state is State.CONNECTED:
+                    self._outbox.put(Took(CONNECT, self.listener.name, now - self._opened_at))
+                    self._opened_at = inf
                 if self._sample is not None:
                     self._watch(self._sample, leg, data, now)
                 self._let_pass()
-            elif not leg.closed:
-                self.counters["client_bytes"] += len(data)
+            elif self._opening is not None and not leg.closed:
+                let = None
                 try:
-                    self._greet(data, now)
+                    let = self._opening.received(data, now)
                 except StompError as error:
-                    self._fail(error)
+                    self._opening.fail(error)
+                if let is not None:
+                    self._let_in(let, now)
         except Exception as fault:
             return self.failed(fault)
         return self._outbox.drain()
@@ -275,10 +241,8 @@ class Relay:
         connection = self._connection
         if connection is not None:
             return self._act(lambda: connection.lost(leg, reason, now))
-        if not leg.closed:
-            self.counters["clients_vanished"] += 1
-            self._outbox.put(vanished(f"client left: {reason}"))
-            self._close(How.FLUSH)
+        if self._opening is not None and not leg.closed:
+            self._opening.lost(reason)
         return self._outbox.drain()
 
     def half_closed(self, now: float) -> list[Effect]:
@@ -286,9 +250,30 @@ class Relay:
         has the RECEIPT of its DISCONNECT, is owed nothing. Call `lost` when its connection has ended.
         """
         connection = self._connection
-        if connection is None or not connection.shutdown.listening:
+        if connection is None:
+            if self._opening is not None and not self.client.closed:
+                self._opening.half_closed_by_client()
+            return self._outbox.drain()
+        if not connection.shutdown.listening:
             return self.lost(self.client, CLOSED, now)
         return self._act(lambda: connection.half_closed(now))
+
+    def identified(self, identity: Identity, now: float) -> list[Effect]:
+        """It was found out who the client is, as an `Identify` asked: it may come in."""
+        let = None if self._opening is None else self._opening.identified(identity)
+        return [] if let is None else self._act(lambda: self._let_in(let, now))
+
+    def unwanted(self, error: StompError) -> list[Effect]:
+        """It was found out who the client is, and it may not come in now: it is sent this as its ERROR."""
+        if self._opening is not None:
+            self._opening.unwanted(error)
+        return self._outbox.drain()
+
+    def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
+        """It was not found out who the client is, or it may not come in."""
+        if self._opening is not None:
+            self._opening.unknown(refusal, now)
+        return self._outbox.drain()
 
     def paused(self, leg: Leg) -> None:
         """The leg is not read from any more, by back-pressure or by a `Pause`."""
@@ -298,18 +283,19 @@ class Relay:
         """The leg is read from again."""
         if leg.state is not State.LEAVING:
             leg.heartbeat.resumed(now)
-        return [Wake(self._until if self._connection is None else self._connection.deadline)]
+        if self._connection is not None:
+            return [Wake(self._connection.deadline)]
+        return [Wake(inf if self._opening is None else self._opening.deadline)]
 
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
         connection = self._connection
         if connection is not None:
+            if now >= connection.shutdown.expires:
+                return self._end(EXPIRED)
             return self._act(lambda: connection.woke(now))
-        if now < self._until:
-            self._outbox.put(Wake(self._until))
-        else:
-            limit = f"the limit is {self.listener.connect_timeout:g} s"
-            self._fail(StompError("no CONNECT in time", limit))
+        if self._opening is not None and not self.client.closed:
+            self._opening.woke(now)
         return self._outbox.drain()
 
     def stop_began(self, now: float) -> list[Effect]:
@@ -335,7 +321,8 @@ class Relay:
             return []
         if connection is not None:
             return self._act(lambda: connection.shutdown.stopped(why))
-        self._fail(StompError(why.message, why.detail))
+        if self._opening is not None:
+            self._opening.fail(StompError(why.message, why.detail))
         return self._outbox.drain()
 
     def leave(
@@ -446,8 +433,7 @@ class Relay:
         outbox, connection, client = self._outbox, self._connection, self.client
         self.counters["faults"] += 1
         outbox.put(Report(error))
-        self._connection = None
-        self._until = inf
+        self._connection = self._opening = None
         if connection is not None:
             for link in connection.links:
                 try:
@@ -468,25 +454,16 @@ class Relay:
         outbox.put(Wake(inf))
         return outbox.drain()
 
-    # Before CONNECT
+    # Until the client is in
 
-    def _greet(self, data: bytes, now: float) -> None:
-        client, listener = self.client, self.listener
-        client.heartbeat.received(now)
-        offer = read_opening(client.decoder, data, listener.before_connect)
-        if offer is None:
-            return
-        if isinstance(offer, Foreign):
-            self.counters["foreign"] += 1
-            self._outbox.put(Note(Event.FOREIGN, offer.what))
-            if offer.answer:
-                self._outbox.put(Send(client, offer.answer))
-            self._close(How.LINGER)
-            return
-        dialect = offer.agree(listener.versions)
+    def _let_in(self, let: Let, now: float) -> None:
+        """Join the client to its brokers, and see to what it did meanwhile."""
+        client, listener, opening = self.client, self.listener, self._opening
+        self.identity = let.identity
+        self._opening = None
         session = Session(
             self.name,
-            dialect,
+            let.dialect,
             listener.unacknowledged,
             self.counters,
             transactions=listener.transactions,
@@ -494,22 +471,15 @@ class Relay:
             kept=Budget(listener.budget),
             now=now,
         )
-        guard = self._guard = Guard(self._rules, self.identity, self.counters)
-        flow = join(client, listener, offer, session, self._outbox, self._chance, guard, self.counter)
-        self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
-        self._limit(self._connection, now)
-        self._connection.begin(now)
-
-    def _fail(self, error: StompError) -> None:
-        self.counters["errors_sent"] += 1
-        self._outbox.put(
-            failed(self.client.side.value, error),
-            Send(self.client, complain(error, V1_0, spell_versions(self.listener.versions))),
-            ended(End.RELAY, "there was no session"),
+        guard = self._guard = Guard(self._rules, let.identity, self.counters)
+        flow = join(client, listener, let.offer, session, self._outbox, self._chance, guard, self.counter)
+        connection = self._connection = ClientConnection(
+            client, listener, let.offer, session, flow, self._outbox
         )
-        self._close(How.LINGER)
-
-    def _close(self, how: How) -> None:
-        self.client.enter(State.CLOSED)
-        self._until = inf
-        self._outbox.put(Close(self.client, how), Wake(inf))
+        connection.shutdown.expires = let.identity.until
+        self._limit(connection, now)
+        connection.begin(now)
+        if opening is not None and opening.left is not None:
+            connection.lost(client, opening.left, now)
+        elif opening is not None and opening.half_closed:
+            connection.half_closed(now)

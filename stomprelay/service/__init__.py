@@ -7,7 +7,7 @@ another configuration while it runs; `handover` its sockets, for the process tha
 lines, and how many of them there are.
 
 The rooms, from the outside in: `workers` a relay of several processes; `admin` health, metrics and requests over HTTP;
-`clients` which ones are taken, and their sessions; `brokers` probing, pausing and balancing brokers; `connection` one
-connection, and the drivers that connect a core to its connections; `journal` writing what passes; `network` endpoints
-and certificates.
+`clients` which ones are taken, who they are, and their sessions; `brokers` probing, pausing and balancing brokers;
+`connection` one connection, and the drivers that connect a core to its connections; `journal` writing what passes;
+`network` endpoints and certificates.
 """

@@ -4,7 +4,7 @@ from typing import Final
 
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 
-from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import counted, logger
 from stomprelay.service.state import Sessions
 

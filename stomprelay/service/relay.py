@@ -25,7 +25,8 @@ from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.clients.admission import Admission
 from stomprelay.service.clients.clients import Clients, ListenerFactory
-from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.clients.identification import Identification
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
@@ -181,7 +182,16 @@ class RelayService(MultiService):
         if self.embedded is not None:
             self.embedded.setServiceParent(self)
         self._endpoints = self._broker_endpoints(configured, self.embedded)
-        self.clients = Clients(self.state, self._admission, self._endpoints, self._upstreams, f"relay-{run}")
+        self._identification = Identification(runtime, config.auths, reactor, clock)
+        self._identification.setServiceParent(self)
+        self.clients = Clients(
+            self.state,
+            self._admission,
+            self._endpoints,
+            self._upstreams,
+            self._identification.ask,
+            f"relay-{run}",
+        )
         self.clients.fast_path = config.fast_path
         self._listening = Ports(self._listeners(config))
         self._listening.setServiceParent(self)
@@ -321,6 +331,7 @@ class RelayService(MultiService):
             self._rule_sessions()
             self._admission.most = config.clients
             self.clients.fast_path = config.fast_path
+            self._identification.change(config.auths)
             if self.state.journal is not None:
                 self.state.journal.change(config.journal)
             self.state.tails.change(config.journal)

@@ -15,7 +15,7 @@ from stomprelay.relay.model.rates import Limiter, Scope
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
-from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails

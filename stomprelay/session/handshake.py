@@ -119,6 +119,8 @@ class Offer:
     versions: frozenset[bytes]
     terms: Terms | None
     """What its `heart-beat` header holds; None where it has no such header."""
+    credentials: Credentials | None = None
+    """What brokers are told in place of the client's own, or of their upstream's; None: as the upstream has it."""
 
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
@@ -131,6 +133,14 @@ class Offer:
         except StompError as error:
             raise error.asked_for(_first(headers, RECEIPT_HEADER)) from None
         return cls(headers, versions(accept) if accept is not None else frozenset({V1_0.version}), terms)
+
+    def first(self, name: bytes) -> bytes | None:
+        """Return the value of a header, the first where there are several; None where there is none."""
+        return _first(self.headers, name)
+
+    def told(self, credentials: Credentials | None) -> "Offer":
+        """Return the offer of which brokers are told these credentials; None: as the upstream has it."""
+        return self if credentials is None else replace(self, credentials=credentials)
 
     def agree(self, spoken: frozenset[bytes]) -> Dialect:
         """Return the dialect of the highest version that is in `spoken` and that the client accepts. Raises

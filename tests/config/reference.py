@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.auth.issuing import ISSUER, USERS, public_pem
+
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "config" / "stomprelay.toml"
 TEXT = FILE.read_text(encoding="utf-8")
@@ -46,11 +48,18 @@ def settings() -> list[Setting]:
 
 
 def put_secrets(folder: Path) -> None:
-    """Write the files with secrets that the file, and the samples of the documentation, name."""
+    """Write the files with secrets that the file and the samples of the documentation name, users and keys."""
     (folder / "broker.passcode").write_bytes(b"x\n")
     token = folder / "admin.token"
     token.write_bytes(b"0123456789abcdef\n")
     token.chmod(0o600)
+    for name, content in (
+        ("users", USERS),
+        ("logins", b"alice:app1:x\n"),
+        ("issuer.pem", public_pem(ISSUER)),
+    ):
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o600)
 
 
 def everything(pattern: str = "destination", who: Iterable[str] = ()) -> str:

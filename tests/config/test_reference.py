@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from stomprelay.auth.settings import Told
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import (
     Config,
     ConfigError,
+    auth,
     default,
     journal,
     listener,
@@ -36,7 +38,17 @@ def keys() -> set[str]:
             key
             for key in whole.KEYS
             if key
-            not in ("admin_tls", "limits", "listener", "upstream", "route", "rule", "broker", "journal")
+            not in (
+                "admin_tls",
+                "limits",
+                "listener",
+                "upstream",
+                "route",
+                "rule",
+                "broker",
+                "journal",
+                "auth",
+            )
         ],
         "admin_tls.": listener.TLS_KEYS,
         "limits.": whole.LIMIT_KEYS,
@@ -55,6 +67,9 @@ def keys() -> set[str]:
         "broker.": [field.name for field in fields(Bounds)],
         "journal.": [key for key in journal.KEYS if key != "capture"],
         "journal.capture[N].": journal.CAPTURE_KEYS,
+        "auth.NAME.": [key for key in auth.KEYS if key not in ("token", "service")],
+        "auth.NAME.token.": auth.TOKEN_KEYS,
+        "auth.NAME.service.": auth.SERVICE_KEYS,
     }
     return {table + key for table, names in tables.items() for key in names}
 
@@ -119,6 +134,11 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     assert (found.metrics, found.admin_token) == ("tcp:61681", b"0123456789abcdef")
     assert found.admin_tls is not None
     assert None not in asdict(found.admin_tls).values()
+    [access] = found.auths
+    assert (listener.auth, access.certificates, access.broker) == ("default", True, Told.LOGIN)
+    assert None not in (access.users, access.tokens, access.service, access.logins.get("alice"))
+    assert access.tokens is not None
+    assert (access.tokens.issuer, access.tokens.leeway) == ("https://login.example.net", 30.0)
 
 
 @pytest.mark.parametrize("pattern", listener.PATTERNS)

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
+from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
@@ -10,9 +10,9 @@ from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
 
 
 def test_a_relay_asks_for_these_and_no_others() -> None:
-    """The service has to perform ten kinds of effects; another one, `Pass`, it may leave undone."""
+    """The service has to perform eleven kinds of effects; another one, `Pass`, it may leave undone."""
     kinds = {kind for part in get_args(Effect) for kind in (get_args(part) or (part,))}
-    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report, Took, Pass}
+    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report, Took, Identify, Pass}
 
 
 def test_effects_are_values() -> None:

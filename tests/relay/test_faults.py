@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay import relay as module
+from stomprelay.relay.client import opening
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.client.connection import ClientConnection
 from stomprelay.relay.client.search import Search
@@ -218,7 +218,7 @@ def test_a_fault_before_connect_was_understood(monkeypatch: pytest.MonkeyPatch) 
     def fails(*_: Any) -> None:
         raise Bug
 
-    monkeypatch.setattr(module, "read_opening", fails)
+    monkeypatch.setattr(opening, "read_opening", fails)
     play.client_says(SAY_HELLO[b"1.2"])
     play.client_gets_error(b"the relay failed")
     _nothing_is_left(play)

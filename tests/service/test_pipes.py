@@ -23,7 +23,8 @@ from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.service.connection import direct, pipes
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
-from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network.sockets import Socket

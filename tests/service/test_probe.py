@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.health import Checks
 from stomprelay.service.brokers.probe import LINGER, ProbeDriver
-from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import client_endpoint
 from stomprelay.session.effects import Note

@@ -21,7 +21,8 @@ from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.departures import AVAILABLE
-from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint

@@ -70,11 +70,11 @@ def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) ->
     return found
 
 
-def credentials(upstream: Upstream, broker: Broker) -> Credentials | None:
-    """Return the upstream's own credentials, escaped as the broker expects them in CONNECT; None where the
-    client's are used.
+def credentials(upstream: Upstream, broker: Broker, client: Credentials | None = None) -> Credentials | None:
+    """Return what the relay tells this broker for a client: what it has for that `client`, else the upstream's own;
+    escaped as the broker expects it in CONNECT. None where the client's are used.
     """
-    own = upstream.credentials
+    own = client or upstream.credentials
     if own is None or not _escapes(upstream, broker):
         return own
     return Credentials(V1_1.encode(own.login), own.passcode and V1_1.encode(own.passcode))

@@ -83,7 +83,8 @@ class ClientConnection:
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
         beating = self.shutdown.listening and self._client.beating
-        due = min(self.shutdown.until, self.shutdown.finish_at, self._search.deadline, self.turns.deadline)
+        due = min(self.shutdown.until, self.shutdown.finish_at, self.shutdown.expires)
+        due = min(due, self._search.deadline, self.turns.deadline)
         return min(due, self._client.heartbeat.deadline) if beating else due
 
     def limit(self, pace: Pace | None, now: float) -> None:

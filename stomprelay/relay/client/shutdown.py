@@ -43,6 +43,7 @@ STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay st
 KILLED: Final = Reason(
     "the session was ended", "by an operator of the relay", "an operator ended the session"
 )
+EXPIRED: Final = Reason("the token has expired", "connect again with a new one", "the client's token expired")
 
 
 class Shutdown:
@@ -51,7 +52,8 @@ class Shutdown:
     It alone decides that the client is gone (`Leg.gone`): its connection has ended, and only what it sent is still to
     be delivered, within one `disconnect_timeout`, whatever brokers do meanwhile. `lost` is how many SENDs may be lost
     by the session's end. `until` is when the step that is under way must be done; then call `unanswered` and `overdue`.
-    `finish_at`: when to call `finish` for a client that half-closed its connection.
+    `finish_at`: when to call `finish` for a client that half-closed its connection. `expires`: when to call `stopped`,
+    because the client may be there no longer.
     """
 
     __slots__ = (
@@ -67,6 +69,7 @@ class Shutdown:
         "_spoken_for",
         "_stopping",
         "_tries",
+        "expires",
         "finish_at",
         "lost",
         "until",
@@ -87,7 +90,7 @@ class Shutdown:
         self._flow = flow
         self._buffer = buffer
         self._outbox = outbox
-        self.until = self.finish_at = self._finish_by = inf
+        self.until = self.finish_at = self._finish_by = self.expires = inf
         self.lost = 0
         self._spoken_for = False
         self._last = inf
@@ -203,6 +206,7 @@ class Shutdown:
     def _deliver(self, now: float) -> None:
         """The client is gone: its time begins, and it wants no more messages."""
         self._client.lost()
+        self.expires = inf
         self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
         flow = self._flow
         asked = flow.ready or any(link.leaving for link in flow.links)
@@ -387,7 +391,7 @@ class Shutdown:
         """Close all legs, the client's in this way; nothing is due any more. `note` reports the session's end;
         there is only one.
         """
-        self.until = self.finish_at = self._last = inf
+        self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
             if self._spoken_for and note.facts.get("end") == End.CLIENT.value:

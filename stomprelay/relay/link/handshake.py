@@ -91,7 +91,7 @@ class Handshake:
             self._asked,
             upstream.heart_beat,
             host=upstream.host,
-            credentials=credentials(upstream, self.broker),
+            credentials=credentials(upstream, self.broker, self._offer.credentials),
             added=client_address(upstream, self.broker, address),
         )
 

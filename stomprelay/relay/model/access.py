@@ -1,8 +1,8 @@
 """Who a client is, as the relay found out, and not as the client says."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.session.handshake import Credentials
 
@@ -23,3 +23,28 @@ class Identity:
 
 ANYBODY: Final = Identity()
 """A client of a listener that asks nobody: its brokers decide whether it may come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a client says of itself in its CONNECT, in the bytes that it sent; None where it says nothing. No repr shows
+    the passcode.
+    """
+
+    login: bytes | None
+    passcode: bytes | None = field(default=None, repr=False)
+
+
+class Refusal(NamedTuple):
+    """Why a client is not let in: `reason` is one of `REASONS`, `text` a line for the log. Neither is shown to the
+    client, and neither has a secret, or a word that the client chose.
+    """
+
+    reason: str
+    text: str
+
+
+REASONS: Final = ("missing", "certificate", "token", "passcode", "service", "unchecked")
+"""Why: it says nothing that could be compared; what it was known by, and was wrong; `unchecked` where nobody knows,
+because who decides could not be asked.
+"""

@@ -5,6 +5,8 @@ from typing import Final
 COUNTERS: Final = {
     "sessions_opened": "connections that clients opened",
     "clients_refused": "clients that were turned away because there were too many connections",
+    "logins_failed": "clients that were not let in, because what they showed is wrong",
+    "logins_unchecked": "clients that were not let in, because who decides could not be asked, or not in time",
     "sessions_connected": "clients that were answered CONNECTED",
     "client_bytes": "bytes received from clients",
     "broker_bytes": "bytes received from brokers",

@@ -13,7 +13,8 @@ from typing import Final
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.relay.model.rates import Limit, Scope, spell_limit
 from stomprelay.service.connection.failures import Farewell
-from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
+from stomprelay.service.connection.protocol import LegOwner, LegProtocol
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.log import logger
 from stomprelay.service.state import ListenerSessions, Sessions

@@ -15,7 +15,7 @@ from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.recording import RecordingDriver
-from stomprelay.service.connection.relay_driver import Endpoints
+from stomprelay.service.connection.relay_driver import Asks, Endpoints
 from stomprelay.service.state import RelayState
 
 
@@ -39,8 +39,9 @@ class ListenerFactory(Factory):
 
 class Clients:
     """Begins the sessions of a relay. `endpoints` and `upstreams` are how to connect to each broker, and the name of
-    its upstream; both may change. `prefix` is what the names of its sessions begin with, and those of no other run of
-    a relay. `fast_path`: frames that need no look may pass without the core, in sessions that begin from now on.
+    its upstream; both may change. `identify` finds out who a client is. `prefix` is what the names of its sessions
+    begin with, and those of no other run of a relay. `fast_path`: frames that need no look may pass without the core,
+    in sessions that begin from now on.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Clients:
         admission: Admission,
         endpoints: Endpoints,
         upstreams: Mapping[Broker, str],
+        identify: Asks,
         prefix: str,
     ) -> None:
         self._state: Final = state
         self._admission: Final = admission
         self._endpoints: Final = endpoints
         self._upstreams: Final = upstreams
+        self._identify: Final = identify
         self.prefix: Final = prefix
         self._named = 0
         self.fast_path = True
@@ -82,7 +85,9 @@ class Clients:
             limiter=sessions.limiter,
             address=sessions.limited_by(address),
         )
-        driver = RecordingDriver(state.runtime, relay, self._endpoints, sessions.ended, self._upstreams)
+        driver = RecordingDriver(
+            state.runtime, relay, self._endpoints, sessions.ended, self._upstreams, self._identify
+        )
         state.tails.accepted(driver)
         sessions.add(driver, address)
         return client_protocol(driver, relay.client, relay.listener, web, self._farewell)

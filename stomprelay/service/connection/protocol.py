@@ -1,19 +1,19 @@
 """The connection of one leg, as Twisted knows it: what happens to it is reported to its owner.
 
-The owner is a `Driver` (see `driver`), which knows the core. `Runtime` is what all owners of one service share.
+The owner is a `Driver` (see `driver`), which knows the core.
 """
 
 from collections.abc import Callable
 from math import inf
 from typing import Any, Final
 
+from OpenSSL.crypto import X509
 from twisted.internet import tcp
 from twisted.internet.interfaces import (
     IHalfCloseableProtocol,
     IHandshakeListener,
     IProtocol,
     IPushProducer,
-    IReactorTime,
     IStreamClientEndpoint,
     ITransport,
 )
@@ -22,61 +22,21 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import directlyProvides, implementer, providedBy
 
-from stomprelay.relay.counting import Tallies
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ReadControl
-from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
-from stomprelay.service.connection.open_sockets import OpenSockets
-from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.connection.timers import Timed, Timers
+from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import AddressEndpoint, OneProtocol
 from stomprelay.service.network.layer import Layer
 from stomprelay.service.network.sockets import Socket
 from stomprelay.service.network.tls import certificate_problem
-from stomprelay.session.effects import How, Note
+from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.reasons import CLOSED, UNREAD
 
 _PROBED: Final = 1.0
 """Seconds between two looks at a client that is not read from, where it may linger for less."""
-
-
-def _unheard(note: Note) -> None:
-    """Nobody wants to know."""
-
-
-class Runtime(OpenSockets):
-    """What the connections of one service share: the reactor, the clock, the timers, the watch for clients that leave,
-    the protocols by leg, and the count of sockets.
-
-    `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log, `tallies` is what
-    all count. `noted` gets what sessions note, `probed` what probes do; see `observe`.
-    """
-
-    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
-        super().__init__(reactor)
-        self.seconds = seconds
-        self.timers = Timers(reactor, seconds)
-        self.repeats = Repeats(self.timers, seconds)
-        self.tallies = Tallies()
-        self.noted: Callable[[Note], None] = _unheard
-        self.probed: Callable[[Note], None] = _unheard
-        self.protocols: dict[Leg, LegProtocol] = {}
-        self.departures = Departures(reactor)
-
-    def open(self) -> None:
-        """Begin what serves all connections."""
-        self.departures.open()
-
-    def close(self) -> None:
-        """End what serves all connections: there will be none any more."""
-        self.departures.close()
-
-    def observe(self, noted: Callable[[Note], None], probed: Callable[[Note], None]) -> None:
-        """From now on call these with the notes of sessions, and of probes."""
-        self.noted = noted
-        self.probed = probed
 
 
 class LegOwner(Timed):
@@ -442,6 +402,11 @@ class LegProtocol(Timed):
     def peer(self) -> object:
         """Return the address of the other end, as Twisted has it."""
         return self._address if self.transport is None else self.transport.getPeer()
+
+    @property
+    def certificate(self) -> X509 | None:
+        """Return the certificate that the other end has shown, which was verified; None without one."""
+        return None if self._tls is None else self._tls.getPeerCertificate()
 
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""

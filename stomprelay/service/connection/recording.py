@@ -12,8 +12,9 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
 from stomprelay.service.connection.pipes import Recording, make_pipe
-from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.run import Passing
@@ -117,8 +118,9 @@ class RecordingDriver(RelayDriver):
         endpoints: Endpoints,
         ended: Callable[[RelayDriver], None],
         upstreams: Mapping[Broker, str],
+        identify: Asks | None = None,
     ) -> None:
-        RelayDriver.__init__(self, runtime, relay, endpoints, ended)
+        RelayDriver.__init__(self, runtime, relay, endpoints, ended, identify)
         self._upstreams = upstreams
         self._spelled = ""
         self._recorder: SessionRecorder | None = None

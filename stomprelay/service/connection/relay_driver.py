@@ -8,7 +8,8 @@ from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
 from zope.interface import implementer
 
-from stomprelay.relay.effects import Effect, Open, Pass, Report, Took
+from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
+from stomprelay.relay.model.access import Claim, Identity, Refusal
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.relay import Relay
@@ -17,15 +18,15 @@ from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.broker_output import BrokerOutput
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.pipes import make_pipe
-from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.session_info import (
     SessionInfo,
     Sizes,
-    open_work,
+    end_of_session,
     session_info,
-    spell_words,
 )
-from stomprelay.service.log import counted, logger, one_line, write
+from stomprelay.service.log import logger, one_line, write
 from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, header
 from stomprelay.session.effects import Event, Note
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 Endpoints = Mapping[Broker, BrokerEndpoint]
 """How to connect to each broker."""
+
+Asks = Callable[["RelayDriver", Claim], None]
+"""Finds out who the client of a session is, and calls `identified` or `unknown`."""
 
 _log: Final = logger()
 
@@ -52,7 +56,8 @@ _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 
 @implementer(IPushProducer)
 class RelayDriver(Driver):
-    """Drives one relay, which stands for one client; `ended` is called when nothing more will happen.
+    """Drives one relay, which stands for one client; `ended` is called when nothing more will happen. `identify` is
+    needed where the listener asks who comes.
 
     It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
     transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
@@ -65,6 +70,7 @@ class RelayDriver(Driver):
         "_client_full",
         "_endpoints",
         "_first",
+        "_identify",
         "_left_bytes",
         "_on_end",
         "_opened",
@@ -76,9 +82,15 @@ class RelayDriver(Driver):
     )
 
     def __init__(
-        self, runtime: Runtime, relay: Relay, endpoints: Endpoints, ended: Callable[["RelayDriver"], None]
+        self,
+        runtime: Runtime,
+        relay: Relay,
+        endpoints: Endpoints,
+        ended: Callable[["RelayDriver"], None],
+        identify: Asks | None = None,
     ) -> None:
         super().__init__(runtime, relay.listener.linger)
+        self._identify = identify
         self._relay = relay
         self._pipes: tuple[Pipe, ...] = ()
         self._endpoints = endpoints
@@ -253,6 +265,16 @@ class RelayDriver(Driver):
         now = self.runtime.seconds()
         self._perform_legless(self.relay.leave(broker, now, within, to, may_stay=may_stay))
 
+    def identified(self, identity: Identity) -> None:
+        """It was found out who the client is. Does nothing where the session is over."""
+        if not self._relay.over:
+            self._perform_legless(self.relay.identified(identity, self.runtime.seconds()))
+
+    def unknown(self, refusal: Refusal) -> None:
+        """It was not found out, or the client may not come in. Does nothing where the session is over."""
+        if not self._relay.over:
+            self._perform_legless(self.relay.unknown(refusal, self.runtime.seconds()))
+
     def reconsider(self) -> None:
         """Have the session try at once, if it waits for a broker: one is up again."""
         self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
@@ -384,33 +406,13 @@ class RelayDriver(Driver):
 
     def _log_end(self, effect: Note, seconds: float) -> None:
         """Write the line of the end of a session that a broker had accepted."""
-        relay = self.relay
-        session, sizes = relay.session, self._bytes()
-        assert session is not None  # a broker had accepted it
-        frames, broker_frames = session.client_frames, session.broker_frames
-        unconfirmed, unacknowledged = open_work(relay)
-        version, login = session.dialect.version.decode("ascii"), relay.login
-        brokers = [str(link.broker or link.before) for link in relay.links if link.broker or link.before]
         write(
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
             text=one_line(effect.text),
             seconds=seconds,
-            from_client=f"{counted(frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
-            from_brokers=f"{counted(broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
-            left=f", {unconfirmed} unconfirmed" if unconfirmed else "",
-            login=None if login is None else spell_words(login),
-            version=version,
-            brokers=" ".join(brokers),
-            client_frames=frames,
-            broker_frames=broker_frames,
-            client_bytes=sizes.from_client,
-            broker_bytes=sizes.from_brokers,
-            to_client_bytes=sizes.to_client,
-            to_broker_bytes=sizes.to_brokers,
-            unconfirmed=unconfirmed,
-            unacknowledged=unacknowledged,
+            **end_of_session(self.relay, self._bytes()),
             **self._names(),
         )
 
@@ -475,8 +477,14 @@ class RelayDriver(Driver):
             fault=spell_fault(effect.error),
         )
 
+    def _ask(self, effect: Identify) -> None:
+        """Have it found out who the client is, when all effects are performed."""
+        assert self._identify is not None
+        self.runtime.reactor.callLater(0, self._identify, self, effect.claim)
+
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         **Driver.effects,
+        Identify: _ask,
         Open: _open,
         Pass: _pass,
         Report: _report,

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.relay import Relay
+from stomprelay.service.log import counted
 
 SHOWN: Final = 5
 """Destinations that are shown of a session, at most."""
@@ -135,3 +136,27 @@ def spell_words(value: bytes) -> str:
     """Return a client's words as text, cut where they are long."""
     text = value[: 4 * LONGEST].decode("utf-8", "backslashreplace")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def end_of_session(relay: Relay, sizes: Sizes) -> dict[str, object]:
+    """Return what the log has of a session that a broker had accepted, at its end, by the names of its fields."""
+    session = relay.session
+    assert session is not None  # a broker had accepted it
+    unconfirmed, unacknowledged = open_work(relay)
+    brokers = [str(link.broker or link.before) for link in relay.links if link.broker or link.before]
+    return {
+        "from_client": f"{counted(session.client_frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
+        "from_brokers": f"{counted(session.broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
+        "left": f", {unconfirmed} unconfirmed" if unconfirmed else "",
+        "login": None if relay.login is None else spell_words(relay.login),
+        "version": session.dialect.version.decode("ascii"),
+        "brokers": " ".join(brokers),
+        "client_frames": session.client_frames,
+        "broker_frames": session.broker_frames,
+        "client_bytes": sizes.from_client,
+        "broker_bytes": sizes.from_brokers,
+        "to_client_bytes": sizes.to_client,
+        "to_broker_bytes": sizes.to_brokers,
+        "unconfirmed": unconfirmed,
+        "unacknowledged": unacknowledged,
+    }

@@ -237,6 +237,28 @@ SCENES: dict[Callable[[], Playbook], set[str]] = {
     },
 }
 
+
+def _not_let_in(reason: str) -> Playbook:
+    play = Playbook(listener(auth="people"))
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.client_is_unknown(reason)
+    play.time_passes(1)
+    return play
+
+
+def _a_wrong_passcode() -> Playbook:
+    return _not_let_in("passcode")
+
+
+def _nobody_to_ask() -> Playbook:
+    return _not_let_in("unchecked")
+
+
+SCENES |= {
+    _a_wrong_passcode: {"logins_failed", "errors_sent"},
+    _nobody_to_ask: {"logins_unchecked", "errors_sent"},
+}
+
 ORDINARY = {
     "sessions_opened",
     "sessions_connected",

@@ -1,12 +1,23 @@
-"""The sockets of a service that are open, and the wait for their end.
+"""What the connections of one service share, the sockets that are open among it, and the wait for their end.
 
 A connection that was closed still has its descriptor until its peer has read what was left for it, or closed, too.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import IReactorTime
+
+from stomprelay.relay.counting import Tallies
+from stomprelay.service.connection.departures import Departures
+from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.connection.timers import Timers
+from stomprelay.session.effects import Note
+from stomprelay.session.leg import Leg
+
+if TYPE_CHECKING:
+    from stomprelay.service.connection.protocol import LegProtocol
 
 GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""
@@ -59,3 +70,40 @@ class OpenSockets:
         except TimeoutError:
             return False
         return True
+
+
+def _unheard(note: Note) -> None:
+    """Nobody wants to know."""
+
+
+class Runtime(OpenSockets):
+    """What the connections of one service share: the reactor, the clock, the timers, the watch for clients that leave,
+    the protocols by leg, and the count of sockets.
+
+    `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log, `tallies` is what
+    all count. `noted` gets what sessions note, `probed` what probes do; see `observe`.
+    """
+
+    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
+        super().__init__(reactor)
+        self.seconds = seconds
+        self.timers = Timers(reactor, seconds)
+        self.repeats = Repeats(self.timers, seconds)
+        self.tallies = Tallies()
+        self.noted: Callable[[Note], None] = _unheard
+        self.probed: Callable[[Note], None] = _unheard
+        self.protocols: dict[Leg, LegProtocol] = {}
+        self.departures = Departures(reactor)
+
+    def open(self) -> None:
+        """Begin what serves all connections."""
+        self.departures.open()
+
+    def close(self) -> None:
+        """End what serves all connections: there will be none any more."""
+        self.departures.close()
+
+    def observe(self, noted: Callable[[Note], None], probed: Callable[[Note], None]) -> None:
+        """From now on call these with the notes of sessions, and of probes."""
+        self.noted = noted
+        self.probed = probed

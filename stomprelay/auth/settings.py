@@ -1,0 +1,103 @@
+"""What `[auth.NAME]` says: by what clients are known, and what their brokers are told of them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from stomprelay.relay.model.access import Claim, Identity
+from stomprelay.session.handshake import Credentials
+
+if TYPE_CHECKING:  # what they import is there only where it is wanted
+    from stomprelay.auth.tokens import Tokens
+    from stomprelay.auth.users import Users
+
+_TOKEN: Final = re.compile(rb"e[wy][A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
+
+
+class Told(Enum):
+    """What a broker is told of a user who has no login of their own there."""
+
+    LOGIN = "login"
+    """The login of the upstream."""
+    USER = "user"
+    """The user's name as login, and no passcode."""
+    CLIENT = "client"
+    """What the client said, or the login of an upstream that has one."""
+
+
+class Method(Enum):
+    """By what a client is known."""
+
+    CERTIFICATE = "certificate"
+    TOKEN = "token"
+    PASSCODE = "passcode"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True)
+class AuthService:
+    """An HTTP service that is asked: its URL, how many seconds it has to answer, and for how many seconds a yes is
+    remembered, of how many clients.
+    """
+
+    url: str
+    timeout: float = 3.0
+    cache: float = 0.0
+    cache_entries: int = 10_000
+
+
+@dataclass(frozen=True)
+class AuthSettings:
+    """Who may come in. Each method is there if it is not None, or `certificates` is true. `logins` has what brokers are
+    told for some users, `broker` what for the others.
+    """
+
+    name: str
+    users: "Users | None" = None
+    certificates: bool = False
+    tokens: "Tokens | None" = None
+    service: AuthService | None = None
+    broker: Told = Told.LOGIN
+    logins: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
+
+    def method(self, claim: Claim, certificate: str) -> Method | None:
+        """Return which method decides about a client: the first one that it offers something for. `certificate` is the
+        name in its certificate. None: it offers nothing.
+        """
+        if self.certificates and certificate:
+            return Method.CERTIFICATE
+        if self.tokens is not None and is_token(claim.passcode):
+            return Method.TOKEN
+        said = claim.login is not None or claim.passcode is not None
+        if self.users is not None and said and (self.service is None or login(claim) in self.users):
+            return Method.PASSCODE
+        return Method.SERVICE if self.service is not None and said else None
+
+    def identity(
+        self, user: str, groups: frozenset[str], certificate: str = "", until: float = inf
+    ) -> Identity:
+        """Return who a client is that was found to be this user: with the groups of the users file as well, and with
+        what brokers are told.
+        """
+        if self.users is not None:
+            groups |= self.users.groups(user)
+        told = self.logins.get(user)
+        if told is None and self.broker is Told.USER:
+            told = Credentials(user.encode())
+        return Identity(user, groups, certificate, told, until)
+
+
+def is_token(passcode: bytes | None) -> bool:
+    """Whether a passcode has the form of a token: three parts in base64url, of which the first is a JSON object."""
+    return passcode is not None and _TOKEN.fullmatch(passcode) is not None
+
+
+def login(claim: Claim) -> str | None:
+    """Return the login that a client claims, as text; None without one, or where it is not UTF-8."""
+    try:
+        return None if claim.login is None else claim.login.decode()
+    except UnicodeDecodeError:
+        return None

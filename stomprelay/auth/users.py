@@ -1,0 +1,117 @@
+"""The users file: `name:hash:group,group` in each line. The hash is Argon2's, in its usual form; without one no
+passcode fits, and the user comes in by a certificate alone.
+
+Comparing a passcode takes long and much memory, on purpose: do it in a thread. One that was right is known again in no
+time, by a keyed digest that is kept in memory, so that clients can come back all at once.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Final, NamedTuple, Self
+
+from argon2 import PasswordHasher, extract_parameters
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from stomprelay.auth.lines import fields, is_name, is_user, private, wrong
+
+MOST_MEMORY: Final = 1024 * 1024
+"""KiB that comparing one passcode may take."""
+MOST_PASSES: Final = 64
+
+
+class User(NamedTuple):
+    """A user: the hash of the passcode, "" where none fits, and the groups."""
+
+    hash: str
+    groups: frozenset[str]
+
+    def __repr__(self) -> str:
+        """Return it without the hash."""
+        return f"User({sorted(self.groups)})"
+
+
+def read_groups(text: str) -> frozenset[str]:
+    """Return the groups in a list that commas separate. Raises `ValueError`."""
+    found = frozenset(each.strip() for each in text.split(",")) if text.strip() else frozenset[str]()
+    if not all(map(is_name, found)) or any(":" in each for each in found):
+        raise ValueError("has a group without a name, or with a colon in it")
+    return found
+
+
+def make_hash(passcode: bytes) -> str:
+    """Return the hash of a passcode, for the users file."""
+    return PasswordHasher().hash(passcode)
+
+
+@dataclass(frozen=True)
+class Users:
+    """The users of a file, by name."""
+
+    entries: Mapping[str, User] = field(repr=False)
+    _right: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    _key: bytes = field(default_factory=lambda: os.urandom(32), repr=False, compare=False)
+
+    @classmethod
+    def read(cls, content: bytes, mode: int = 0o600) -> Self:
+        """Return the users in the content of a file. Raises `ValueError`, which names the line."""
+        private(mode)
+        found: dict[str, User] = {}
+        for number, (name, spelled, groups) in fields(content, 3):
+            if not is_user(name):
+                raise wrong(number, "does not begin with a name")
+            if name in found:
+                raise wrong(number, "is about a user who has a line already")
+            if spelled:
+                _check(number, spelled)
+            try:
+                found[name] = User(spelled, read_groups(groups))
+            except ValueError as error:
+                raise wrong(number, str(error)) from None
+        return cls(found)
+
+    def __contains__(self, name: str | None) -> bool:
+        return name in self.entries
+
+    def groups(self, name: str) -> frozenset[str]:
+        """Return the groups of a user, none for one that is not in the file."""
+        user = self.entries.get(name)
+        return frozenset() if user is None else user.groups
+
+    def known(self, name: str | None, passcode: bytes) -> bool:
+        """Return whether this is the passcode that was right for the user before. Takes no time."""
+        right = None if name is None else self._right.get(name)
+        return right is not None and compare_digest(right, self._digest(passcode))
+
+    def verify(self, name: str | None, passcode: bytes) -> bool:
+        """Return whether this is the passcode of the user; call it in a thread. It takes as long for a name that is not
+        in the file, or has no hash.
+        """
+        user = None if name is None else self.entries.get(name)
+        real = user is not None and bool(user.hash)
+        spelled = user.hash if user is not None and real else self._any
+        try:
+            fits = bool(spelled) and PasswordHasher().verify(spelled, passcode)
+        except (VerificationError, InvalidHashError):
+            return False
+        if fits and real and name is not None:
+            self._right[name] = self._digest(passcode)
+        return fits and real
+
+    @property
+    def _any(self) -> str:
+        return next((each.hash for each in self.entries.values() if each.hash), "")
+
+    def _digest(self, passcode: bytes) -> bytes:
+        return blake2b(passcode, key=self._key).digest()
+
+
+def _check(number: int, spelled: str) -> None:
+    try:
+        costs = extract_parameters(spelled)
+    except InvalidHashError:
+        raise wrong(number, "has no Argon2 hash in its second field: write it by stomprelay passwd") from None
+    if costs.memory_cost > MOST_MEMORY or costs.time_cost > MOST_PASSES:
+        raise wrong(number, "has a hash that takes more than 1 GiB, or 64 passes")

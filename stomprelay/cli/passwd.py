@@ -1,0 +1,149 @@
+"""`passwd`: a user's line in a users file: made, changed, or deleted. All else in the file stays as it is."""
+
+import argparse
+import getpass
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from stomprelay.auth.lines import LONGEST, is_user
+from stomprelay.config import ConfigError
+from stomprelay.config.table import read_file
+
+if TYPE_CHECKING:
+    from stomprelay.auth.users import Users
+
+_PASSWD: Final = """
+Sets the passcode of a user in a users file, as `users` in [auth.NAME] names one, or adds the user. The passcode is
+asked for twice, or read from standard input; the file gets its Argon2 hash. The user's groups stay unless --groups
+says others, and so do comments and the order of lines. A file that does not exist is made, for its owner alone. A relay
+that runs has it after stomprelay reload. Exit status: 1 if nothing was changed, with the reason on standard error.
+"""
+_EXAMPLE: Final = """
+examples:
+  stomprelay passwd /etc/stomprelay/users alice --groups staff,admins
+  openssl rand -hex 32 | tee app.passcode | stomprelay passwd --stdin users app
+"""
+_OTHERS: Final = 0o007
+"""The bits of a file's mode for those who are neither its owner nor of its group."""
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    passwd = commands.add_parser(
+        "passwd",
+        help="set the passcode of a user in a users file",
+        description=_PASSWD,
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    passwd.add_argument("file", metavar="FILE", help="the users file")
+    passwd.add_argument("user", metavar="USER", help="the user's name, which clients send as login")
+    passwd.add_argument("--groups", metavar="GROUPS", help="the user's groups, with commas between them")
+    how = passwd.add_mutually_exclusive_group()
+    how.add_argument("--stdin", action="store_true", help="read the passcode from standard input, one line")
+    how.add_argument("--delete", action="store_true", help="delete the user's line")
+    passwd.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        from stomprelay.auth.users import Users, make_hash, read_groups
+    except ImportError as error:
+        raise ConfigError(f"passwd needs {error.name}: pip install 'stomprelay[auth]'") from None
+    path, name = os.path.realpath(options.file), options.user
+    if not is_user(name):
+        raise ConfigError(
+            "USER must be a name in one line, without a colon, and without # or a blank in front"
+        )
+    try:
+        groups = None if options.groups is None else read_groups(options.groups)
+    except ValueError as error:
+        raise ConfigError(f"--groups {error}") from None
+    content = _content(path)
+    users = _read(path, Users, content)
+    if options.delete:
+        if name not in users:
+            raise ConfigError(f"{options.file}: there is no such user")
+        line = None
+    else:
+        passcode = _passcode(options)
+        kept = users.groups(name) if groups is None else groups
+        line = f"{name}:{make_hash(passcode)}:{','.join(sorted(kept))}".encode()
+    _write(path, _changed(content, name.encode(), line))
+    print(f"{options.file}: {name} is {'deleted' if line is None else 'set'}")
+    return 0
+
+
+def _content(path: str) -> bytes:
+    """Return what is in the file, nothing where there is none."""
+    if not os.path.lexists(path):
+        return b""
+    try:
+        return read_file(path, lambda content, _mode: content, LONGEST)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _read(path: str, users: "type[Users]", content: bytes) -> "Users":
+    try:
+        return users.read(content)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _passcode(options: argparse.Namespace) -> bytes:
+    """Return the passcode that was typed, or read."""
+    if options.stdin:
+        typed = sys.stdin.buffer.readline().removesuffix(b"\n").removesuffix(b"\r")
+    else:
+        try:
+            words = getpass.getpass("passcode: ")
+            again = getpass.getpass("once more: ")
+        except EOFError:
+            raise ConfigError("no passcode was typed") from None
+        if words != again:
+            raise ConfigError("they differ; nothing is changed")
+        typed = words.encode("utf-8", "surrogateescape")
+    try:
+        fit = typed.decode().isprintable()
+    except UnicodeDecodeError:
+        fit = False
+    if not typed or not fit:
+        raise ConfigError("a passcode is UTF-8, not empty, and has no control characters")
+    return typed
+
+
+def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
+    """Return the content with this line in place of the user's, or behind all others; None: without it."""
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    found = next((at for at, each in enumerate(lines) if each.startswith(name + b":")), len(lines))
+    lines[found : found + 1] = [] if line is None else [line]
+    return b"".join(each + b"\n" for each in lines)
+
+
+def _write(path: str, content: bytes) -> None:
+    """Put a file with this content in the place of what is there, at once; its owner, and what its group may, stay."""
+    try:
+        found = os.stat(path) if os.path.lexists(path) else None
+        number, new = tempfile.mkstemp(prefix=".users-", dir=os.path.dirname(path))
+        try:
+            with os.fdopen(number, "wb") as stream:
+                if found is not None:
+                    with suppress(PermissionError):
+                        os.fchown(number, found.st_uid, found.st_gid)
+                    os.fchmod(number, stat.S_IMODE(found.st_mode) & ~_OTHERS)
+                stream.write(content)
+                stream.flush()
+                os.fsync(number)
+            os.replace(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None

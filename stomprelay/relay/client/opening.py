@@ -1,0 +1,239 @@
+"""A client until it is in: its CONNECT is read and, where its listener asks who comes, that is found out. Then it is
+joined to its brokers.
+
+Whoever is refused gets the same ERROR, whatever was wrong, and after the same time: `REFUSAL` seconds from its CONNECT,
+or a whole number of times that where it took longer to find out. So neither tells which names there are.
+"""
+
+from collections.abc import Callable
+from math import ceil, inf
+from typing import Final, NamedTuple
+
+from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.counting import DestinationCounter
+from stomprelay.relay.effects import Identify, Outbox
+from stomprelay.relay.fanout.fanout import Fanout
+from stomprelay.relay.flow import Flow
+from stomprelay.relay.guard import Guard
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.access import ANYBODY, Claim, Identity, Refusal
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.notes import End, ended, failed, turned_away, vanished
+from stomprelay.relay.single import Single
+from stomprelay.session.effects import Close, Event, How, Note, Pause, Send, Wake
+from stomprelay.session.handshake import Offer, read_opening, spell_versions
+from stomprelay.session.leg import Leg, State
+from stomprelay.session.reasons import CLOSED
+from stomprelay.session.refusal import Foreign, complain
+from stomprelay.session.session import Session
+from stomprelay.wire.dialect import V1_0, Dialect
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.names import LOGIN, PASSCODE
+
+REFUSAL: Final = 1.0
+"""Seconds from a CONNECT to the ERROR of a client that is not let in. Longer than it takes to compare a passcode."""
+REFUSED: Final = StompError("access refused", "the relay does not let this client in")
+"""What it is told."""
+_SLOW: Final = Refusal("unchecked", "it could not be found out in time who it is")
+
+
+class Let(NamedTuple):
+    """A client that may come in: what its CONNECT offers, in which dialect, and who it is."""
+
+    offer: Offer
+    dialect: Dialect
+    identity: Identity
+
+
+class Opening:
+    """A client's connection from `opened` until it is let in, or closed. `until` is when CONNECT must have been
+    understood, in seconds; call `woke` at `deadline`, which may change with each input.
+
+    What returns `Let` has let the client in: nothing may be called after it. `left` is the reason why the connection of
+    such a client has ended meanwhile, None where it has not; `half_closed`: it sends no more.
+    """
+
+    __slots__ = (
+        "_asked_at",
+        "_client",
+        "_counters",
+        "_listener",
+        "_offered",
+        "_outbox",
+        "_refuse_at",
+        "half_closed",
+        "left",
+        "until",
+    )
+
+    def __init__(
+        self, client: Leg, listener: Listener, counters: Counters, outbox: Outbox, now: float
+    ) -> None:
+        self._client = client
+        self._listener = listener
+        self._counters = counters
+        self._outbox = outbox
+        self._offered: tuple[Offer, Dialect] | None = None
+        self._asked_at = self._refuse_at = inf
+        self.until = now + listener.connect_timeout
+        self.left: str | None = None
+        self.half_closed = False
+
+    @property
+    def deadline(self) -> float:
+        """When `woke` must be called next, in seconds."""
+        return min(self.until, self._refuse_at)
+
+    @property
+    def _asking(self) -> bool:
+        """Whether it is being found out who the client is."""
+        return self._offered is not None and self._refuse_at == inf
+
+    def received(self, data: bytes, now: float) -> Let | None:
+        """Bytes came. Raises `StompError` for what is no CONNECT; then call `fail`."""
+        client, listener = self._client, self._listener
+        self._counters["client_bytes"] += len(data)
+        client.heartbeat.received(now)
+        if self._offered is not None:
+            client.decoder.feed(data)  # was under way when its reading was paused
+            return None
+        offer = read_opening(client.decoder, data, listener.before_connect)
+        if offer is None:
+            return None
+        if isinstance(offer, Foreign):
+            self._counters["foreign"] += 1
+            self._outbox.put(Note(Event.FOREIGN, offer.what))
+            if offer.answer:
+                self._outbox.put(Send(client, offer.answer))
+            self._close(How.LINGER)
+            return None
+        dialect = offer.agree(listener.versions)
+        if listener.auth is None:
+            return Let(offer, dialect, ANYBODY)
+        self._offered = offer, dialect
+        self._asked_at = now
+        claim = Claim(offer.first(LOGIN), offer.first(PASSCODE))
+        self._outbox.put(Pause(client), Identify(client, claim))
+        return None
+
+    def identified(self, identity: Identity) -> Let | None:
+        """It was found out who the client is. None where that comes too late."""
+        if not self._asking or self._offered is None:
+            return None
+        offer, dialect = self._offered
+        return Let(offer.told(identity.credentials), dialect, identity)
+
+    def unwanted(self, error: StompError) -> None:
+        """It was found out who the client is, and it may not come in now. It is told why: it is no stranger."""
+        if self._asking:
+            self.fail(error)
+
+    def unknown(self, refusal: Refusal, now: float) -> None:
+        """The client is not to be let in. It is told so at its time."""
+        if not self._asking:
+            return
+        self._counters["logins_unchecked" if refusal.reason == "unchecked" else "logins_failed"] += 1
+        self._outbox.put(turned_away(refusal))
+        if self.left is not None:
+            self._vanish(self.left)
+            return
+        self.until = inf
+        steps = max(1, ceil((now - self._asked_at) / REFUSAL))
+        self._refuse_at = self._asked_at + steps * REFUSAL
+        self._outbox.put(Wake(self._refuse_at))
+
+    def lost(self, reason: str) -> None:
+        """The client's connection ended. What it sent behind its CONNECT is delivered all the same, if it may come
+        in.
+        """
+        if self._asking and self._client.decoder.buffered:
+            self.left = reason
+        else:
+            self._vanish(reason)
+
+    def half_closed_by_client(self) -> None:
+        """The client sends nothing more. One that has not sent CONNECT is owed nothing; any other is answered at its
+        time, so that it does not learn earlier that it is refused.
+        """
+        if self._offered is not None:
+            self.half_closed = True
+        else:
+            self._vanish(CLOSED)
+
+    def woke(self, now: float) -> None:
+        """The time of the last `Wake` may have come."""
+        if now < self.deadline:
+            self._outbox.put(Wake(self.deadline))
+        elif self._asking:
+            self.unknown(_SLOW, now)
+        elif self._offered is not None:
+            self.fail(REFUSED, noted=True)
+        else:
+            limit = f"the limit is {self._listener.connect_timeout:g} s"
+            self.fail(StompError("no CONNECT in time", limit))
+
+    def fail(self, error: StompError, *, noted: bool = False) -> None:
+        """Send the client an ERROR and close it. `noted`: the reason was reported before."""
+        client = self._client
+        if self.left is not None:
+            self._vanish(self.left)
+            return
+        self._counters["errors_sent"] += 1
+        if not noted:
+            self._outbox.put(failed(client.side.value, error))
+        self._outbox.put(
+            Send(client, complain(error, V1_0, spell_versions(self._listener.versions))),
+            ended(End.RELAY, "there was no session"),
+        )
+        self._close(How.LINGER)
+
+    def _vanish(self, reason: str) -> None:
+        self._counters["clients_vanished"] += 1
+        self._outbox.put(vanished(f"client left: {reason}"))
+        self._close(How.FLUSH)
+
+    def _close(self, how: How) -> None:
+        self._client.enter(State.CLOSED)
+        self._offered = None
+        self.until = self._refuse_at = inf
+        self._outbox.put(Close(self._client, how), Wake(inf))
+
+
+def join(
+    client: Leg,
+    listener: Listener,
+    offer: Offer,
+    session: Session,
+    outbox: Outbox,
+    chance: Callable[[], float],
+    guard: Guard,
+    counter: DestinationCounter | None = None,
+) -> Flow:
+    """Return what joins this client to the listener's upstream, and to those of its routes; `guard` judges its frames.
+    Its links are still to seek their brokers.
+    """
+    upstream = listener.upstream
+    if len(upstream.groups) == 1 and not listener.routes:
+        link = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
+        return Single(client, link, outbox, guard, Tracer(session.name) if listener.trace else None, counter)
+    sessions = [session]
+
+    def links(needed: Upstream) -> list[Link]:
+        """Each has an account of its own with its broker; the client's own serves for the first."""
+        return [
+            Link(
+                listener,
+                needed,
+                group,
+                offer,
+                sessions.pop() if sessions else session.beside(),
+                outbox,
+                chance,
+                resends=True,
+            )
+            for group in needed.groups
+        ]
+
+    return Fanout(client, listener, session, outbox, links, guard, counter)

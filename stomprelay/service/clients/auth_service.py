@@ -1,0 +1,189 @@
+"""An HTTP service that says who may come in: it is sent a POST of JSON for each client, and only a 200 with JSON that
+names the user lets one in. It is asked by a few connections at a time, which are kept open.
+"""
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from twisted.internet.defer import Deferred, DeferredSemaphore, succeed
+from twisted.internet.interfaces import IConsumer
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone, ResponseNeverReceived
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IBodyProducer
+from zope.interface import implementer
+
+from stomprelay.auth.lines import is_name
+from stomprelay.auth.settings import AuthService
+from stomprelay.relay.model.access import Claim, Refusal
+from stomprelay.service.connection.failures import spell
+
+AT_ONCE: Final = 16
+"""Requests at a time."""
+LONGEST: Final = 64 * 1024
+"""Bytes of an answer."""
+IDLE: Final = 15
+"""Seconds for which a connection is kept that nobody uses."""
+_OK: Final = 200
+_NO: Final = (401, 403)
+_HEADERS: Final = Headers({"Content-Type": ["application/json"], "Accept": ["application/json"]})
+
+_DENIED: Final = Refusal("service", "the service does not let it in")
+
+
+class Answer(NamedTuple):
+    """Whom the service lets in."""
+
+    user: str
+    groups: frozenset[str]
+
+
+@implementer(IBodyProducer)
+class _Question:
+    """The body of a request, written at once."""
+
+    def __init__(self, body: bytes) -> None:
+        self.length = len(body)
+        self._body = body
+
+    def startProducing(self, consumer: IConsumer) -> Deferred[None]:
+        """Write it."""
+        consumer.write(self._body)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """Do nothing: all of it is written."""
+
+    def resumeProducing(self) -> None:
+        """Do nothing: all of it is written."""
+
+    def stopProducing(self) -> None:
+        """Do nothing: all of it is written."""
+
+
+class _Body(Protocol):
+    """The body of an answer, in `done` when it is there; None where it is too long, or breaks off."""
+
+    def __init__(self) -> None:
+        self.done: Deferred[bytes | None] = Deferred(lambda _: self._give_up())
+        self._content = bytearray()
+
+    def dataReceived(self, data: bytes) -> None:
+        """A part of it came."""
+        self._content += data
+        if len(self._content) > LONGEST:
+            self._give_up()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """It is there, or breaks off."""
+        if not self.done.called:
+            self.done.callback(bytes(self._content) if reason.check(ResponseDone) else None)
+
+    def _give_up(self) -> None:
+        if not self.done.called:
+            self.done.callback(None)
+        if self.transport is not None:
+            self.transport.loseConnection()
+
+
+class AuthServiceClient:
+    """Asks one service. `seconds` is a clock that never goes back; call `close` at the end."""
+
+    def __init__(self, settings: AuthService, reactor: Any, seconds: Callable[[], float]) -> None:
+        self._settings = settings
+        self._reactor = reactor
+        self._seconds = seconds
+        self._pool = HTTPConnectionPool(reactor)
+        self._pool.maxPersistentPerHost = AT_ONCE
+        self._pool.cachedConnectionTimeout = IDLE
+        self._agent = Agent(reactor, connectTimeout=settings.timeout, pool=self._pool)
+        self._free = DeferredSemaphore(AT_ONCE)
+        self._key = os.urandom(32)
+        self._known: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()
+
+    def close(self) -> Deferred[Any]:
+        """Close the connections that are kept open."""
+        closed: Deferred[Any] = self._pool.closeCachedConnections()
+        return closed
+
+    async def ask(
+        self, claim: Claim, certificate: str, address: str | None, listener: str
+    ) -> Answer | Refusal:
+        """Return what the service says of a client. That it could not be asked, or answered what is no answer, is a
+        `Refusal` as well.
+        """
+        try:
+            said = {
+                "login": None if claim.login is None else claim.login.decode(),
+                "passcode": None if claim.passcode is None else claim.passcode.decode(),
+            }
+        except UnicodeDecodeError:
+            return Refusal("passcode", "its login or passcode is not UTF-8")
+        more = {"certificate": certificate or None, "address": address, "listener": listener}
+        body = json.dumps({**said, **more}).encode()
+        digest = blake2b(body, key=self._key).digest()
+        known = self._remembered(digest)
+        if known is not None:
+            return known
+        found = await self._free.run(self._asked, body)
+        if isinstance(found, Answer) and self._settings.cache:
+            if len(self._known) >= self._settings.cache_entries:
+                self._known.popitem(last=False)
+            self._known[digest] = (self._seconds() + self._settings.cache, found)
+        return found
+
+    def _remembered(self, digest: bytes) -> Answer | None:
+        until, found = self._known.get(digest, (0.0, None))
+        if found is not None and self._seconds() >= until:
+            del self._known[digest]
+            return None
+        return found
+
+    def _asked(self, body: bytes) -> Deferred[Answer | Refusal]:
+        done = Deferred.fromCoroutine(self._exchange(body))
+        return done.addTimeout(self._settings.timeout, self._reactor).addErrback(_unanswered)
+
+    async def _exchange(self, body: bytes) -> Answer | Refusal:
+        try:
+            response = await self._request(body)
+        except ResponseNeverReceived:
+            response = await self._request(body)  # on a connection that was kept, and closed meanwhile
+        found = _Body()
+        response.deliverBody(found)
+        content = await found.done
+        if response.code in _NO:
+            return _DENIED
+        if response.code != _OK:
+            return Refusal("unchecked", f"the service answered with status {response.code}")
+        return _answer(content)
+
+    def _request(self, body: bytes) -> Deferred[Any]:
+        url = self._settings.url.encode("ascii")
+        request: Deferred[Any] = self._agent.request(b"POST", url, _HEADERS, _Question(body))
+        return request
+
+
+def _unanswered(failure: Failure) -> Refusal:
+    return Refusal("unchecked", f"the service could not be asked: {spell(failure)}")
+
+
+def _answer(content: bytes | None) -> Answer | Refusal:
+    """Return what an answer says; all that is no answer lets nobody in."""
+    wrong = Refusal("unchecked", f"the service answered with what is not JSON of {LONGEST} bytes at most")
+    try:
+        found = None if content is None else json.loads(content)
+    except (ValueError, RecursionError):
+        return wrong
+    if not isinstance(found, dict):
+        return wrong
+    user, groups = found.get("user"), found.get("groups", [])
+    if not isinstance(user, str) or not is_name(user):
+        return Refusal("unchecked", 'the service answered without a "user"')
+    if not isinstance(groups, list) or not all(isinstance(each, str) and is_name(each) for each in groups):
+        return Refusal("unchecked", 'the service answered with "groups" that are no list of names')
+    return Answer(user, frozenset(groups))

@@ -1,0 +1,204 @@
+"""Finding out who a client is that wants to come in: by its certificate, its token, its passcode, or by asking an HTTP
+service. What takes long is done in threads; no more waits than is bounded, and nobody waits for it but the client.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from cryptography.x509.oid import NameOID
+from OpenSSL.crypto import X509
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
+
+from stomprelay.auth.attempts import Attempts
+from stomprelay.auth.lines import is_name
+from stomprelay.auth.settings import AuthSettings, Method, login
+from stomprelay.relay.model.access import Claim, Identity, Refusal
+from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.log import logger
+from stomprelay.service.state import network
+
+THREADS: Final = 2
+"""Passcodes that are compared at a time: each takes a processor, and some 64 MiB."""
+WAITING: Final = 1000
+"""Clients that may wait at a time until it is found out who they are."""
+
+_log: Final = logger()
+
+_CROWDED: Final = Refusal("unchecked", "too many clients wait until it is found out who they are")
+_SLOWED: Final = Refusal("unchecked", "too many of its address were not let in")
+_GONE: Final = Refusal("unchecked", "its listener's auth is not configured any more")
+_FAILED: Final = Refusal("unchecked", "the relay failed; see its log")
+_NOTHING: Final = Refusal("missing", "it has nothing by which it could be known")
+_WRONG: Final = Refusal("passcode", "no such user, or another passcode")
+
+
+class Identification(Service):
+    """Finds out who clients are, by `auths`. `clock` is the time in nanoseconds since 1970, by which tokens expire."""
+
+    def __init__(
+        self, runtime: Runtime, auths: Iterable[AuthSettings], reactor: Any, clock: Callable[[], int]
+    ) -> None:
+        self._runtime = runtime
+        self._reactor = reactor
+        self._clock = clock
+        self._attempts = Attempts()
+        self._threads: ThreadPool | None = None
+        self._free = DeferredSemaphore(THREADS)
+        self._waiting = 0
+        self._auths: dict[str, AuthSettings] = {}
+        self._services: dict[str, Any] = {}
+        self.change(auths)
+
+    def change(self, auths: Iterable[AuthSettings]) -> None:
+        """Find out by these from now on."""
+        before, self._auths = self._auths, {each.name: each for each in auths}
+        for name, each in self._auths.items():
+            known = before.get(name)
+            if known is not None and known.service == each.service:
+                continue
+            self._leave(name)
+            if each.service is not None:
+                # An HTTP client is not loaded where none is wanted.
+                from stomprelay.service.clients.auth_service import AuthServiceClient
+
+                self._services[name] = AuthServiceClient(each.service, self._reactor, self._runtime.seconds)
+        for name in [each for each in self._services if each not in self._auths]:
+            self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        service = self._services.pop(name, None)
+        if service is not None:
+            _ = service.close()
+
+    def stopService(self) -> Deferred[None] | None:
+        """End the threads, which compare one passcode at most, and the connections to services."""
+        super().stopService()
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.stop()
+        for name in [*self._services]:
+            self._leave(name)
+        return None
+
+    def ask(self, driver: RelayDriver, claim: Claim) -> None:
+        """Find out who the client of a session is, which claims this, and call the driver's `identified` or `unknown`,
+        perhaps at once.
+        """
+        if self._waiting >= WAITING:
+            driver.unknown(_CROWDED)
+            return
+        self._waiting += 1
+        done = Deferred.fromCoroutine(self._answer(driver, claim))
+        _ = done.addErrback(self._failed, driver)
+
+    def _failed(self, failure: Any, driver: RelayDriver) -> None:
+        _log.failure("it could not be found out who a client is", failure)
+        driver.unknown(_FAILED)
+
+    async def _answer(self, driver: RelayDriver, claim: Claim) -> None:
+        address = network(driver.address) or ""
+        try:
+            found = await self._slowed(driver, claim, address)
+        finally:
+            self._waiting -= 1
+        if isinstance(found, Identity):
+            driver.identified(found)
+        elif found is not None:
+            if found.reason != "unchecked":
+                self._attempts.failed(address, self._runtime.seconds())
+            driver.unknown(found)
+
+    async def _slowed(self, driver: RelayDriver, claim: Claim, address: str) -> Identity | Refusal | None:
+        """Return who the client is, at its time, or why that is not known; None where nobody waits for it any more."""
+        wait = self._attempts.wait(address, self._runtime.seconds())
+        if wait is None:
+            return _SLOWED
+        if wait:
+            await deferLater(self._reactor, wait)
+            if driver.relay.over:
+                return None
+        auth = self._auths.get(driver.relay.listener.auth or "")
+        return _GONE if auth is None else await self._found(auth, driver, claim)
+
+    async def _found(
+        self, auth: AuthSettings, driver: RelayDriver, claim: Claim
+    ) -> Identity | Refusal | None:
+        protocol = self._runtime.protocols.get(driver.relay.client)
+        shown = None if protocol is None else protocol.certificate
+        certificate = "" if shown is None else common_name(shown)
+        match auth.method(claim, certificate):
+            case Method.CERTIFICATE:
+                return auth.identity(certificate, frozenset(), certificate)
+            case Method.TOKEN:
+                return self._by_token(auth, claim, certificate)
+            case Method.PASSCODE:
+                return await self._by_passcode(auth, driver, claim, certificate)
+            case Method.SERVICE:
+                return await self._by_service(auth, driver, claim, certificate)
+        if auth.certificates and not certificate:
+            return Refusal("certificate", "it has shown no certificate that names somebody")
+        return _NOTHING
+
+    def _by_token(self, auth: AuthSettings, claim: Claim, certificate: str) -> Identity | Refusal:
+        from stomprelay.auth.tokens import BadToken
+
+        assert auth.tokens is not None
+        assert claim.passcode is not None
+        wall = self._clock() / 1e9
+        try:
+            bearer = auth.tokens.read(claim.passcode, wall)
+        except BadToken as error:
+            return Refusal("token", str(error))
+        until = self._runtime.seconds() + bearer.until - wall
+        return auth.identity(bearer.user, bearer.groups, certificate, until)
+
+    async def _by_passcode(
+        self, auth: AuthSettings, driver: RelayDriver, claim: Claim, certificate: str
+    ) -> Identity | Refusal | None:
+        users, name, passcode = auth.users, login(claim), claim.passcode or b""
+        assert users is not None
+        right = users.known(name, passcode)
+        if not right:
+            await self._free.acquire()
+            try:
+                if driver.relay.over:
+                    return None
+                right = users.known(name, passcode) or await deferToThreadPool(
+                    self._reactor, self._pool(), users.verify, name, passcode
+                )
+            finally:
+                self._free.release()
+        if not right:
+            return _WRONG
+        return auth.identity(name or "", frozenset(), certificate)
+
+    def _pool(self) -> ThreadPool:
+        if self._threads is None:
+            self._threads = ThreadPool(0, THREADS, "passcodes")
+            self._threads.start()
+        return self._threads
+
+    async def _by_service(
+        self, auth: AuthSettings, driver: RelayDriver, claim: Claim, certificate: str
+    ) -> Identity | Refusal:
+        listener = driver.relay.listener.name
+        address = getattr(driver.address, "host", None)
+        answer = await self._services[auth.name].ask(claim, certificate, address, listener)
+        if isinstance(answer, Refusal):
+            return answer
+        return auth.identity(answer.user, answer.groups, certificate)
+
+
+def common_name(certificate: X509) -> str:
+    """Return the name in a certificate: the common name (CN) of its subject; "" where there is none, or several."""
+    try:
+        found = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except ValueError:
+        return ""
+    names = [each.value for each in found if isinstance(each.value, str)]
+    return names[0] if len(names) == 1 and is_name(names[0]) else ""

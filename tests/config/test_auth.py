@@ -1,0 +1,272 @@
+"""`[auth.NAME]`: what it may say, what is wrong with it, and what becomes of that while the relay runs."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from stomprelay.auth.settings import AuthService, Method, Told
+from stomprelay.config import Config, ConfigError, load, overridden
+from stomprelay.config.change import change
+from stomprelay.config.summary import summary
+from stomprelay.relay.model.access import Claim
+from stomprelay.session.handshake import Credentials
+from tests.auth.issuing import USERS, token
+from tests.config.reference import put_secrets
+
+LISTENER = '[listener.main]\nauth = "people"\n'
+TLS = '[listener.main.tls]\ncertificate = "c"\nkey = "k"\nclient_ca = "a"\n'
+BROKER = '[upstream.main]\nuri = "tcp://b"\nlogin = "relay"\npasscode = "hidden"\n'
+TOKEN = '[auth.people.token]\nkeys = "issuer.pem"\nalgorithms = "ES256"\naudience = "stomprelay"\n'
+SERVICE = '[auth.people.service]\nurl = "https://auth.example.net/x"\n'
+PEOPLE = '[auth.people]\nusers = "users"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with users, logins, and the issuer's key."""
+    put_secrets(tmp_path)
+    return tmp_path
+
+
+def read(folder: Path, *parts: str) -> Config:
+    """The configuration of these parts."""
+    file = folder / "stomprelay.toml"
+    file.write_text("".join(parts), encoding="utf-8")
+    return load(str(file))
+
+
+def refusal(folder: Path, *parts: str) -> str:
+    """What is said about them."""
+    with pytest.raises(ConfigError) as error:
+        read(folder, *parts)
+    text = str(error.value)
+    assert "\n" not in text
+    return text.partition("stomprelay.toml: ")[2]
+
+
+def test_without_it(folder: Path) -> None:
+    """Nobody is asked."""
+    found = read(folder, BROKER)
+    assert found.auths == ()
+    assert found.listeners[0].auth is None
+
+
+def test_every_default(folder: Path) -> None:
+    """Of the settings of each method."""
+    [auth] = read(folder, LISTENER, BROKER, PEOPLE, TOKEN, SERVICE).auths
+    assert (auth.name, auth.certificates, auth.broker, auth.logins) == ("people", False, Told.LOGIN, {})
+    assert auth.service == AuthService("https://auth.example.net/x", 3.0, 0.0, 10_000)
+    assert auth.users is not None
+    assert auth.tokens is not None
+    tokens = auth.tokens
+    assert (tokens.audience, tokens.issuer, tokens.leeway, tokens.user, tokens.groups) == (
+        ("stomprelay",),
+        None,
+        10.0,
+        "sub",
+        "groups",
+    )
+
+
+WRONG = [
+    ([LISTENER, BROKER], r'^listener.main.auth: no auth is called "people"; there is none$'),
+    ([LISTENER, BROKER, "[auth.people]\n"], r"^auth.people: lets nobody in; say by what .* users, certificates"),
+    ([LISTENER, BROKER, "[auth.people]\ncertificates = false\n"], r"^auth.people: lets nobody in"),
+    ([LISTENER, BROKER, PEOPLE, "user = 1\n"], r'^auth.people.user: unknown key; did you mean "users"'),
+    ([LISTENER, BROKER, '[auth.people]\nusers = "nobody"\n'], r"^auth.people.users: .*nobody cannot be read: No"),
+    ([LISTENER, BROKER, '[auth.people]\nusers = "issuer.pem"\n'], r"^auth.people.users: .*line 1 has 1 fields"),
+    ([LISTENER, BROKER, PEOPLE, 'broker = "me"\n'], r"^auth.people.broker: must be one of login, user, client"),
+    ([LISTENER, BROKER, PEOPLE, 'logins = "issuer.pem"\n'], r"^auth.people.logins: .*issuer.pem: line 1 has 1 f"),
+    ([LISTENER, BROKER, "[auth.people]\ncertificates = true\n"], r"certificates needs listener.main.tls.client_ca"),
+    ([LISTENER, PEOPLE, '[upstream.main]\nuri = "tcp://b"\n'], r"^auth.people.broker: upstream.main has no login"),
+    ([LISTENER, BROKER, "[auth.people.token]\n"], r"^auth.people.token.keys: is missing"),
+    ([LISTENER, BROKER, TOKEN.replace("issuer.pem", "users")], r"^auth.people.token.keys: .*neither PEM nor a JWKS"),
+    ([LISTENER, BROKER, TOKEN.replace("ES256", "none")], r'algorithms: "none" is none of RS256'),
+    ([LISTENER, BROKER, TOKEN.replace("ES256", "HS256")], r"algorithms: no key in keys is for HS256, but for ES256"),
+    ([LISTENER, BROKER, TOKEN.replace('"ES256"', "[]")], r"algorithms: must be a string that is not empty, or a list"),
+    ([LISTENER, BROKER, TOKEN.replace('audience = "stomprelay"\n', "")], r"^auth.people.token.audience: is missing"),
+    ([LISTENER, BROKER, TOKEN, "leeway = -1\n"], r"^auth.people.token.leeway: must be a number of seconds"),
+    ([LISTENER, BROKER, TOKEN, "kid = 1\n"], r"^auth.people.token.kid: unknown key"),
+    ([LISTENER, BROKER, "[auth.people.service]\n"], r"^auth.people.service.url: is missing"),
+    ([LISTENER, BROKER, SERVICE, "retries = 1\n"], r"^auth.people.service.retries: unknown key"),
+    ([LISTENER, BROKER, SERVICE, "timeout = 0\n"], r"^auth.people.service.timeout: must be a positive"),
+    ([LISTENER, BROKER, SERVICE, "cache_entries = 0\n"], r"^auth.people.service.cache_entries: must be a positive"),
+    ([LISTENER, BROKER, '[auth."a b"]\nusers = "users"\n'], r'^auth."a b": a name is made of letters'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parts", "why"), WRONG)
+def test_a_mistake(folder: Path, parts: list[str], why: str) -> None:
+    """It is told by its key, and no secret is."""
+    found = refusal(folder, *parts)
+    assert re.search(why, found), found
+    assert "hidden" not in found
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "auth.example.net",
+        "ftp://auth.example.net",
+        "http://auth.example.net/",
+        "http://192.0.2.1/",
+        "https://",
+        "https://u:p@auth.example.net",
+        "https://auth.example.net/?key=hidden",
+        "https://auth.example.net/#x",
+        "https://auth.example.net:99999/",
+        "https://auth.example.net/a b",
+        "https://[::1/",
+        "https://ä/",
+    ],
+)
+def test_where_no_service_is(folder: Path, url: str) -> None:
+    """It is told passcodes, so nobody may read them on the way; and its URL is shown, so it has no secret."""
+    found = refusal(folder, LISTENER, BROKER, SERVICE.replace("https://auth.example.net/x", url))
+    assert found.startswith("auth.people.service.url: must be")
+    assert "hidden" not in found
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080/x", "http://localhost/", "http://[::1]:1/"])
+def test_a_service_on_this_machine(folder: Path, url: str) -> None:
+    """Nobody is on the way there."""
+    found = (
+        read(folder, LISTENER, BROKER, SERVICE.replace("https://auth.example.net/x", url)).auths[0].service
+    )
+    assert found is not None
+    assert found.url == url
+
+
+def test_a_file_that_everybody_may_read(folder: Path) -> None:
+    """Hashes are for the relay alone."""
+    (folder / "users").chmod(0o644)
+    assert "its mode is 644: chmod 600 it" in refusal(folder, LISTENER, BROKER, PEOPLE)
+
+
+@pytest.mark.parametrize(("module", "key"), [("argon2", "users"), ("jwt", "token")])
+def test_a_package_that_is_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, key: str
+) -> None:
+    """What to install is told."""
+    for name in [each for each in sys.modules if each.startswith("stomprelay.auth.")]:
+        if name.rpartition(".")[2] in ("users", "keys", "tokens"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    parts = {"users": PEOPLE, "token": TOKEN}[key]
+    assert refusal(folder, LISTENER, BROKER, parts) == (
+        f"auth.people.{key}: needs {module}: pip install 'stomprelay[auth]'"
+    )
+
+
+def test_the_embedded_broker_asks_nobody(folder: Path) -> None:
+    """Nothing leaves the process, so no login is needed."""
+    assert read(folder, LISTENER, PEOPLE).listeners[0].auth == "people"
+
+
+@pytest.mark.parametrize("broker", ["user", "client"])
+def test_brokers_without_a_login(folder: Path, broker: str) -> None:
+    """Whoever says what they are told may have them."""
+    auth = read(
+        folder, LISTENER, '[upstream.main]\nuri = "tcp://b"\n', PEOPLE, f'broker = "{broker}"\n'
+    ).auths[0]
+    assert auth.broker.value == broker
+
+
+def test_a_route_counts_as_well(folder: Path) -> None:
+    """What a client shows leaks to no upstream of the listener."""
+    other = '[upstream.other]\nuri = "tcp://c"\n[[route]]\nprefix = "/q"\nupstream = "other"\n'
+    text = LISTENER.replace("auth", 'upstream = "main"\nauth')
+    assert refusal(folder, text, BROKER, other, PEOPLE).startswith(
+        "auth.people.broker: upstream.other has no login"
+    )
+
+
+def test_the_command_line_cannot_lead_elsewhere(folder: Path) -> None:
+    """From the embedded broker to one that would be told passcodes."""
+    config = read(folder, LISTENER, PEOPLE)
+    with pytest.raises(ConfigError, match=r"auth\.people\.broker: upstream\.default has no login"):
+        overridden(config, upstream="tcp://b")
+
+
+def test_the_order_of_the_methods(folder: Path) -> None:
+    """Certificate, token, passcode of a user in the file, service: the first for which something is offered."""
+    whole = read(folder, LISTENER, BROKER, TLS, PEOPLE, "certificates = true\n", TOKEN, SERVICE).auths[0]
+    alice, other, jwt = Claim(b"alice", b"x"), Claim(b"dave", b"x"), Claim(b"alice", token())
+    assert whole.method(jwt, "cn") is Method.CERTIFICATE
+    assert whole.method(jwt, "") is Method.TOKEN
+    assert whole.method(alice, "") is Method.PASSCODE
+    assert whole.method(other, "") is Method.SERVICE
+    assert whole.method(Claim(b"\xff", b"x"), "") is Method.SERVICE
+    assert whole.method(Claim(None, None), "") is None
+    users = read(folder, LISTENER, BROKER, PEOPLE).auths[0]
+    assert users.method(other, "cn") is Method.PASSCODE
+    assert users.method(jwt, "") is Method.PASSCODE
+    assert users.method(Claim(None, None), "cn") is None
+    service = read(folder, LISTENER, BROKER, SERVICE).auths[0]
+    assert service.method(jwt, "") is Method.SERVICE
+    assert service.method(Claim(None, None), "") is None
+
+
+def test_what_brokers_are_told(folder: Path) -> None:
+    """A user's own login where there is one; else as `broker` says."""
+    login = read(folder, LISTENER, BROKER, PEOPLE, 'logins = "logins"\n').auths[0]
+    assert login.identity("alice", frozenset()).credentials == Credentials(b"app1", b"x")
+    assert login.identity("bob", frozenset()).credentials is None
+    user = read(folder, LISTENER, BROKER, PEOPLE, 'broker = "user"\nlogins = "logins"\n').auths[0]
+    assert user.identity("alice", frozenset()).credentials == Credentials(b"app1", b"x")
+    assert user.identity("bob", frozenset()).credentials == Credentials(b"bob")
+
+
+def test_the_groups_of_the_users_file(folder: Path) -> None:
+    """They count however the user was known."""
+    auth = read(folder, LISTENER, BROKER, TLS, PEOPLE, "certificates = true\n").auths[0]
+    assert auth.identity("carol", frozenset({"x"}), "carol").groups == {"auditors", "x"}
+    assert auth.identity("nobody", frozenset({"x"})).groups == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"people"', '"others"', ["listener.main.auth", "auth.others added", "auth.people removed"]),
+        ("leeway = 1", "leeway = 2", ["auth.people.token"]),
+        ("/x", "/y", ["auth.people.service"]),
+        ('"ES256"', '["ES256"]', []),
+        ("[auth.people]", '[auth.people]\nbroker = "user"', ["auth.people.broker"]),
+        ("[auth.people]", '[auth.people]\nlogins = "logins"', ["auth.people.logins"]),
+    ],
+)
+def test_what_is_said_of_a_change(folder: Path, old: str, new: str, expected: list[str]) -> None:
+    """Keys, and no values."""
+    text = LISTENER + BROKER + PEOPLE + TOKEN + "leeway = 1\n" + SERVICE
+    replaced = text.replace(old, new).replace(
+        "auth.people", "auth.others" if '"others"' in new else "auth.people"
+    )
+    found = change("f", read(folder, text), read(folder, replaced))
+    assert sorted(found.changed) == sorted(expected)
+    assert found.restart == ()
+
+
+def test_another_user(folder: Path) -> None:
+    """The file changed, and what names it has not."""
+    before = read(folder, LISTENER, BROKER, PEOPLE)
+    (folder / "users").write_bytes(USERS.replace(b"bob", b"bert"))
+    found = change("f", before, read(folder, LISTENER, BROKER, PEOPLE))
+    assert found.changed == ("auth.people.users",)
+    assert found.config.auths[0].users is not None
+    assert "bert" in found.config.auths[0].users
+
+
+def test_in_words(folder: Path) -> None:
+    """Who decides, for each listener, and nothing of what is secret."""
+    text = LISTENER + BROKER + TLS + PEOPLE + 'certificates = true\nlogins = "logins"\n' + TOKEN + SERVICE
+    told = summary(read(folder, text))
+    assert (
+        "people: whom a certificate names; who has a token (ES256) for stomprelay; who has the passcode of one of 3 "
+        "users; whom https://auth.example.net/x lets in"
+    ) in told
+    assert "the login of their upstream; 1 users have logins of their own" in told
+    assert "hidden" not in told
+    assert "argon2id" not in told + repr(read(folder, text))
+    assert "whom the brokers let in" in summary(read(folder, BROKER))

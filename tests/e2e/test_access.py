@@ -1,0 +1,234 @@
+"""Who may come in, at a relay that runs: passcodes, tokens, certificates, over plain STOMP, TLS and WebSocket."""
+
+import base64
+import os
+import signal
+import ssl
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.auth.issuing import ISSUER, USERS, public_pem, token
+from tests.e2e.brokers import Broker
+from tests.e2e.certificates import Authority
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection, body
+from tests.e2e.relay import ROOT, Relay, relay
+
+pytestmark = pytest.mark.e2e
+
+REFUSED = b"ERROR\nmessage:access refused\n"
+QUICK = 0.9
+"""Seconds before which nobody is refused."""
+
+
+class Door(NamedTuple):
+    """A relay that asks who comes: it, its port, and its users file."""
+
+    relay: Relay
+    port: int
+    users: Path
+
+    def connect(self, login: str, passcode: str) -> bytes:
+        """Come in, say this, and return the answer."""
+        with Connection.to(self.port) as client:
+            return client.connect("1.2", login, passcode)
+
+    def asked(self, expiry: float, login: str = "whoever") -> Connection:
+        """A client with a token that is good for so many seconds; it has its answer still to read."""
+        client = Connection.to(self.port)
+        passcode = token(ISSUER, exp=time.time() + expiry).decode()
+        client.write(
+            f"CONNECT\naccept-version:1.2\nhost:/\nlogin:{login}\npasscode:{passcode}\n\n\0".encode()
+        )
+        return client
+
+
+def put(folder: Path, users: bytes = USERS, logins: bytes = b"alice:guest:guest\n") -> None:
+    """Write the files that the configuration names."""
+    for name, content in (("users", users), ("logins", logins), ("issuer.pem", public_pem())):
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o600)
+
+
+def config(port: int, uri: str, more: str = "", workers: int = 1) -> str:
+    """The relay's configuration; `more` is in the table of the listener, or follows it."""
+    return f"""
+workers = {workers}
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+auth = "people"
+web = true
+{more}
+[upstream.main]
+uri = "{uri}"
+[auth.people]
+users = "users"
+logins = "logins"
+broker = "user"
+[auth.people.token]
+keys = "issuer.pem"
+algorithms = ["ES256"]
+audience = "stomprelay"
+leeway = 0
+"""
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    """A relay to the built-in broker."""
+    put(tmp_path)
+    port = free_port()
+    with relay(tmp_path, config(port, "memory:"), [port]) as running:
+        yield Door(running, port, tmp_path / "users")
+
+
+def test_a_passcode(door: Door) -> None:
+    """The right one lets in, all others are answered alike, and no secret is in the log."""
+    assert door.connect("alice", "secret").startswith(b"CONNECTED\n")
+    answers = set()
+    for login, passcode in (("alice", "wrong-code"), ("nobody", "secret"), ("carol", "")):
+        begin = time.monotonic()
+        answers.add(door.connect(login, passcode))
+        assert time.monotonic() - begin > QUICK
+    assert len(answers) == 1
+    assert answers.pop().startswith(REFUSED)
+    door.relay.wait_for_log(r"error: access refused \(passcode\): no such user, or another passcode")
+    assert "secret" not in door.relay.log
+    assert "wrong-code" not in door.relay.log
+
+
+def test_a_token(door: Door) -> None:
+    """It lets in until it expires; then the session ends."""
+    with door.asked(2.5) as client, door.asked(600) as other:
+        for each in (client, other):
+            assert each.frame().startswith(b"CONNECTED\n")
+        assert client.frame().startswith(b"ERROR\nmessage:the token has expired\n")
+        other.write(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+        assert other.frame().startswith(b"RECEIPT\n")
+    with door.asked(-1) as late:
+        assert late.frame().startswith(REFUSED)
+    assert door.connect("alice", token(exp=time.time() + 60, aud="bank").decode()).startswith(REFUSED)
+    assert "eyJ" not in door.relay.log
+
+
+def test_it_is_found_out_before_anything_is_done(door: Door) -> None:
+    """What comes behind a CONNECT is for who may come in alone."""
+    send = b"SEND\ndestination:/queue/mine\n\nfrom-%b\0"
+    for login, code in ((b"alice", b"wrong-code"), (b"alice", b"secret")):
+        with Connection.to(door.port) as client:
+            hello = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:%b\npasscode:%b\n\n\0" % (login, code)
+            client.write(hello + send % code + b"DISCONNECT\nreceipt:bye\n\n\0")
+            client.rest()
+    with Connection.to(door.port) as client:
+        client.connect("1.2", "alice", "secret")
+        client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/mine\n\n\0")
+        assert body(client.frame()) == b"from-secret"
+
+
+def test_websocket(door: Door) -> None:
+    """The same there."""
+    with Connection.to(door.port) as client:
+        key = base64.b64encode(os.urandom(16)).decode()
+        client.write(
+            f"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: v12.stomp\r\n\r\n".encode()
+        )
+        client.until(b"\r\n\r\n")
+        hello = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:wrong-code\n\n\0"
+        client.write(struct.pack(">BB", 0x82, 0x80 | len(hello)) + b"\0\0\0\0" + hello)
+        assert REFUSED in client.until(b"does not let this client in\0")
+
+
+def test_a_users_file_that_is_read_anew(door: Door) -> None:
+    """Whoever was added by `passwd` comes in then; a broken file changes nothing, and is named with its line."""
+    command = [sys.executable, "-m", "stomprelay", "passwd", "--stdin", str(door.users), "dora"]
+    subprocess.run(command, input=b"new-code\n", check=True, cwd=ROOT, timeout=60)
+    start = len(door.relay.log)
+    door.relay.send(signal.SIGHUP)
+    door.relay.wait_for_log("the configuration is reloaded; changed: auth.people.users", start)
+    with Connection.to(door.port) as stays:
+        assert stays.connect("1.2", "dora", "new-code").startswith(b"CONNECTED\n")
+        good = door.users.read_bytes()
+        door.users.write_bytes(good + b"erwin:broken\n")
+        door.relay.send(signal.SIGHUP)
+        line = door.relay.wait_for_log("the configuration is not reloaded")
+        assert f"users: line {good.count(bytes([10])) + 1} has 2 fields in place of 3" in line
+        assert "broken" not in line.partition("line ")[2]
+        assert door.connect("dora", "new-code").startswith(b"CONNECTED\n")
+        door.users.write_bytes(USERS)
+        start = len(door.relay.log)
+        door.relay.send(signal.SIGHUP)
+        door.relay.wait_for_log("the configuration is reloaded; changed: auth.people.users", start)
+        assert door.connect("dora", "new-code").startswith(REFUSED)
+        stays.write(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+        assert stays.frame().startswith(b"RECEIPT\n")
+
+
+def test_the_relay_stops_meanwhile(door: Door) -> None:
+    """Who waits for an answer is told at once."""
+    with Connection.to(door.port) as client:
+        client.write(b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:wrong-code\n\n\0")
+        door.relay.wait_for_log("access refused")
+        door.relay.send(signal.SIGTERM)
+        assert client.frame().startswith(b"ERROR\nmessage:the relay is stopping\n")
+
+
+def test_a_certificate(tmp_path: Path, authority: Authority) -> None:
+    """Its name lets in who shows it, whatever else it says; who shows none needs a passcode."""
+    put(tmp_path)
+    port, own = free_port(), authority.issue("relay")
+    tls = (
+        f'[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
+        f'client_ca = "{authority.file}"'
+    )
+    text = config(port, "memory:", tls).replace("[auth.people]", "[auth.people]\ncertificates = true")
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    with relay(tmp_path, text, [port]):
+        with Connection.to(port, trust) as client:
+            assert client.connect("1.2", "alice", "wrong-code").startswith(REFUSED)
+        with Connection.to(port, trust) as client:
+            assert client.connect("1.2", "alice", "secret").startswith(b"CONNECTED\n")
+        shown = authority.issue("carol", client=True)
+        trust.load_cert_chain(shown.certificate, shown.key)
+        with Connection.to(port, trust) as client:
+            assert client.connect("1.2", "alice", "wrong-code").startswith(b"CONNECTED\n")
+
+
+@pytest.mark.broker
+def test_several_workers(tmp_path: Path, rabbitmq: Broker) -> None:
+    """Each has users and keys."""
+    put(tmp_path)
+    port = free_port()
+    text = config(port, f"tcp://127.0.0.1:{rabbitmq.port}", workers=2)
+    with relay(tmp_path, text, [port]) as running:
+        door = Door(running, port, tmp_path / "users")
+        for _ in range(4):
+            assert door.connect("alice", "secret").startswith(b"CONNECTED\n")
+            assert door.connect("alice", "wrong-code").startswith(REFUSED)
+
+
+@pytest.mark.broker
+def test_rabbitmq_is_told_another_login(tmp_path: Path, rabbitmq: Broker) -> None:
+    """What the map has for the user: never the passcode, or the token, that was shown to the relay."""
+    put(tmp_path)
+    port = free_port()
+    with relay(tmp_path, config(port, f"tcp://127.0.0.1:{rabbitmq.port}"), [port]) as running:
+        door = Door(running, port, tmp_path / "users")
+        with Connection.to(port) as client:
+            assert client.connect("1.2", "alice", "secret").startswith(b"CONNECTED\n")
+            client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/access\n\n\0")
+            client.write(b"SEND\ndestination:/queue/access\n\nhello\0")
+            assert body(client.frame()) == b"hello"
+        with door.asked(60) as client:
+            assert client.frame().startswith(b"CONNECTED\n")
+        # RabbitMQ knows no bob, and says so itself.
+        answer = door.connect("bob", "geheim")
+        assert answer.startswith(b"ERROR\n")
+        assert b"access refused" not in answer

@@ -1,0 +1,407 @@
+"""A listener that asks who comes: the client waits until that is known, and all that can happen meanwhile."""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import pytest
+
+from stomprelay.relay.client.opening import REFUSAL
+from stomprelay.relay.client.shutdown import ECHO
+from stomprelay.relay.model.access import ANYBODY, REASONS, Claim, Identity
+from stomprelay.session.effects import Event, How
+from stomprelay.session.handshake import Credentials
+from tests.playbook import (
+    SAY_HELLO,
+    SAY_WELCOME,
+    Cut,
+    Playbook,
+    in_all_cuts,
+    listener,
+    upstream,
+)
+from tests.relay.failing import found, movable
+from tests.relay.several import send
+
+HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
+ALICE = Identity("alice", frozenset({"staff"}))
+GOODBYE = b"DISCONNECT\n\n\0"
+
+
+def asked(over: Any = None, *, cut: Cut = Cut.WHOLE, behind: bytes = b"", **settings: Any) -> Playbook:
+    """A client that sent CONNECT, and perhaps more `behind` it, to a listener that asks who it is."""
+    play = Playbook(listener(over, auth="people", **settings), cut=cut)
+    play.client_says(HELLO + behind)
+    return play
+
+
+def welcomed(play: Playbook) -> None:
+    """The broker takes the client in."""
+    play.broker_accepts()
+    assert play.broker_reads().startswith(b"CONNECT\n")
+    play.broker_says(SAY_WELCOME[b"1.2"])
+    assert play.client_reads().startswith(b"CONNECTED\n")
+
+
+@in_all_cuts
+def test_a_client_that_is_known(cut: Cut) -> None:
+    """No broker is asked before it is known who comes; then all goes on as ever."""
+    with asked(cut=cut) as play:
+        assert play.claims == [Claim(b"alice", b"secret")]
+        assert play.client.paused
+        assert play.brokers == []
+        assert play.relay.identity is ANYBODY
+        play.client_is(ALICE)
+        assert play.relay.identity is ALICE
+        assert play.relay.login == b"alice"
+        welcomed(play)
+        play.client_says(send(b"x"))
+        play.broker_gets(send(b"x"))
+
+
+def test_a_listener_that_asks_nobody() -> None:
+    """There the broker decides, as ever."""
+    with Playbook() as play:
+        play.client_says(HELLO)
+        assert play.claims == []
+        assert len(play.brokers) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "claim"),
+    [
+        (SAY_HELLO[b"1.0"], Claim(None, None)),
+        (b"CONNECT\nlogin:\n\n\0", Claim(b"", None)),
+        (b"CONNECT\npasscode:p\n\n\0", Claim(None, b"p")),
+        (b"CONNECT\nlogin:a\nlogin:b\npasscode:p\npasscode:q\n\n\0", Claim(b"a", b"p")),
+        (b"STOMP\naccept-version:1.2\nhost:/\nlogin:a\\cb\npasscode:\xff\n\n\0", Claim(b"a\\cb", b"\xff")),
+    ],
+)
+def test_what_it_claims(sent: bytes, claim: Claim) -> None:
+    """The first of each header, in the bytes of CONNECT, which escapes nothing."""
+    with Playbook(listener(auth="people")) as play:
+        play.client_says(sent)
+        assert play.claims == [claim]
+
+
+def test_no_repr_shows_a_passcode() -> None:
+    """Logs and tracebacks may have a claim."""
+    assert "secret" not in repr(Claim(b"alice", b"secret"))
+
+
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("took", [0.0, 0.4, REFUSAL])
+def test_every_refusal_is_alike(reason: str, took: float) -> None:
+    """The same ERROR at the same time, whatever was wrong and however long it took to find out."""
+    with asked() as play:
+        play.time_passes(took)
+        play.client_is_unknown(reason)
+        play.time_passes(REFUSAL - took - 0.001 if took < REFUSAL else 0.0)
+        if took < REFUSAL:
+            play.client_gets(b"")
+        play.time_passes(0.001)
+        play.client_gets(
+            b"ERROR\nmessage:access refused\nversion:1.0,1.1,1.2\ncontent-type:text/plain\n"
+            b"content-length:37\n\nthe relay does not let this client in\0"
+        )
+        play.client_is_closed(How.LINGER)
+        assert play.brokers == []
+        assert play.noted(Event.ERROR) == f"access refused ({reason}): another passcode"
+        assert play.facts(Event.ERROR) == [{"side": "client", "message": "access refused", "reason": reason}]
+        name = "logins_unchecked" if reason == "unchecked" else "logins_failed"
+        assert (play.counters[name], play.counters["errors_sent"]) == (1, 1)
+        assert play.counters["sessions_connected"] == 0
+        assert play.relay.over
+
+
+def test_what_takes_longer_is_told_a_whole_time_later() -> None:
+    """So the answer does not tell how long it took."""
+    with asked() as play:
+        play.time_passes(1.2 * REFUSAL)
+        play.client_is_unknown("unchecked")
+        play.time_passes(0.79 * REFUSAL)
+        play.client_gets(b"")
+        play.time_passes(0.02 * REFUSAL)
+        play.client_gets_error(b"access refused")
+
+
+def test_nobody_finds_out_in_time() -> None:
+    """`connect_timeout` goes on; what is found out after it comes too late."""
+    with asked(connect_timeout=3.5) as play:
+        play.time_passes(3.4)
+        play.client_gets(b"")
+        play.time_passes(0.7)
+        play.client_gets_error(b"access refused")
+        assert play.counters["logins_unchecked"] == 1
+        play.client_is(ALICE)
+        play.client_is_unknown()
+        assert play.brokers == []
+
+
+def test_the_alarm_rings_early() -> None:
+    """Nothing is due before its time."""
+    with asked() as play:
+        play.alarm_rings_early()
+        play.client_is_unknown()
+        play.alarm_rings_early()
+        play.client_gets(b"")
+        play.time_passes(REFUSAL)
+        play.client_gets_error(b"access refused")
+
+
+def test_a_version_that_nobody_speaks() -> None:
+    """That is told at once: it says nothing about who the client is."""
+    with Playbook(listener(auth="people", versions=frozenset({b"1.2"}))) as play:
+        play.client_says(b"CONNECT\naccept-version:1.1\nhost:/\nlogin:alice\n\n\0")
+        play.client_gets_error(b"no common STOMP version")
+        assert play.claims == []
+
+
+# What the client does meanwhile
+
+
+@in_all_cuts
+def test_frames_behind_connect(cut: Cut) -> None:
+    """A client need not wait for CONNECTED; what it sends is for the brokers that it may have."""
+    with asked(cut=cut, behind=send(b"x")) as play:
+        play.client_is(ALICE)
+        welcomed(play)
+        play.broker_gets(send(b"x"))
+
+
+def test_bytes_that_were_under_way() -> None:
+    """They came although nobody reads: they are kept, and are no second CONNECT."""
+    with asked() as play:
+        play.client_says(send(b"x")[:10], unasked=True)
+        play.client_says(send(b"x")[10:], unasked=True)
+        play.client_is(ALICE)
+        welcomed(play)
+        play.broker_gets(send(b"x"))
+
+
+def test_a_client_that_goes() -> None:
+    """It is gone, and what is found out then is for nobody."""
+    with asked() as play:
+        play.client_goes("reset")
+        play.client_is_closed(How.FLUSH)
+        assert play.relay.over
+        assert play.noted(Event.VANISHED) == "client left: reset"
+        assert play.counters["clients_vanished"] == 1
+        play.client_is(ALICE)
+        play.client_is_unknown()
+        assert play.brokers == []
+        assert play.counters["logins_failed"] == 0
+
+
+def test_a_client_that_goes_and_has_sent_something() -> None:
+    """What it sent is delivered, once it is known that it may send."""
+    with asked(movable(1, confirm=True), behind=send(b"x")) as play:
+        play.client_goes()
+        assert not play.relay.over
+        play.client_is(ALICE)
+        found(play)
+        assert send(b"x").partition(b"\n")[2][:-1] in play.broker_reads()
+
+
+def test_a_client_that_goes_and_may_not_send() -> None:
+    """Nothing of it reaches anybody, and nobody is told."""
+    with asked(behind=send(b"x")) as play:
+        play.client_goes("reset")
+        play.client_is_unknown()
+        play.client_is_closed(How.FLUSH)
+        assert play.relay.over
+        assert play.brokers == []
+        assert (play.counters["logins_failed"], play.counters["clients_vanished"]) == (1, 1)
+        assert play.wake == inf
+
+
+def test_a_client_that_goes_and_nobody_finds_out() -> None:
+    """It ends when it would have been refused."""
+    with asked(behind=send(b"x"), connect_timeout=3.0) as play:
+        play.client_goes("reset")
+        play.time_passes(3.0)
+        play.client_is_closed(How.FLUSH)
+        assert play.relay.over
+
+
+def test_a_client_that_goes_before_it_is_told() -> None:
+    """There is nobody left to be told."""
+    with asked() as play:
+        play.client_is_unknown()
+        play.client_goes("reset")
+        play.client_is_closed(How.FLUSH)
+        play.time_passes(10)
+
+
+def test_a_client_that_half_closes() -> None:
+    """It has said all that it will say, and gets its answers."""
+    with asked(behind=send(b"x")) as play:
+        play.client_half_closes()
+        play.client_is(ALICE)
+        play.client_gets_exactly(b"\n")
+        welcomed(play)
+        play.broker_gets(send(b"x"))
+        play.time_passes(ECHO)
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_client_that_half_closes_and_is_refused(first: bool) -> None:
+    """It is told at its time as well, and not when it closes: that would tell when it was found out."""
+    with asked() as play:
+        if first:
+            play.client_half_closes()
+        play.client_is_unknown()
+        if not first:
+            play.client_half_closes()
+        assert play.client.closed is None
+        play.time_passes(REFUSAL)
+        play.client_gets_error(b"access refused")
+
+
+# What the relay does meanwhile
+
+
+@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        (Playbook.relay_begins_to_stop, b"the relay is stopping"),
+        (Playbook.relay_stops, b"the relay is stopping"),
+        (Playbook.operator_kills, b"the session was ended"),
+    ],
+)
+def test_the_relay_ends_it(ends: Callable[[Playbook], None], message: bytes, refused: bool) -> None:
+    """It waits for nothing then."""
+    with asked() as play:
+        if refused:
+            play.client_is_unknown()
+        ends(play)
+        play.client_gets_error(message)
+        play.client_is(ALICE)
+        play.time_passes(60)
+        assert play.relay.over
+        assert play.brokers == []
+
+
+def test_the_relay_stops_and_the_client_is_gone() -> None:
+    """Nobody is told."""
+    with asked(behind=send(b"x")) as play:
+        play.client_goes()
+        play.relay_stops()
+        assert play.relay.over
+
+
+def test_it_is_found_out_twice() -> None:
+    """Only the first answer counts."""
+    with asked() as play:
+        play.client_is(ALICE)
+        play.client_is(Identity("mallory"))
+        play.client_is_unknown()
+        assert play.relay.identity is ALICE
+        welcomed(play)
+
+
+def test_refused_and_then_known() -> None:
+    """The same the other way round."""
+    with asked() as play:
+        play.client_is_unknown()
+        play.client_is(ALICE)
+        play.client_is_unknown()
+        play.time_passes(REFUSAL)
+        play.client_gets_error(b"access refused")
+        assert play.counters["logins_failed"] == 1
+
+
+# What brokers are told
+
+
+@pytest.mark.parametrize(
+    ("identity", "own", "told"),
+    [
+        (ALICE, None, b"login:alice\npasscode:secret\n"),
+        (ALICE, Credentials(b"relay", b"pw"), b"login:relay\npasscode:pw\n"),
+        (Identity("a", credentials=Credentials(b"app", b"x")), None, b"login:app\npasscode:x\n"),
+        (
+            Identity("a", credentials=Credentials(b"app", b"x")),
+            Credentials(b"relay", b"pw"),
+            b"login:app\npasscode:x\n",
+        ),
+        (Identity("a", credentials=Credentials(b"a:b")), None, b"login:a:b\n"),
+    ],
+)
+def test_what_brokers_are_told(identity: Identity, own: Credentials | None, told: bytes) -> None:
+    """What the identity has for them; else what the upstream has; else the client's own."""
+    with asked(upstream(credentials=own)) as play:
+        play.client_is(identity)
+        play.broker_accepts()
+        connect = play.broker_reads()
+        assert told in connect
+        assert (b"secret" in connect) is (b"secret" in told)
+        assert (b"passcode" in connect) is (b"passcode" in told)
+
+
+def test_the_next_broker_is_told_the_same() -> None:
+    """After a failover, too."""
+    with asked(movable()) as play:
+        play.client_is(Identity("a", credentials=Credentials(b"app", b"x")))
+        for _ in range(2):
+            play.broker_accepts()
+            assert b"login:app\npasscode:x\n" in play.broker_reads()
+            play.broker_says(SAY_WELCOME[b"1.2"])
+            play.broker_goes()
+            play.time_passes(0.1)
+        play.client_reads()
+
+
+# How long it may stay
+
+
+def known_until(seconds: float) -> Playbook:
+    """A session whose client may be there for so many seconds."""
+    play = asked()
+    play.client_is(Identity("alice", until=play.now + seconds))
+    welcomed(play)
+    return play
+
+
+def test_a_token_expires() -> None:
+    """The session ends then, and the client is told why."""
+    with known_until(30) as play:
+        play.time_passes(29.9)
+        play.both_stay()
+        play.time_passes(0.2)
+        play.client_gets_error(b"the token has expired")
+        play.broker_is_closed()
+        assert play.relay.over
+
+
+def test_a_session_that_ends_before_its_token() -> None:
+    """Nothing is left that would be due."""
+    with known_until(30) as play:
+        play.client_goes()
+        assert play.relay.over
+        assert play.wake == inf
+
+
+def test_a_token_expires_while_a_broker_is_sought() -> None:
+    """There is no CONNECTED any more."""
+    with asked(movable()) as play:
+        play.client_is(Identity("alice", until=play.now + 2))
+        play.time_passes(3)
+        play.client_gets_error(b"the token has expired")
+
+
+def test_what_was_said_in_time_is_delivered() -> None:
+    """A client that is gone is not cut off by its token."""
+    with asked(movable(1, confirm=True, disconnect_timeout=5.0)) as play:
+        play.client_is(Identity("alice", until=play.now + 2))
+        found(play)
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        play.client_says(send(b"x"))
+        assert b"\n\nx\0" in play.broker_reads()
+        play.client_goes()
+        play.time_passes(3)
+        assert not play.relay.over
+        play.broker_reads()

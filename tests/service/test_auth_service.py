@@ -1,0 +1,262 @@
+"""The HTTP service that says who may come in, played on a real socket: what is asked, and which answer counts."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet import endpoints
+from twisted.internet.defer import Deferred
+
+from stomprelay.auth.settings import AuthService
+from stomprelay.relay.model.access import Claim, Refusal
+from stomprelay.service.clients.auth_service import AT_ONCE, LONGEST, Answer, AuthServiceClient
+from tests.service.sockets import ANY_PORT, Accepting, Peer, reactor, until
+
+CLAIM = Claim(b"alice", "größer".encode())
+ALICE = b'{"user": "alice", "groups": ["staff"]}'
+YES = Answer("alice", frozenset({"staff"}))
+
+
+class Clock:
+    """The time, as the test has it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Scene:
+    """A service that a test plays, and who asks it."""
+
+    def __init__(self, accepting: Accepting, port: int, settings: dict[str, Any]) -> None:
+        self.clock = Clock()
+        self.peers: list[Peer] = []
+        self._accepting = accepting
+        settings = {"url": f"http://127.0.0.1:{port}/who", "timeout": 5.0, **settings}
+        self.client = AuthServiceClient(AuthService(**settings), reactor, self.clock)
+
+    def ask(self, claim: Claim = CLAIM, certificate: str = "") -> Deferred[Answer | Refusal]:
+        """Ask about a client."""
+        return Deferred.fromCoroutine(self.client.ask(claim, certificate, "192.0.2.7", "public"))
+
+    async def accepted(self) -> Peer:
+        """The next connection to the service."""
+        peer: Peer = await self._accepting.accepted.get().addTimeout(20, reactor)
+        self.peers.append(peer)
+        return peer
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[Scene]:
+    """A service with these settings."""
+    accepting = Accepting()
+    port = await endpoints.serverFromString(reactor, ANY_PORT).listen(accepting)
+    scene = Scene(accepting, port.getHost().port, settings)
+    try:
+        yield scene
+    finally:
+        await scene.client.close()
+        await port.stopListening()
+        for peer in scene.peers:
+            await peer.gone()
+
+
+async def question(peer: Peer) -> tuple[bytes, dict[str, Any]]:
+    """The head of a request, and what is in its body."""
+    head = await peer.receive_until(b"\r\n\r\n")
+    [length] = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    body = await peer.receive_bytes(int(length.split(b":")[1]))
+    return head, json.loads(body)
+
+
+def answer(peer: Peer, body: bytes = ALICE, status: bytes = b"200 OK", more: bytes = b"") -> None:
+    """Answer a request; the connection stays."""
+    peer.transport.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), more, body))
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_is_asked() -> None:
+    """A POST of JSON, to the path of the URL, on a connection that is used again."""
+    async with serving() as scene:
+        asked = scene.ask(certificate="host-7")
+        peer = await scene.accepted()
+        head, said = await question(peer)
+        assert head.startswith(b"POST /who HTTP/1.1\r\n")
+        assert b"application/json" in head
+        assert said == {
+            "login": "alice",
+            "passcode": "größer",
+            "certificate": "host-7",
+            "address": "192.0.2.7",
+            "listener": "public",
+        }
+        answer(peer)
+        assert await asked == YES
+        again = scene.ask(Claim(None, b"x"))
+        _, said = await question(peer)
+        assert (said["login"], said["certificate"]) == (None, None)
+        answer(peer)
+        assert await again == YES
+
+
+NO_ANSWER = "unchecked"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (b"200 OK", b'{"user": "alice"}', ""),
+        (b"200 OK", b'{"user": "alice", "groups": [], "more": 1}', ""),
+        (b"401 Unauthorized", ALICE, "service"),
+        (b"403 Forbidden", b"", "service"),
+        (b"201 Created", ALICE, NO_ANSWER),
+        (b"204 No Content", b"", NO_ANSWER),
+        (b"302 Found", ALICE, NO_ANSWER),
+        (b"404 Not Found", ALICE, NO_ANSWER),
+        (b"500 Oops", ALICE, NO_ANSWER),
+        (b"200 OK", b"", NO_ANSWER),
+        (b"200 OK", b"yes", NO_ANSWER),
+        (b"200 OK", b"true", NO_ANSWER),
+        (b"200 OK", b"{}", NO_ANSWER),
+        (b"200 OK", b'{"user": ""}', NO_ANSWER),
+        (b"200 OK", b'{"user": 7}', NO_ANSWER),
+        (b"200 OK", b'{"user": "a\\nb"}', NO_ANSWER),
+        (b"200 OK", b'{"user": "alice", "groups": "staff"}', NO_ANSWER),
+        (b"200 OK", b'{"user": "alice", "groups": [7]}', NO_ANSWER),
+        (b"200 OK", b'{"user": "alice", "groups": [""]}', NO_ANSWER),
+        (b"200 OK", b"[" * 60_000, NO_ANSWER),
+        (b"200 OK", b"\xff", NO_ANSWER),
+        (b"200 OK", ALICE + b" " * LONGEST, NO_ANSWER),
+    ],
+)
+@pytest_twisted.ensureDeferred
+async def test_which_answer_counts(status: bytes, body: bytes, reason: str) -> None:
+    """A 200 with a name; 401 and 403 are a no; all else is none, and lets nobody in."""
+    async with serving() as scene:
+        asked = scene.ask()
+        peer = await scene.accepted()
+        await question(peer)
+        answer(peer, body, status)
+        found = await asked
+        assert (found.reason if isinstance(found, Refusal) else "") == reason
+        assert "alice" not in str(found) or not reason
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_answer_without_end() -> None:
+    """No more of it is read than an answer may have."""
+    async with serving() as scene:
+        asked = scene.ask()
+        peer = await scene.accepted()
+        await question(peer)
+        peer.transport.write(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (LONGEST + 1))
+        found = await asked
+        assert isinstance(found, Refusal)
+        await peer.ended()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_service_that_does_not_answer() -> None:
+    """Not at all, or not to the end: it has its time."""
+    async with serving(timeout=0.2) as scene:
+        asked = scene.ask()
+        peer = await scene.accepted()
+        await question(peer)
+        peer.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{")
+        found = await asked
+        assert isinstance(found, Refusal)
+        assert found.reason == NO_ANSWER
+        await peer.ended()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_service_that_is_not_there() -> None:
+    """Nobody is let in meanwhile."""
+    async with serving() as scene:
+        pass
+    found = await scene.ask()
+    assert found == Refusal(NO_ANSWER, "the service could not be asked: connection refused")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_connection_that_breaks_off() -> None:
+    """In the middle of an answer it is none; before it the question is asked once more."""
+    async with serving() as scene:
+        asked = scene.ask()
+        peer = await scene.accepted()
+        await question(peer)
+        peer.transport.loseConnection()
+        peer = await scene.accepted()
+        await question(peer)
+        peer.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + ALICE)
+        peer.transport.loseConnection()
+        found = await asked
+        assert isinstance(found, Refusal)
+        assert found.reason == NO_ANSWER
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_is_not_utf_8() -> None:
+    """It cannot be said in JSON, and nobody is asked."""
+    async with serving() as scene:
+        found = await scene.ask(Claim(b"alice", b"\xff"))
+        assert found == Refusal("passcode", "its login or passcode is not UTF-8")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_yes_is_remembered() -> None:
+    """For its time, for the same client alone; a no is not."""
+    async with serving(cache=10.0) as scene:
+        asked = scene.ask()
+        peer = await scene.accepted()
+        await question(peer)
+        answer(peer)
+        assert await asked == YES
+        assert await scene.ask() == YES
+        for other in (scene.ask(Claim(b"alice", b"x")), scene.ask(certificate="c")):
+            await question(peer)
+            answer(peer, b"", b"403 No")
+            assert isinstance(await other, Refusal)
+        scene.clock.now = 10.0
+        late = scene.ask()
+        await question(peer)
+        answer(peer, b"", b"403 No")
+        assert isinstance(await late, Refusal)
+        assert "gr" not in repr(scene.client._known)
+
+
+@pytest_twisted.ensureDeferred
+async def test_so_many_are_remembered() -> None:
+    """The oldest goes."""
+    async with serving(cache=10.0, cache_entries=2) as scene:
+        peer: Peer | None = None
+        for code in (b"1", b"2", b"3"):
+            asked = scene.ask(Claim(b"alice", code))
+            peer = peer or await scene.accepted()
+            await question(peer)
+            answer(peer)
+            await asked
+        assert len(scene.client._known) == 2
+        assert await scene.ask(Claim(b"alice", b"3")) == YES
+
+
+@pytest_twisted.ensureDeferred
+async def test_so_many_are_asked_at_once() -> None:
+    """The others have their turn when one was answered."""
+    async with serving() as scene:
+        asked = [scene.ask(Claim(b"alice", b"%d" % number)) for number in range(AT_ONCE + 1)]
+        peers = [await scene.accepted() for _ in range(AT_ONCE)]
+        for peer in peers:
+            await question(peer)
+        assert not any(peer.received for peer in peers)
+        answer(peers[0])
+        await until(lambda: peers[0].received)
+        await question(peers[0])
+        for peer in peers:
+            answer(peer)
+        for each in asked:
+            assert await each == YES
