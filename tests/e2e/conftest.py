@@ -95,6 +95,7 @@ def _gateway(directory: Path, broker: str, uri: str) -> Iterator[Gateway]:
 [listener.{name}]
 endpoint = "tcp:{place.port}:interface=127.0.0.1"
 upstream = "{name}"
+web.origins = ["http://127.0.0.1:{place.port}"]
 [upstream.{name}]
 uri = "{uri}"
 """

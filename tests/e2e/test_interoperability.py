@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.e2e.cells import sampled
-from tests.e2e.facts import BROKERS, LIBRARIES, LibraryFacts
+from tests.e2e.facts import BROKERS, LIBRARIES, STOMP_PY, LibraryFacts
 from tests.e2e.scripts import SCRIPTS, Script
-from tests.e2e.stage import Place
+from tests.e2e.stage import Place, Stage
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 
@@ -37,6 +37,30 @@ def name(cell: Cell) -> str:
     """Name a cell by all that it stands for."""
     broker, library, version, script = cell
     return f"{broker}-{library.name}-{version}-{script.name}"
+
+
+WEB_CELLS = [cell for cell in CELLS if cell[1:3] == (STOMP_PY, "1.2")]
+
+
+@pytest.mark.parametrize("cell", sampled(WEB_CELLS, aspects, name))
+def test_stomp_py_over_websocket(
+    cell: Cell,
+    direct: Callable[[str], Place],
+    through: Callable[[str, str | None], Place],
+    play: Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]],
+) -> None:
+    """It sees through the relay over WebSocket what it sees of the broker over TCP."""
+    pytest.importorskip("stomp", reason=f"needs {STOMP_PY.package}")
+    from tests.e2e.clients.stomppy import WebStompPy
+
+    broker, library, version, script = cell
+    expected = play(script, direct(broker), library, version)
+    stage = Stage(through(broker, None), WebStompPy, library, version)
+    try:
+        script.play(stage)
+    finally:
+        stage.close()
+    assert stage.seen == expected
 
 
 @pytest.mark.parametrize("cell", sampled(CELLS, aspects, name))

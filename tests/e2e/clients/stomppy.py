@@ -1,7 +1,9 @@
 """stomp.py (PyPI `stomp.py`)."""
 
 import queue
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import stomp
@@ -42,7 +44,7 @@ class StompPy:
 
     def connect(self, port: int, version: str, login: str, passcode: str) -> Frame:
         self._version = version
-        self._connection = _CONNECTIONS[version](
+        self._connection = self._made(version)(
             [("127.0.0.1", port)],
             auto_decode=False,
             reconnect_attempts_max=1,
@@ -54,6 +56,10 @@ class StompPy:
         self._connection.set_listener("test", self._listener)
         self._connection.connect(login, passcode)
         return self.receive()
+
+    def _made(self, version: str) -> Callable[..., Any]:
+        made: Callable[..., Any] = _CONNECTIONS[version]
+        return made
 
     def send(self, destination: str, body: bytes, headers: Mapping[str, str]) -> None:
         self._connection.send(destination, body, headers=dict(headers))
@@ -107,3 +113,16 @@ class StompPy:
     def _acknowledgement(self, message: Frame) -> list[str]:
         names = {"1.0": ["message-id"], "1.1": ["message-id", "subscription"], "1.2": ["ack"]}
         return [message.headers[name] for name in names[self._version]]
+
+
+class WebStompPy(StompPy):
+    """The same over WebSocket, in binary messages, for its text ones may be no UTF-8; it speaks STOMP 1.2 alone."""
+
+    def _made(self, version: str) -> Callable[..., Any]:
+        assert version == "1.2"
+        return partial(stomp.WSStompConnection, ws_path="/ws", binary_mode=True)
+
+    def drop(self) -> None:
+        # Its own way only closes the socket, from which its thread still reads: nobody is told.
+        self._connection.transport.socket.sock.shutdown(socket.SHUT_RDWR)
+        super().drop()
