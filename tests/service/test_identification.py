@@ -163,9 +163,11 @@ def test_passcodes_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert harness.waiting == THREADS + 2
     clients[THREADS].disconnects()
     compared[0].callback(True)
+    harness.reactor.advance(0)
     assert len(compared) == THREADS + 1
     compared[1].callback(False)
     compared[2].callback(True)
+    harness.reactor.advance(0)
     assert len(compared) == THREADS + 1
     assert harness.waiting == 0
     assert len(harness.reactor.tcpClients) == 2
@@ -182,12 +184,13 @@ def test_many_clients_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(identification, "deferToThreadPool", later)
     harness = Harness()
-    for _ in range(50):
+    for _ in range(WAITING):
         harness.says("alice", "secret")
     assert len(compared) == THREADS
     compared[0]()
+    harness.reactor.advance(0)
     assert len(compared) == THREADS
-    assert len(harness.reactor.tcpClients) == 50 - (THREADS - 1)
+    assert len(harness.reactor.tcpClients) == WAITING - (THREADS - 1)
     assert harness.waiting == THREADS - 1
 
 
@@ -217,7 +220,8 @@ def test_a_client_that_goes_and_has_sent_something(monkeypatch: pytest.MonkeyPat
 
 def test_no_more_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are refused unseen, and it is counted apart."""
-    monkeypatch.setattr(identification, "deferToThreadPool", lambda *_: Deferred())
+    never: Deferred[bool] = Deferred()
+    monkeypatch.setattr(identification, "deferToThreadPool", lambda *_: never)
     monkeypatch.setattr(identification, "WAITING", 2)
     assert WAITING > 2
     harness = Harness()

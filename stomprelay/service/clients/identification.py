@@ -166,6 +166,7 @@ class Identification(Service):
         if not right:
             await self._free.acquire()
             try:
+                await deferLater(self._reactor, 0)  # else those that wait would go on within one another
                 if driver.relay.over:
                     return None
                 right = users.known(name, passcode) or await deferToThreadPool(
