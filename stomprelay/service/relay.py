@@ -26,8 +26,8 @@ from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.clients.admission import Admission
 from stomprelay.service.clients.clients import Clients, ListenerFactory
 from stomprelay.service.clients.identification import Identification
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.recording import RecordingDriver
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
@@ -182,7 +182,7 @@ class RelayService(MultiService):
         if self.embedded is not None:
             self.embedded.setServiceParent(self)
         self._endpoints = self._broker_endpoints(configured, self.embedded)
-        self._identification = Identification(runtime, config.auths, reactor, clock)
+        self._identification = Identification(runtime, config.auths, reactor, clock, self._admission.admit)
         self._identification.setServiceParent(self)
         self.clients = Clients(
             self.state,

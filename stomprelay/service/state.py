@@ -15,8 +15,8 @@ from stomprelay.relay.model.rates import Limiter, Scope
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger
@@ -146,6 +146,10 @@ class Sessions:
                 found.change(each)
             self.listeners[each.name] = found
         self.removed = {name: each for name, each in known.items() if len(each)}
+
+    def of(self, name: str) -> ListenerSessions:
+        """Return the sessions of the listener of this name, which has some, or is there."""
+        return self.listeners[name] if name in self.listeners else self.removed[name]
 
     @property
     def counted(self) -> tuple[ListenerSessions, ...]:

@@ -1,7 +1,6 @@
 """`config/stomprelay.toml` as data: its settings, what each means, and how the default is written."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,9 +9,6 @@ from tests.auth.issuing import ISSUER, USERS, public_pem
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "config" / "stomprelay.toml"
 TEXT = FILE.read_text(encoding="utf-8")
-
-WHO = frozenset({"user", "group", "certificate"})
-"""Who a rule is for, which needs a listener with `auth`."""
 
 _TABLE = re.compile(r"#?\[(.+)\]")
 _SETTING = re.compile(r"(#?)([a-z_0-9]+) = (.+)")
@@ -62,15 +58,15 @@ def put_secrets(folder: Path) -> None:
         (folder / name).chmod(0o600)
 
 
-def everything(pattern: str = "destination", who: Iterable[str] = ()) -> str:
+def everything(pattern: str = "destination") -> str:
     """The file with every setting in force, except `passcode`, which excludes `passcode_file`, and but one pattern for
-    the route; of who a rule is for, only these keys.
+    the route.
     """
     text = re.sub(r"^#(\[|[a-z_0-9]+ = )", r"\1", TEXT, flags=re.MULTILINE)
     text = re.sub(r"^passcode = .*\n", "", text, flags=re.MULTILINE)
     text, route, rest = text.partition("[[route]]")
     rest, broker, behind = rest.partition("[broker]")
-    others = "|".join({"destination", "prefix", "glob"} - {pattern} | WHO - {*who})
+    others = "|".join({"destination", "prefix", "glob"} - {pattern})
     rest = re.sub(rf"^({others}) = .*\n", "", rest, flags=re.MULTILINE) + broker + behind
     text = text.replace("probe = 0.0", "probe = 5.0")
     text = text.replace('uri = "memory:"', 'uri = "failover:(ssl://broker.example.net)"')

@@ -157,7 +157,7 @@ def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None
 def test_every_setting_is_checked(tmp_path: Path, key: str) -> None:
     """A value that nothing can be, a date, is refused by the key's name."""
     put_secrets(tmp_path)
-    text = everything(key) if key in listener.PATTERNS else everything(who={key})
+    text = everything(key) if key in listener.PATTERNS else everything()
     text = re.sub(rf"^{key} = .*$", f"{key} = 2000-01-01", text, flags=re.MULTILINE)
     if key == "passcode":
         text = re.sub(r"^passcode_file = .*$", "passcode = 2000-01-01", text, flags=re.MULTILINE)

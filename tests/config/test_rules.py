@@ -20,15 +20,8 @@ OPEN = Listener("open", "tcp:1", MAIN)
 ASKED = {"send": "/queue/a", "action": "allow"}
 
 
-def asking(listener: Listener) -> Listener:
-    """The same listener, which finds out who its clients are."""
-    found = replace(listener)
-    object.__setattr__(found, "auth", "staff")
-    return found
-
-
-CLOSED = asking(Listener("closed", "tcp:2", MAIN, tls=ServerTLS("c", "k", "ca", True)))
-OPTIONAL = asking(Listener("optional", "tcp:3", MAIN, tls=ServerTLS("c", "k", "ca")))
+CLOSED = Listener("closed", "tcp:2", MAIN, tls=ServerTLS("c", "k", "ca", True), auth="staff")
+OPTIONAL = Listener("optional", "tcp:3", MAIN, tls=ServerTLS("c", "k", "ca"), auth="staff")
 LISTENERS = {each.name: each for each in (OPEN, CLOSED, OPTIONAL)}
 
 

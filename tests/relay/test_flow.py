@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from stomprelay.relay.client.opening import join
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import DisconnectState, Flow
@@ -16,7 +17,6 @@ from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.relay import join
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import How, Send
 from stomprelay.session.handshake import Offer

@@ -291,9 +291,9 @@ def test_headers_that_steer_a_broker() -> None:
 
 def known(identity: Identity, rules: AccessRules) -> Playbook:
     """A client of 1.2 that the relay knows, connected."""
-    play = Playbook(listener(rules=rules))
-    play.relay.identity = identity
+    play = Playbook(listener(rules=rules, auth="people"))
     play.client_says(SAY_HELLO[b"1.2"])
+    play.client_is(identity)
     play.broker_accepts()
     play.broker_says(SAY_WELCOME[b"1.2"])
     play.broker_reads()

@@ -52,10 +52,10 @@ def connect(login: str | None = None, passcode: str | bytes | None = None) -> by
 class Harness(RelayHarness):
     """A relay whose listener asks who comes."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, most: int | None = None, **settings: Any) -> None:
         settings.setdefault("users", Users.read(USERS))
         auth = AuthSettings("people", **settings)
-        super().__init__(listener(auth="people"), auths=(auth,))
+        super().__init__(listener(auth="people", clients_per_user=most), auths=(auth,))
         self.service._identification._clock = lambda: int((NOW + self.reactor.seconds()) * 1e9)
         self.counters = self.service.state.sessions.listeners["public"].counters
 
@@ -99,6 +99,18 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         identification, "deferToThreadPool", lambda reactor, pool, call, *args: maybeDeferred(call, *args)
     )
+
+
+def test_one_client_too_many_of_a_user() -> None:
+    """Is told so at once: it is no stranger. Another user's comes in, and the first one's when there is room."""
+    harness = Harness(most=1)
+    harness.comes_in("alice", "secret")
+    client = harness.says("alice", "secret")
+    assert client.written().startswith(b"ERROR\nmessage:too many connections\n")
+    assert b"the limit for one user is 1" in client.written()
+    assert client.ends
+    harness.comes_in("bob", "geheim")
+    assert harness.counters["logins_failed"] == 0
 
 
 def test_a_user_of_the_file() -> None:

@@ -108,13 +108,13 @@ def test_the_clients_of_a_user() -> None:
     clients = []
     for said in (None, None, "the limit for one user is 2"):
         clients.append(comes(harness))
-        told = admission.admit(sessions, driver(harness), "ann")
+        told = admission.admit(driver(harness), "ann")
         assert (told and told.detail) == said
-    assert admission.admit(sessions, driver(harness), "bob") is None
+    assert admission.admit(driver(harness), "bob") is None
     clients[0].disconnects()
-    assert admission.admit(sessions, driver(harness), "ann") is None
+    assert admission.admit(driver(harness), "ann") is None
     clients[1].disconnects()
-    told = admission.admit(sessions, driver(harness), "ann")
+    told = admission.admit(driver(harness), "ann")
     assert told is not None
     assert (told.message, told.detail) == ("too many connections", "the limit for one user is 3 a second")
     assert limited(harness) == {("user", "clients", "refused"): 1, ("user", "connects", "refused"): 1}

@@ -24,9 +24,9 @@ from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.service.connection import direct, pipes
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.network.sockets import Socket
 from stomprelay.service.state import Sessions
 from stomprelay.session.effects import Close, GiveWay, How, Send

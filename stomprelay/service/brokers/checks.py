@@ -21,8 +21,8 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.probe import ProbeDriver
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import logger
 

@@ -14,8 +14,8 @@ from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.relay.model.rates import Limit, Scope, spell_limit
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
 from stomprelay.service.state import ListenerSessions, Sessions
 from stomprelay.session.effects import How
@@ -153,10 +153,11 @@ class Admission:
             reason = "" if bucket is None else bucket.spell()
         return StompError("too many connections", reason) if reason else None
 
-    def admit(self, sessions: ListenerSessions, driver: RelayDriver, user: str) -> StompError | None:
+    def admit(self, driver: RelayDriver, user: str) -> StompError | None:
         """Count the session of a client as one of this user's, once it is known who the client is, and before the relay
         goes on with it. Return why it is one too many for the user, to be sent as its ERROR; None where it is not.
         """
+        sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user
         reason = ""
         if most is not None and sessions.of_user(user) >= most:

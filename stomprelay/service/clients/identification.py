@@ -17,10 +17,11 @@ from stomprelay.auth.attempts import Attempts
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthSettings, Method, login
 from stomprelay.relay.model.access import Claim, Identity, Refusal
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
 from stomprelay.service.state import network
+from stomprelay.wire.errors import StompError
 
 THREADS: Final = 2
 """Passcodes that are compared at a time: each takes a processor, and some 64 MiB."""
@@ -38,11 +39,19 @@ _WRONG: Final = Refusal("passcode", "no such user, or another passcode")
 
 
 class Identification(Service):
-    """Finds out who clients are, by `auths`. `clock` is the time in nanoseconds since 1970, by which tokens expire."""
+    """Finds out who clients are, by `auths`. `clock` is the time in nanoseconds since 1970, by which tokens expire.
+    `admit` tells of a session whose user was found why it is one too many for that user; None where it is not.
+    """
 
     def __init__(
-        self, runtime: Runtime, auths: Iterable[AuthSettings], reactor: Any, clock: Callable[[], int]
+        self,
+        runtime: Runtime,
+        auths: Iterable[AuthSettings],
+        reactor: Any,
+        clock: Callable[[], int],
+        admit: Callable[[RelayDriver, str], StompError | None],
     ) -> None:
+        self._admit = admit
         self._runtime = runtime
         self._reactor = reactor
         self._clock = clock
@@ -86,8 +95,8 @@ class Identification(Service):
         return None
 
     def ask(self, driver: RelayDriver, claim: Claim) -> None:
-        """Find out who the client of a session is, which claims this, and call the driver's `identified` or `unknown`,
-        perhaps at once.
+        """Find out who the client of a session is, which claims this, and call the driver's `identified`, `unwanted` or
+        `unknown`, perhaps at once.
         """
         if self._waiting >= WAITING:
             driver.unknown(_CROWDED)
@@ -107,7 +116,13 @@ class Identification(Service):
         finally:
             self._waiting -= 1
         if isinstance(found, Identity):
-            driver.identified(found)
+            if driver.relay.over:
+                return
+            excess = self._admit(driver, found.user)
+            if excess is None:
+                driver.identified(found)
+            else:
+                driver.unwanted(excess)
         elif found is not None:
             if found.reason != "unchecked":
                 self._attempts.failed(address, self._runtime.seconds())

@@ -14,8 +14,8 @@ from twisted.logger import LogLevel
 from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import heard, logger, one_line, write
 from stomprelay.service.network.endpoints import BrokerEndpoint, WebSocketEndpoint
 from stomprelay.session.effects import Close, Event, GiveWay, Note, Pause, Resume, Send, Wake

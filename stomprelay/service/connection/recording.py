@@ -13,8 +13,8 @@ from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
 from stomprelay.service.connection.pipes import Recording, make_pipe
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
+from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.run import Passing

@@ -32,6 +32,7 @@ from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, heade
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
+from stomprelay.wire.errors import StompError
 from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ Endpoints = Mapping[Broker, BrokerEndpoint]
 """How to connect to each broker."""
 
 Asks = Callable[["RelayDriver", Claim], None]
-"""Finds out who the client of a session is, and calls `identified` or `unknown`."""
+"""Finds out who the client of a session is, and calls `identified`, `unwanted` or `unknown`."""
 
 _log: Final = logger()
 
@@ -269,6 +270,10 @@ class RelayDriver(Driver):
         """It was found out who the client is. Does nothing where the session is over."""
         if not self._relay.over:
             self._perform_legless(self.relay.identified(identity, self.runtime.seconds()))
+
+    def unwanted(self, error: StompError) -> None:
+        """It was found out, and the client is one too many of its user. Call it of a session that is not over."""
+        self._perform_legless(self.relay.unwanted(error))
 
     def unknown(self, refusal: Refusal) -> None:
         """It was not found out, or the client may not come in. Does nothing where the session is over."""
