@@ -8,7 +8,7 @@ from twisted.python import usage
 
 import stomprelay
 from stomprelay import config
-from stomprelay.config.source import Source
+from stomprelay.config.change import Source
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.run import chosen_reactor, make
 

@@ -103,7 +103,7 @@ class Playbook(AbstractContextManager["Playbook"]):
     `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
     to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
-    `passed` counts the frames that passed so. `limiter` is the listener's; `address` and `user` are the client's.
+    `passed` counts the frames that passed so. `limiter` is the listener's; `address` is the client's.
     `claims` are those of clients of whom it is asked who they are.
     """
 
@@ -118,7 +118,6 @@ class Playbook(AbstractContextManager["Playbook"]):
         counter: DestinationCounter | None = None,
         limiter: Limiter | None = None,
         address: str | None = None,
-        user: str = "",
     ) -> None:
         self.counters = Counters() if counters is None else counters
         passes = passes or cut is Cut.PASSED
@@ -126,7 +125,6 @@ class Playbook(AbstractContextManager["Playbook"]):
         self.relay = Relay(
             front, name, self.counters, passes=passes, counter=counter, limiter=limiter, address=address
         )
-        self.relay.identity = Identity(user)
         self.passing: dict[Leg, Pass] = {}
         self.passed = 0
         self.cut = cut

@@ -39,7 +39,6 @@ SHORT: dict[str, str] = {
     "pipeline/store/lock.py": "held around the tables by who writes them; the store is long enough",
     "relay/model/access.py": "what the service finds out, and the core goes by",
     "relay/model/counters.py": "the list of all counters",
-    "config/source.py": "reads again what `config` reads, which is long enough",
     "service/workers/plan.py": "what a worker's two ends both know",
     "session/reasons.py": "words that the service and the pipeline share",
     "wire/errors.py": "what every layer raises",

@@ -8,8 +8,8 @@ import sys
 from stomprelay.cli import access
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY
+from stomprelay.config.change import Source
 from stomprelay.config.endpoint import server
-from stomprelay.config.source import Source
 from stomprelay.config.summary import summary
 
 _RUN = """

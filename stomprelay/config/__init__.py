@@ -4,7 +4,7 @@
 how often a listener's clients may come, and how much they may send; `rules` what they may do; `access` the keys of
 `admin` and `metrics`; `table` a value's place in the file, `values` what it may be; `location` what an upstream's URI
 means, `uri` its form and options, `address` one broker; `endpoint` Twisted's endpoint strings; `summary` the whole in
-words; `source` where it is from, `change` from one to another while the relay runs.
+words; `change` where it is from, and from one to another while the relay runs.
 """
 
 from stomprelay.config.config import OPTIONS, Config, admin, default, load, overridden, read_text, share

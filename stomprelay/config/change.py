@@ -1,20 +1,71 @@
-"""From the configuration that runs to another one: what differs, what of it can have its effect while sessions run, and
-what stays of groups and brokers that both have.
+"""From the configuration that runs to another one: where it is from, so that it can be read again; what differs, what
+of it can have its effect while sessions run, and what stays of groups and brokers that both have.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
-from stomprelay.config import rates
+from stomprelay.config import ConfigError, default, load, overridden, rates, read_text
 from stomprelay.config.config import Config, sharable
 from stomprelay.config.listener import LIMIT_KEYS
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Scope
 from stomprelay.relay.model.upstream import Upstream
+
+
+class Source(NamedTuple):
+    """Where a configuration is from, so that another process reads the same, whatever becomes of the file: its path and
+    its text, if there is one, and the options over it. Relative paths start in `folder`, where a process must be to
+    read it, and to use what it names: see `here`.
+    """
+
+    path: str | None
+    text: str
+    options: Mapping[str, Any]
+    folder: str
+
+    @classmethod
+    def of(cls, path: str | None, options: Mapping[str, Any]) -> Self:
+        """Return the source of a command line, with the file as it is now. Raises `ConfigError`."""
+        return cls(path, "" if path is None else read_text(path), options, os.getcwd())
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Be in its folder meanwhile, wherever the process runs. Raises `ConfigError` where that is gone."""
+        before: str | None = None
+        with suppress(OSError):  # where it runs may be removed
+            before = os.getcwd()
+        if before == self.folder:
+            yield
+            return
+        try:
+            os.chdir(self.folder)
+        except OSError as error:
+            raise ConfigError(f"{self.folder}: cannot be entered: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            if before is not None:
+                os.chdir(before)
+
+    def read(self) -> Config:
+        """Return the configuration. Raises `ConfigError`."""
+        if self.path is None:
+            return default(**self.options)
+        return overridden(load(self.path, self.text), **self.options, source=self.path)
+
+    def again(self) -> Self:
+        """Return the source with the file as it is now. Raises `ConfigError`."""
+        if self.path is None:
+            return self
+        with self.here():
+            return self._replace(text=read_text(self.path))
 
 
 class Takes(Enum):

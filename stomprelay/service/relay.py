@@ -12,9 +12,8 @@ from stomprelay import COMPILED
 from stomprelay.config import Config
 from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
-from stomprelay.config.change import Change, change
+from stomprelay.config.change import Change, Source, change
 from stomprelay.config.config import COMMAND_LINE
-from stomprelay.config.source import Source
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener

@@ -7,7 +7,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredLock
 
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.source import Source
+from stomprelay.config.change import Source
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
 from stomprelay.service.process import Signals

@@ -11,8 +11,8 @@ from twisted.python.reflect import qual
 
 import stomprelay
 from stomprelay.config import Config, ConfigError
+from stomprelay.config.change import Source
 from stomprelay.config.config import COMMAND_LINE
-from stomprelay.config.source import Source
 from stomprelay.service.log import begin, logger
 from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
 from stomprelay.service.relay import RelayService

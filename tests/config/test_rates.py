@@ -23,9 +23,21 @@ when_reached = "refuse"
 """
 
 
+AUTH = """
+[listener.public]
+auth = "people"
+[upstream.main]
+uri = "tcp://a:1"
+[auth.people]
+broker = "user"
+[auth.people.service]
+url = "http://127.0.0.1:8080/"
+"""
+
+
 def config(text: str, more: str = "") -> Config:
-    """The configuration of a listener with this, and with more in front."""
-    return load("relay.toml", f'{more}\n[upstream.main]\nuri = "tcp://a:1"\n{text}')
+    """The configuration of a listener with this, which finds out who comes, and with more in front."""
+    return load("relay.toml", f"{more}\n{AUTH}\n{text}")
 
 
 def test_what_is_read() -> None:

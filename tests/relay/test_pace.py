@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
 from stomprelay.session.effects import How
@@ -23,10 +24,14 @@ def sends(first: int, count: int) -> bytes:
 
 def limited(limiter: Limiter | None = None, *, lasting: bool = False, **settings: Any) -> Playbook:
     """A connected client, limited by its listener's rates or by this limiter. `lasting`: it survives its broker."""
-    own = {key: settings.pop(key) for key in ("address", "user", "cut", "passes") if key in settings}
-    front = listener(movable() if lasting else upstream(groups=alone(Broker("tcp://a", "tcp:a:61613"))))
+    own = {key: settings.pop(key) for key in ("address", "cut", "passes") if key in settings}
+    user = settings.pop("user", "")
+    behind = movable() if lasting else upstream(groups=alone(Broker("tcp://a", "tcp:a:61613")))
+    front = listener(behind, auth="people" if user else None)
     play = Playbook(front, limiter=limiter or Limiter(RateLimits(Rates(**settings))), **own)
     play.client_says(SAY_HELLO[b"1.2"])
+    if user:
+        play.client_is(Identity(user))
     play.broker_accepts()
     play.broker_says(SAY_WELCOME[b"1.2"])
     play.broker_reads()

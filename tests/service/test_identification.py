@@ -106,8 +106,9 @@ def test_one_client_too_many_of_a_user() -> None:
     harness = Harness(most=1)
     harness.comes_in("alice", "secret")
     client = harness.says("alice", "secret")
-    assert client.written().startswith(b"ERROR\nmessage:too many connections\n")
-    assert b"the limit for one user is 1" in client.written()
+    told = client.written()
+    assert told.startswith(b"ERROR\nmessage:too many connections\n")
+    assert b"the limit for one user is 1" in told
     assert client.ends
     harness.comes_in("bob", "geheim")
     assert harness.counters["logins_failed"] == 0

@@ -150,11 +150,11 @@ def test_a_client_that_sends_too_fast() -> None:
 
 
 def test_limits_of_a_user_count_once_it_is_known() -> None:
-    """A session is limited as its identity says when its CONNECT is taken."""
-    harness = RelayHarness(listener(rates=RateLimits(user=Rates(frames=2))))
+    """A session is limited as its identity says, once that was found out."""
+    harness = RelayHarness(listener(rates=RateLimits(user=Rates(frames=2)), auth="people"))
     client = comes(harness)
-    driver(harness).relay.identity = Identity("ann")
     client.sends(CONNECT)
+    driver(harness).identified(Identity("ann"))
     broker = harness.broker()
     broker.sends(CONNECTED)
     broker.written()

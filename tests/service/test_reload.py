@@ -17,7 +17,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.source import Source
+from stomprelay.config.change import Source
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import ServerTLS

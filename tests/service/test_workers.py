@@ -17,8 +17,8 @@ from twisted.logger import Logger, LogLevel, capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from stomprelay.config import Config
+from stomprelay.config.change import Source
 from stomprelay.config.config import STOP_TIMEOUT
-from stomprelay.config.source import Source
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse as parse_segment
 from stomprelay.journal.tail import TailAnswer, TailRequest

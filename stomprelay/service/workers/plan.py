@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from stomprelay import config
 from stomprelay.config import Config
+from stomprelay.config.change import Source
 from stomprelay.config.endpoint import quoted
-from stomprelay.config.source import Source
 from stomprelay.service.network.passing import Passed
 
 _PRIVATE: Final = "600"

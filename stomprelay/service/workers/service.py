@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.protocol import Factory
 
 from stomprelay.config import Config
+from stomprelay.config.change import Source
 from stomprelay.config.config import COMMAND_LINE
-from stomprelay.config.source import Source
 from stomprelay.service.admin.site import admin_services
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
