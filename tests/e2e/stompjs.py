@@ -4,6 +4,7 @@ import fcntl
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,17 @@ from tests.e2e.child import PATIENCE, Child
 SCRIPT: Final = Path(__file__).parent / "clients" / "stompjs.js"
 _PACKAGES: Final = ("@stomp/stompjs@7", "ws@8")
 _FOLDER: Final = Path.home() / ".cache" / "stomprelay" / "stompjs"
+
+SEEN: Final[Mapping[str, object]] = {
+    "hello": {"version": "1.2", "body": "grüße", "closes": [1000]},
+    "acks": {"auto": ["end"], "client": ["2", "end"], "client-individual": ["0", "2", "end"]},
+    "transactions": ["outside", "committed"],
+    "large": {"text": True, "binary": True, "pieces": True},
+}
+"""What the library sees in a talk: a session whose version is agreed on, and whose end has code 1000; what was not
+acknowledged, coming again to who comes next; a transaction that is aborted and one that is committed; 5 MB of text,
+5 MB of every byte, and a frame that it splits over a hundred messages.
+"""
 
 
 def modules() -> Path:

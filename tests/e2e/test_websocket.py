@@ -47,28 +47,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"ws://127.0.0.1:{port}/ws"
 
 
-def test_a_session(url: str) -> None:
-    """Subprotocol and version are agreed on, a message comes back as it was, and the end has code 1000."""
-    assert stompjs.talk("hello", url) == {"version": "1.2", "body": "grüße", "closes": [1000]}
-
-
-def test_three_ack_modes(url: str) -> None:
-    """What was not acknowledged comes again to who comes next."""
-    assert stompjs.talk("acks", url) == {
-        "auto": ["end"],
-        "client": ["2", "end"],
-        "client-individual": ["0", "2", "end"],
-    }
-
-
-def test_transactions(url: str) -> None:
-    """What is aborted never comes, what is committed comes then."""
-    assert stompjs.talk("transactions", url) == ["outside", "committed"]
-
-
-def test_large_messages(url: str) -> None:
-    """5 MB of text, 5 MB of every byte, and a frame that the library splits over a hundred messages."""
-    assert stompjs.talk("large", url) == {"text": True, "binary": True, "pieces": True}
+@pytest.mark.parametrize("name", stompjs.SEEN)
+def test_a_talk(url: str, name: str) -> None:
+    """Sessions, ack modes, transactions, large messages: all is as it shall be."""
+    assert stompjs.talk(name, url) == stompjs.SEEN[name]
 
 
 def test_compression(tmp_path: Path) -> None:
@@ -78,7 +60,7 @@ def test_compression(tmp_path: Path) -> None:
         assert b"permessage-deflate; server_no_context_takeover" in answer
         client.close()
         url = f"ws://127.0.0.1:{port}/ws"
-        assert stompjs.talk("large", url) == {"text": True, "binary": True, "pieces": True}
+        assert stompjs.talk("large", url) == stompjs.SEEN["large"]
 
 
 def test_heart_beats(url: str) -> None:
@@ -94,7 +76,7 @@ def test_over_tls(tmp_path: Path, authority: Authority) -> None:
     tls = f'[listener.web.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
     with doors(tmp_path, more=tls) as (_, port):
         seen = stompjs.talk("hello", f"wss://localhost:{port}/ws", authority.file)
-    assert seen == {"version": "1.2", "body": "grüße", "closes": [1000]}
+    assert seen == stompjs.SEEN["hello"]
 
 
 @pytest.mark.parametrize("showing", [True, False])

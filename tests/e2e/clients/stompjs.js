@@ -4,7 +4,8 @@
 // A client that is connected. It is told by `told` what the test waits for; it must not lose its WebSocket.
 function connected(Client, url, options) {
   return new Promise((resolve, reject) => {
-    const client = new Client({ brokerURL: url, reconnectDelay: 0, ...options });
+    const connectHeaders = { login: "guest", passcode: "guest" };
+    const client = new Client({ brokerURL: url, reconnectDelay: 0, connectHeaders, ...options });
     client.closes = [];
     client.onConnect = (frame) => resolve([client, frame]);
     client.onStompError = (frame) => reject(new Error(`ERROR ${frame.headers.message}: ${frame.body}`));
