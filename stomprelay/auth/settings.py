@@ -52,7 +52,7 @@ class AuthService:
 @dataclass(frozen=True)
 class AuthSettings:
     """Who may come in. Each method is there if it is not None, or `certificates` is true. `logins` has what brokers are
-    told for some users, `broker` what for the others.
+    told for some users, `broker` what for the others. `renew` is the destination at which a client shows a new token.
     """
 
     name: str
@@ -62,6 +62,7 @@ class AuthSettings:
     service: AuthService | None = None
     broker: Told = Told.LOGIN
     logins: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
+    renew: str | None = None
 
     def method(self, claim: Claim, certificate: str) -> Method | None:
         """Return which method decides about a client: the first one that it offers something for. `certificate` is the

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 METHODS: Final = ("users", "certificates", "token", "service")
 KEYS: Final = (*METHODS, "broker", "logins")
-TOKEN_KEYS: Final = ("keys", "algorithms", "audience", "issuer", "leeway", "user", "groups")
+TOKEN_KEYS: Final = ("keys", "algorithms", "audience", "issuer", "leeway", "user", "groups", "renew")
 SERVICE_KEYS: Final = ("url", "timeout", "cache", "cache_entries")
 
 _TOLD: Final = {each.value: each for each in Told}
@@ -36,6 +36,7 @@ def read(table: Table) -> AuthSettings:
         _service(table.table("service")) if "service" in table else None,
         table.get("broker", choice(_TOLD), AuthSettings.broker),
         table.file("logins", text, read_logins, LONGEST) or {},
+        table.table("token").get("renew", text) if "token" in table else None,
     )
     if not (found.users or found.certificates or found.tokens or found.service):
         raise table.error(None, f"lets nobody in; say by what clients are known: {', '.join(METHODS)}")

@@ -288,6 +288,13 @@ def sharable(source: str, config: Config) -> None:
         )
 
 
+def _without_tokens(kept: JournalSettings, auths: Iterable[AuthSettings]) -> JournalSettings:
+    """Return the journal's settings so that it has no token, where clients show new ones in their frames."""
+    if "passcode" in kept.redact or not any(each.renew for each in auths):
+        return kept
+    return replace(kept, redact=(*kept.redact, "passcode"))
+
+
 def _workers(value: object) -> int:
     """Return the number of workers. Raises `ValueError`."""
     number = count(value)
@@ -363,7 +370,7 @@ def _read(table: Table) -> Config:
         listeners,
         admin.endpoint,
         _bounds(table.table("broker")),
-        read_journal(table.table("journal")),
+        _without_tokens(read_journal(table.table("journal")), auths.values()),
         table.get("admin_hosts", read_hosts, ()),
         _clients(table.table("limits")),
         table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),

@@ -1,10 +1,11 @@
 """`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import endpoint, rates
 from stomprelay.config.rules import read_default
 from stomprelay.config.table import ConfigError, Table
@@ -73,11 +74,17 @@ def server(value: object) -> str:
     return string
 
 
+_NO_AUTHS: Final[Mapping[str, AuthSettings]] = {}
+
+
 def read(
-    table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None, auths: Collection[str] = ()
+    table: Table,
+    upstreams: Mapping[str, Upstream],
+    fallback: Upstream | None,
+    auths: Mapping[str, AuthSettings] = _NO_AUTHS,
 ) -> Listener:
     """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
-    that names none; `auths` are the names of what it may have as its `auth`. Raises `ConfigError`.
+    that names none; `auths` are what it may have as its `auth`, by name. Raises `ConfigError`.
     """
     table.only(KEYS)
     bounds = table.table("limits")
@@ -86,7 +93,7 @@ def read(
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
     if upstream is None:
         raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")
-    auth = table.get("auth", reference("auth", {name: name for name in auths}))
+    auth = table.get("auth", reference("auth", auths))
     return Listener(
         table.name,
         place,
@@ -106,7 +113,8 @@ def read(
         trace=table.get("trace", flag, Listener.trace),
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
         web=_web(table),
-        auth=auth,
+        auth=None if auth is None else auth.name,
+        renew=None if auth is None or auth.renew is None else auth.renew.encode(),
         rules=read_default(table),
         clients=bounds.get("clients", count),
         clients_per_address=rates.per_address(bounds, place),

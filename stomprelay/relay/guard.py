@@ -9,13 +9,23 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from stomprelay.relay.model.access import Identity
+from stomprelay.relay.effects import Identify, Outbox
+from stomprelay.relay.model.access import Claim, Identity
 from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Policy, Request, folded
+from stomprelay.session.leg import Leg
 from stomprelay.session.subscriptions import AUTO, MODES, Subscription
 from stomprelay.wire.dialect import LETTERS, Dialect, Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.names import ACK_HEADER, CONTENT_LENGTH, DESTINATION, RECEIPT_HEADER, SEND, SUBSCRIBE
+from stomprelay.wire.names import (
+    ACK_HEADER,
+    CONTENT_LENGTH,
+    DESTINATION,
+    PASSCODE,
+    RECEIPT_HEADER,
+    SEND,
+    SUBSCRIBE,
+)
 
 _KNOWN: Final = 64
 """How many destinations are remembered with the rules that match them."""
@@ -92,12 +102,55 @@ def _judge_lengths(headers: Headers) -> None:
         raise _unclear("a content-length is repeated, or not spelled so")
 
 
+class Renewal:
+    """Where a client shows a new token before its old one expires: by a SEND to `destination` with the token as its
+    `passcode`. No broker is sent that. `asked`: a token is looked at.
+    """
+
+    __slots__ = ("_client", "_destination", "_outbox", "_receipt", "asked")
+
+    def __init__(self, destination: bytes, client: Leg, outbox: Outbox) -> None:
+        self._destination = destination
+        self._client = client
+        self._outbox = outbox
+        self.asked = False
+        self._receipt: bytes | None = None
+
+    def takes(self, frame: Frame, dialect: Dialect) -> bool:
+        """Return whether a frame shows a token: then it is asked whose it is. Raises `Refused` while another one is
+        looked at.
+        """
+        if frame.command is not SEND or frame.header(DESTINATION, dialect) != self._destination:
+            return False
+        receipt = frame.header(RECEIPT_HEADER, dialect)
+        if self.asked:
+            raise Refused("another token is looked at", "wait for its RECEIPT").asked_for(receipt)
+        self.asked, self._receipt = True, receipt
+        self._outbox.put(Identify(self._client, Claim(None, frame.header(PASSCODE, dialect))))
+        return True
+
+    def taken(self) -> bytes | None:
+        """The token is good. Return the receipt that the client asked for, which is to be given to it, if any."""
+        receipt, self._receipt = self._receipt, None
+        self.asked = False
+        return receipt
+
+
 class Guard:
-    """Judges the frames of one client by the rules for it, if there are any; `counters` has those that it refuses."""
+    """Judges the frames of one client by the rules for it, if there are any; `counters` has those that it refuses.
+    Those by which the client shows a new token are for its `renewal`, where there is one.
+    """
 
-    __slots__ = ("_counters", "_identity", "_known", "_policy", "_rules")
+    __slots__ = ("_counters", "_identity", "_known", "_policy", "_renewal", "_rules")
 
-    def __init__(self, rules: AccessRules | None, identity: Identity, counters: dict[str, int]) -> None:
+    def __init__(
+        self,
+        rules: AccessRules | None,
+        identity: Identity,
+        counters: dict[str, int],
+        renewal: Renewal | None = None,
+    ) -> None:
+        self._renewal = renewal
         self._rules = rules
         self._identity = identity
         self._counters = counters
@@ -106,17 +159,32 @@ class Guard:
 
     @property
     def active(self) -> bool:
-        """Whether there are rules: then every frame of the client has to go through `judged`."""
-        return self._rules is not None
+        """Whether every frame of the client has to go through `judged`."""
+        return self._rules is not None or self._renewal is not None
 
     def ruled(self, rules: AccessRules | None) -> None:
         """From now on these are the rules."""
         self._rules = rules
         self._policy = self._known = None
 
+    @property
+    def asked(self) -> bool:
+        """Whether the client has shown a token, and it is not known yet whose it is."""
+        return self._renewal is not None and self._renewal.asked
+
+    def renewed(self, identity: Identity) -> bytes | None:
+        """The client has shown a new token, by which it is this one. Return the receipt to give it for that, if any."""
+        self._identity = identity
+        self.ruled(self._rules)
+        return None if self._renewal is None else self._renewal.taken()
+
     def judged(self, frames: Iterator[Frame], dialect: Dialect) -> Iterator[Frame]:
-        """Return the same frames. Raises `Refused`, when it is asked for a frame that is not allowed."""
+        """Return the same frames, without those that show a token. Raises `Refused`, when it is asked for a frame that
+        is not allowed.
+        """
         for frame in frames:
+            if self._renewal is not None and self._renewal.takes(frame, dialect):
+                continue
             try:
                 self._judge(frame, dialect)
             except Refused as error:

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from math import inf
 
 from stomprelay.relay.client.connection import ClientConnection
-from stomprelay.relay.client.opening import Let, Opening, join
+from stomprelay.relay.client.opening import Let, Opening, join, turn_away
 from stomprelay.relay.client.pace import pace_of
-from stomprelay.relay.client.shutdown import EXPIRED, KILLED, STOPPING, Reason
+from stomprelay.relay.client.shutdown import EXPIRED, KILLED, REFUSED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.guard import Guard
+from stomprelay.relay.guard import Guard, Renewal
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.access import ANYBODY, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
@@ -259,7 +259,15 @@ class Relay:
         return self._act(lambda: connection.half_closed(now))
 
     def identified(self, identity: Identity, now: float) -> list[Effect]:
-        """It was found out who the client is, as an `Identify` asked: it may come in."""
+        """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
+        connection, guard = self._connection, self._guard
+        if connection is not None and guard is not None:
+            if not guard.asked:
+                return []
+            if identity.user != self.identity.user:
+                return self._end(REFUSED)
+            self.identity = identity
+            return self._act(lambda: connection.shutdown.renewed(identity, guard, now))
         let = None if self._opening is None else self._opening.identified(identity)
         return [] if let is None else self._act(lambda: self._let_in(let, now))
 
@@ -270,7 +278,10 @@ class Relay:
         return self._outbox.drain()
 
     def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
-        """It was not found out who the client is, or it may not come in."""
+        """It was not found out who the client is, or it may not come in, or stay."""
+        if self._guard is not None and self._guard.asked and not self.client.closed:
+            turn_away(refusal, self.counters, self._outbox)
+            return self._end(REFUSED)
         if self._opening is not None:
             self._opening.unknown(refusal, now)
         return self._outbox.drain()
@@ -471,7 +482,8 @@ class Relay:
             kept=Budget(listener.budget),
             now=now,
         )
-        guard = self._guard = Guard(self._rules, let.identity, self.counters)
+        renewal = None if listener.renew is None else Renewal(listener.renew, client, self._outbox)
+        guard = self._guard = Guard(self._rules, let.identity, self.counters, renewal)
         flow = join(client, listener, let.offer, session, self._outbox, self._chance, guard, self.counter)
         connection = self._connection = ClientConnection(
             client, listener, let.offer, session, flow, self._outbox

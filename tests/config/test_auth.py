@@ -70,6 +70,15 @@ def test_every_default(folder: Path) -> None:
     )
 
 
+def test_a_token_that_is_shown_later(folder: Path) -> None:
+    """Clients of the listener show it there; the journal then has no `passcode`, whatever `redact` says."""
+    journal = '[journal]\nredact = ["colour"]\n'
+    never = read(folder, LISTENER, BROKER, PEOPLE, TOKEN, journal)
+    assert (never.listeners[0].renew, never.journal.redact) == (None, ("colour",))
+    found = read(folder, LISTENER, BROKER, PEOPLE, TOKEN, 'renew = "/relay/token"\n', journal)
+    assert (found.listeners[0].renew, found.journal.redact) == (b"/relay/token", ("colour", "passcode"))
+
+
 WRONG = [
     ([LISTENER, BROKER], r'^listener.main.auth: no auth is called "people"; there is none$'),
     ([LISTENER, BROKER, "[auth.people]\n"], r"^auth.people: lets nobody in; say by what .* users, certificates"),

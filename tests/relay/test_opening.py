@@ -9,6 +9,7 @@ import pytest
 from stomprelay.relay.client.opening import REFUSAL
 from stomprelay.relay.client.shutdown import ECHO
 from stomprelay.relay.model.access import ANYBODY, REASONS, Claim, Identity
+from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials
 from tests.playbook import (
@@ -21,7 +22,7 @@ from tests.playbook import (
     upstream,
 )
 from tests.relay.failing import found, movable
-from tests.relay.several import send
+from tests.relay.several import comes, fan_out, send
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
 ALICE = Identity("alice", frozenset({"staff"}))
@@ -405,3 +406,116 @@ def test_what_was_said_in_time_is_delivered() -> None:
         play.time_passes(3)
         assert not play.relay.over
         play.broker_reads()
+
+
+# Another token
+
+
+RENEW = b"/relay/token"
+SHOWN = send(b"", RENEW, passcode="newer", receipt="r")
+
+
+def renewing(cut: Cut = Cut.WHOLE) -> Playbook:
+    """A session whose client may be there for thirty seconds, and may show a newer token."""
+    play = asked(cut=cut, renew=RENEW)
+    play.client_is(Identity("alice", until=play.now + 30))
+    welcomed(play)
+    return play
+
+
+@in_all_cuts
+def test_a_newer_token(cut: Cut) -> None:
+    """It is for no broker; the client has its RECEIPT when it was found good, and may stay until it expires."""
+    with renewing(cut) as play:
+        play.client_says(send(b"1") + SHOWN + send(b"2"))
+        play.broker_gets(send(b"1") + send(b"2"))
+        assert play.claims[1:] == [Claim(None, b"newer")]
+        play.client_gets(b"")
+        play.client_is(Identity("alice", until=play.now + 60))
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.time_passes(59)
+        play.client_says(send(b"3"))
+        play.broker_gets(send(b"3"))
+        play.time_passes(2)
+        play.client_gets_error(b"the token has expired")
+        play.broker_is_closed()
+
+
+def test_a_token_that_expires_earlier() -> None:
+    """The last one counts."""
+    with renewing() as play:
+        play.client_says(send(b"", RENEW, passcode="newer"))
+        play.client_is(Identity("alice", until=play.now + 5))
+        play.time_passes(6)
+        play.client_gets_error(b"the token has expired")
+        play.broker_is_closed()
+
+
+def test_a_newer_token_that_is_refused() -> None:
+    """The session ends, as if it had come with it."""
+    with renewing() as play:
+        play.client_says(SHOWN)
+        play.client_is_unknown("token", "it has expired")
+        play.client_gets_error(b"access refused")
+        play.broker_is_closed()
+        assert play.counters["logins_failed"] == 1
+
+
+def test_a_newer_token_of_somebody_else() -> None:
+    """Nobody becomes another user."""
+    with renewing() as play:
+        play.client_says(SHOWN)
+        play.client_is(Identity("mallory", until=play.now + 60))
+        play.client_gets_error(b"access refused")
+        play.broker_is_closed()
+
+
+def test_one_token_at_a_time() -> None:
+    """Whoever shows one after the other is not looked at without end."""
+    with renewing() as play:
+        play.client_says(SHOWN + SHOWN)
+        assert len(play.claims) == 2
+        play.client_gets_error(b"another token is looked at", receipt=b"r")
+        play.broker_is_closed()
+        play.client_is(Identity("alice", until=play.now + 60))
+        assert play.relay.over
+
+
+def test_a_client_that_goes_while_its_token_is_looked_at() -> None:
+    """The answer comes too late, and nothing comes of it."""
+    with renewing() as play:
+        play.client_says(SHOWN)
+        play.client_goes()
+        play.client_is(Identity("alice", until=play.now + 60))
+        play.client_is_unknown("token", "it has expired")
+        assert play.relay.over
+
+
+def test_a_newer_token_with_several_brokers() -> None:
+    """None of them is sent it, and rules do not forbid it."""
+    with asked(fan_out(), renew=RENEW, rules=AccessRules((), allow=False)) as play:
+        play.client_is(Identity("alice", until=play.now + 30))
+        for at in "ab":
+            comes(play, at)
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        play.client_says(SHOWN)
+        play.client_is(Identity("alice", until=play.now + 60))
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        assert [peer.written for peer in play.brokers] == [b"", b""]
+
+
+def test_groups_of_a_newer_token() -> None:
+    """Rules go by them from then on; a subscription that they do not allow any more ends the session."""
+    staff = AccessRule(1, allow=True, subscribe=("/queue/a",), groups=("staff",))
+    play = asked(renew=RENEW, rules=AccessRules((staff,), allow=False))
+    with play:
+        play.client_is(Identity("alice", frozenset({"staff"}), until=play.now + 30))
+        welcomed(play)
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        play.client_says(SHOWN)
+        play.client_is(Identity("alice", frozenset(), until=play.now + 60))
+        assert play.client_reads().startswith(
+            b"RECEIPT\nreceipt-id:r\n\n\0ERROR\nmessage:a subscription is no longer"
+        )
+        assert play.relay.over

@@ -39,6 +39,12 @@ REFUSED: Final = StompError("access refused", "the relay does not let this clien
 _SLOW: Final = Refusal("unchecked", "it could not be found out in time who it is")
 
 
+def turn_away(refusal: Refusal, counters: Counters, outbox: Outbox) -> None:
+    """Count a client that is not to be let in, and report why."""
+    counters["logins_unchecked" if refusal.reason == "unchecked" else "logins_failed"] += 1
+    outbox.put(turned_away(refusal))
+
+
 class Let(NamedTuple):
     """A client that may come in: what its CONNECT offers, in which dialect, and who it is."""
 
@@ -134,8 +140,7 @@ class Opening:
         """The client is not to be let in. It is told so at its time."""
         if not self._asking:
             return
-        self._counters["logins_unchecked" if refusal.reason == "unchecked" else "logins_failed"] += 1
-        self._outbox.put(turned_away(refusal))
+        turn_away(refusal, self._counters, self._outbox)
         if self.left is not None:
             self._vanish(self.left)
             return

@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow, broker_lost
+from stomprelay.relay.forward import give_receipts
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
@@ -42,6 +44,9 @@ class Reason(NamedTuple):
 STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
 KILLED: Final = Reason(
     "the session was ended", "by an operator of the relay", "an operator ended the session"
+)
+REFUSED: Final = Reason(
+    "access refused", "the relay does not let this client in", "the client's new token was refused"
 )
 EXPIRED: Final = Reason("the token has expired", "connect again with a new one", "the client's token expired")
 
@@ -242,6 +247,17 @@ class Shutdown:
             if link.up and link.leg is not None:
                 # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
                 self._outbox.put(Resume(link.leg))
+
+    def renewed(self, identity: Identity, guard: Guard, now: float) -> None:
+        """The client has shown a new token: it may stay until that expires, with the groups of that."""
+        client = self._client
+        if client.gone or client.closed:
+            return
+        self.expires = identity.until
+        receipt = guard.renewed(identity)
+        give_receipts([] if receipt is None else [receipt], client, self._outbox, now)
+        self._outbox.put(Wake(now))  # it is asked anew when something is due
+        self.ruled(guard)
 
     def ruled(self, guard: Guard) -> None:
         """There are other rules: end the session where it has a subscription that they do not allow, unless it is about

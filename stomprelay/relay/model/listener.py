@@ -111,7 +111,8 @@ class Listener:
     `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
     come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
     `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all. `auth`: by which `[auth.NAME]` it is
-    found out who a client is; None: not at all. `clients_per_user`: how many clients of one user there may be at a
+    found out who a client is; None: not at all. `renew`: where its clients show new tokens; None: nowhere.
+    `clients_per_user`: how many clients of one user there may be at a
     time; `rates`: how often clients may come, and how much they may send. `rules`: what its clients may do; None:
     whatever their brokers let them.
     """
@@ -136,6 +137,7 @@ class Listener:
     tls: ServerTLS | None = None
     web: Web | None = None
     auth: str | None = None
+    renew: bytes | None = None
     clients: int | None = None
     clients_per_address: int | None = None
     clients_per_user: int | None = None

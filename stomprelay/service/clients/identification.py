@@ -118,7 +118,8 @@ class Identification(Service):
         if isinstance(found, Identity):
             if driver.relay.over:
                 return
-            excess = self._admit(driver, found.user)
+            comes = driver.relay.session is None
+            excess = self._admit(driver, found.user) if comes else None
             if excess is None:
                 driver.identified(found)
             else:
