@@ -52,10 +52,10 @@ def connect(login: str | None = None, passcode: str | bytes | None = None) -> by
 class Harness(RelayHarness):
     """A relay whose listener asks who comes."""
 
-    def __init__(self, most: int | None = None, **settings: Any) -> None:
+    def __init__(self, most: int | None = None, renew: bytes | None = None, **settings: Any) -> None:
         settings.setdefault("users", Users.read(USERS))
         auth = AuthSettings("people", **settings)
-        super().__init__(listener(auth="people", clients_per_user=most), auths=(auth,))
+        super().__init__(listener(auth="people", renew=renew, clients_per_user=most), auths=(auth,))
         self.service._identification._clock = lambda: int((NOW + self.reactor.seconds()) * 1e9)
         self.counters = self.service.state.sessions.listeners["public"].counters
 
@@ -159,6 +159,30 @@ def test_a_token() -> None:
             break
     assert len(harness.service.state.sessions) == 0
     assert harness.reactor.seconds() == pytest.approx(20 + TOKENS.leeway, abs=2)
+
+
+def test_a_newer_token() -> None:
+    """The session goes on until that expires, and is no second one of its user; a bad one ends it."""
+    harness = Harness(most=1, renew=b"/relay/token", tokens=TOKENS, broker=Told.USER)
+    client = harness.says("whoever", token(exp=NOW + 20))
+    broker = harness.broker()
+    broker.written()
+    broker.sends(CONNECTED)
+    assert client.written().startswith(b"CONNECTED\n")
+
+    def shows(newer: bytes) -> bytes:
+        client.sends(b"SEND\ndestination:/relay/token\npasscode:%b\nreceipt:r\n\n\0" % newer)
+        harness.reactor.advance(0)
+        assert broker.written() == b""
+        return client.written()
+
+    assert shows(token(exp=NOW + 120)).startswith(b"RECEIPT\nreceipt-id:r\n\n\0")
+    for _ in range(60):
+        harness.reactor.advance(1)
+    client.sends(SEND)
+    assert SEND in broker.written()
+    assert shows(token(exp=NOW + 10)).startswith(ERROR)
+    assert harness.counters["logins_failed"] == 1
 
 
 def test_passcodes_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
