@@ -24,7 +24,7 @@ settings.register_profile(
 settings.register_profile(
     "deep",
     deadline=None,
-    max_examples=150 if _CI else 250,  # CI has twenty minutes
+    max_examples=100 if _CI else 250,  # CI has twenty minutes
     database=None,
     derandomize=_CI,
     print_blob=True,

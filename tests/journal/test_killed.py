@@ -54,7 +54,7 @@ SIZES = [(1000, 1 << 20), (200_000, 100), (10_000_000, 1 << 20), (10_000_000, 50
     ("size", "piece", "turns"),
     [
         pytest.param(*each, turns, marks=mark)
-        for turns, mark in ((2, pytest.mark.brief), (10, pytest.mark.deep))
+        for turns, mark in ((2, pytest.mark.brief), (10, pytest.mark.long), (4, pytest.mark.deep))
         for each in SIZES
     ],
 )

@@ -257,7 +257,12 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "rounds", [pytest.param(2, marks=pytest.mark.brief), pytest.param(12, marks=pytest.mark.deep)]
+    "rounds",
+    [
+        pytest.param(2, marks=pytest.mark.brief),
+        pytest.param(4, marks=pytest.mark.deep),
+        pytest.param(12, marks=pytest.mark.long),
+    ],
 )
 def test_killed_at_any_moment_it_has_all_that_it_kept(tmp_path: Path, rounds: int) -> None:
     """SIGKILL, again and again, on one spool: whatever was answered is there, each once, in order."""
