@@ -92,10 +92,10 @@ def test_the_example_of_the_documentation(tmp_path: Path, capsys: pytest.Capture
         re.findall(rf"^```{kind}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
         for kind in ("toml", "console")
     )
-    file = tmp_path / "stomprelay.toml"
+    file = tmp_path / "rules.toml"
     file.write_text(rules, encoding="utf-8")
     command, _, printed = asked.partition("\n")
-    arguments = command.removeprefix("$ stomprelay ").replace("stomprelay.toml", str(file)).split()
+    arguments = command.removeprefix("$ stomprelay ").replace("rules.toml", str(file)).split()
     assert main(arguments) == 1
     assert capsys.readouterr().out == printed
 

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from stomprelay.relay.effects import Pass
 from stomprelay.relay.forward import TURN
+from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Leg
@@ -81,6 +82,9 @@ class Flow(Protocol):
     @property
     def settled(self) -> bool:
         """Whether the client sent DISCONNECT and is owed nothing: a broker that closes now is not lost."""
+
+    guard: Guard
+    """What judges the client's frames; another one may take its place."""
 
     def passes(self) -> list[Pass]:
         """Return which frames of which leg may be sent straight on now, as far as the flow is concerned."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stomprelay.relay.effects import Identify, Outbox
-from stomprelay.relay.model.access import Claim, Identity
+from stomprelay.relay.model.access import ANYBODY, Claim, Identity
 from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Policy, Request, folded
 from stomprelay.session.leg import Leg
 from stomprelay.session.subscriptions import AUTO, MODES, Subscription
@@ -245,6 +245,10 @@ class Guard:
         if self._known is None or len(self._known) >= _KNOWN:
             self._known = {}
         self._known[value] = matching
+
+
+UNGUARDED: Final = Guard(None, ANYBODY, {})
+"""For all clients without rules that show no tokens: there may be very many."""
 
 
 def _decide(policy: Policy, matching: Matching, request: Request) -> None:

@@ -24,7 +24,7 @@ from stomprelay.relay.client.pace import pace_of
 from stomprelay.relay.client.shutdown import EXPIRED, KILLED, REFUSED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.guard import Guard, Renewal
+from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.access import ANYBODY, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
@@ -63,7 +63,6 @@ class Relay:
     __slots__ = (
         "_chance",
         "_connection",
-        "_guard",
         "_opened_at",
         "_opening",
         "_outbox",
@@ -103,7 +102,6 @@ class Relay:
         self.identity = ANYBODY
         self._passes = passes
         self._rules = listener.rules
-        self._guard: Guard | None = None
         self._sample: Sample | None = None
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
@@ -260,14 +258,14 @@ class Relay:
 
     def identified(self, identity: Identity, now: float) -> list[Effect]:
         """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
-        connection, guard = self._connection, self._guard
-        if connection is not None and guard is not None:
-            if not guard.asked:
+        connection = self._connection
+        if connection is not None:
+            if not connection.shutdown.asked:
                 return []
             if identity.user != self.identity.user:
                 return self._end(REFUSED)
             self.identity = identity
-            return self._act(lambda: connection.shutdown.renewed(identity, guard, now))
+            return self._act(lambda: connection.shutdown.renewed(identity, now))
         let = None if self._opening is None else self._opening.identified(identity)
         return [] if let is None else self._act(lambda: self._let_in(let, now))
 
@@ -279,7 +277,8 @@ class Relay:
 
     def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
         """It was not found out who the client is, or it may not come in, or stay."""
-        if self._guard is not None and self._guard.asked and not self.client.closed:
+        connection = self._connection
+        if connection is not None and connection.shutdown.asked and not self.client.closed:
             turn_away(refusal, self.counters, self._outbox)
             return self._end(REFUSED)
         if self._opening is not None:
@@ -354,11 +353,8 @@ class Relay:
         if rules == self._rules:
             return []
         self._rules = rules
-        connection, guard = self._connection, self._guard
-        if connection is None or guard is None:
-            return []
-        guard.ruled(rules)
-        return self._act(lambda: connection.shutdown.ruled(guard))
+        connection, identity = self._connection, self.identity
+        return [] if connection is None else self._act(lambda: connection.shutdown.ruled(rules, identity))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""
@@ -483,7 +479,9 @@ class Relay:
             now=now,
         )
         renewal = None if listener.renew is None else Renewal(listener.renew, client, self._outbox)
-        guard = self._guard = Guard(self._rules, let.identity, self.counters, renewal)
+        guard = UNGUARDED
+        if self._rules is not None or renewal is not None:
+            guard = Guard(self._rules, let.identity, self.counters, renewal)
         flow = join(client, listener, let.offer, session, self._outbox, self._chance, guard, self.counter)
         connection = self._connection = ClientConnection(
             client, listener, let.offer, session, flow, self._outbox

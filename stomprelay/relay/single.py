@@ -49,7 +49,6 @@ class Single:
         "_client",
         "_counter",
         "_frame",
-        "_guard",
         "_known",
         "_link",
         "_outbox",
@@ -61,6 +60,7 @@ class Single:
         "disconnect",
         "disconnect_receipt",
         "erred",
+        "guard",
     )
 
     coupled = True
@@ -83,7 +83,7 @@ class Single:
         self._session = link.session
         self._resender = link.resender
         self._outbox = outbox
-        self._guard = guard
+        self.guard = guard
         self._tracer = tracer
         self._counter = counter
         self._paused = False
@@ -160,7 +160,7 @@ class Single:
         if from_client is None:
             return []
         from_broker = self._from_broker()[1]
-        return [from_broker] if self._guard.active else [from_client[1], from_broker]
+        return [from_broker] if self.guard.active else [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
         """Return what of the client's may pass to this broker, chunk by chunk and straight on; None until frames were
@@ -271,10 +271,10 @@ class Single:
     def _client_frames(self, most: int) -> Iterator[Frame | Run]:
         """Return the client's frames, so many at most."""
         decoder, tracer = self._client.decoder, self._tracer
-        if self._guard.active or (tracer is not None and self._resender is not None):
+        if self.guard.active or (tracer is not None and self._resender is not None):
             frames: Iterator[Frame] = decoder.frames()
-            if self._guard.active:
-                frames = self._guard.judged(frames, self._client.dialect)
+            if self.guard.active:
+                frames = self.guard.judged(frames, self._client.dialect)
             if tracer is not None and self._resender is not None:
                 frames = tracer.frames(frames)
             return self._counted(islice(frames, most), self._client)

@@ -38,6 +38,7 @@ CANNOT = {
     r"stomprelay tail ?": "goes on until Ctrl-C: test_tail has it",
     r"stomprelay-pipeline ": "starts Spark, many seconds each: tests/pipeline has them; the options are read",
     r"(curl|stomprelay) .*relay\.example\.net": "asks another machine; tests/service/admin has tokens and TLS",
+    r"stomprelay passwd users alice|openssl .* passwd --stdin": "asks at a terminal, or another program: test_passwd",
     r"python -c .*deltalake|duckdb ": "reads tables of a pipeline: tests/pipeline/delta and store do so",
 }
 """What begins a command that no test here runs, and why."""
@@ -335,6 +336,8 @@ def wait_for_line(log: Path, end: str) -> None:
 @pytest.mark.parametrize("block", of("console"))
 def test_every_session_is_as_it_is_shown(stage: Stage, tmp_path: Path, block: Block) -> None:
     """What is typed prints what the page shows; a program in the background is waited for until it listens."""
+    for each in stage.directory.glob("*.toml"):
+        shutil.copy(each, tmp_path)
     with shell(stage, tmp_path) as bash:
         for typed, printed in exchanges(block.text):
             found = say_until(bash, here(typed, "http://127.0.0.1:61680"), printed)

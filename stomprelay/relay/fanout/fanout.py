@@ -37,7 +37,6 @@ class Fanout:
         "_counter",
         "_disconnect",
         "_dispatch",
-        "_guard",
         "_merge",
         "_places",
         "_quorum",
@@ -45,6 +44,7 @@ class Fanout:
         "_session",
         "_started",
         "_tracer",
+        "guard",
         "links",
     )
 
@@ -63,7 +63,7 @@ class Fanout:
     ) -> None:
         self._client = client
         self._session = session
-        self._guard = guard
+        self.guard = guard
         self._counter = counter
         self._tracer = Tracer(session.name) if listener.trace else None
         self._router = Router(listener, outbox, links)
@@ -148,8 +148,8 @@ class Fanout:
         """Carry the frames that the client's leg has, a turn's worth and `most` at most."""
         count = 0
         frames = self._client.decoder.frames()
-        if self._guard.active:
-            frames = self._guard.judged(frames, self._client.dialect)
+        if self.guard.active:
+            frames = self.guard.judged(frames, self._client.dialect)
         if self._tracer is not None:
             frames = self._tracer.frames(frames)
         try:
