@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet.defer import Deferred
+from twisted.internet.main import CONNECTION_DONE
+from twisted.python.failure import Failure
 
 from stomprelay.service.network import passing
 from stomprelay.service.network.passing import BATCH, BrokenMessage, Passage, Passed, ReactorPassage
@@ -246,3 +248,25 @@ def test_in_a_reactor_a_broken_message_ends_it_with_the_reason() -> Any:
     with ours:
         ours.sendall(b"what\n")
         assert (yield over) == "what came is no message"
+
+
+def test_what_a_peer_said_before_it_closed_is_heard_by_who_speaks() -> None:
+    """Who cannot send any more has not lost what came: it is passed on, and then the end."""
+    from twisted.internet import reactor
+
+    came: list[str] = []
+    over: list[str] = []
+    ours, theirs = socket.socketpair()
+    passage = ReactorPassage(reactor, ours, lambda passed: came.append(passed.said["text"]), over.append)
+    peer = Passage(theirs)
+    peer.put({"text": "no"})
+    peer.flush()
+    peer.close()
+    passage.send({"text": "leave"})
+    assert passage.doWrite() is None
+    assert passage.doRead() is None
+    assert came == ["no"]
+    reason = passage.doRead()
+    assert reason is CONNECTION_DONE
+    passage.connectionLost(Failure(reason))
+    assert over == [""]

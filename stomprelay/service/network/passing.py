@@ -224,6 +224,8 @@ class ReactorPassage(FileDescriptor):
             self._passage.flush()
         except BlockingIOError:
             return None
+        except BrokenPipeError:
+            pass  # the peer has closed: what it said before is still to be read, and then its end
         except OSError as error:
             self._why = str(error)
             return CONNECTION_LOST
