@@ -10,7 +10,7 @@ from stomprelay.auth.lines import LONGEST, read_logins
 from stomprelay.auth.settings import AuthService, AuthSettings, Told
 from stomprelay.config.address import MEMORY
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.config.values import choice, count, flag, seconds, seconds_or_none, shown, text
+from stomprelay.config.values import choice, count, flag, seconds, seconds_or_none, shown, text, texts
 from stomprelay.relay.model.listener import Listener
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _tokens(table: Table) -> "Tokens":
     if keys is None:
         raise table.error("keys", "is missing: a file with the keys that verify tokens, PEM or JWKS")
     known = [name for name in ALGORITHMS if any(name in each.algorithms for each in keys)]
-    algorithms = table.required("algorithms", _texts)
+    algorithms = table.required("algorithms", texts)
     for each in algorithms:
         if each not in ALGORITHMS:
             raise table.error("algorithms", f"{shown(each)} is none of {', '.join(ALGORITHMS)}")
@@ -102,20 +102,12 @@ def _tokens(table: Table) -> "Tokens":
     return Tokens(
         keys,
         algorithms,
-        table.required("audience", _texts),
+        table.required("audience", texts),
         table.get("issuer", text),
         table.get("leeway", seconds_or_none, Tokens.leeway),
         table.get("user", text, Tokens.user),
         table.get("groups", text, Tokens.groups),
     )
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    """Return the texts in a list, or the one that stands without it."""
-    listed = value if isinstance(value, list) else [value]
-    if not listed:
-        raise ValueError("must be a string that is not empty, or a list of such")
-    return tuple(map(text, listed))
 
 
 def _service(table: Table) -> AuthService:

@@ -1,12 +1,12 @@
 """`[[rule]]`: what clients may do; `rules_default` of a listener: what counts where no rule does."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from stomprelay.config.table import Table
-from stomprelay.config.values import choice, references, shown, text
+from stomprelay.config.values import choice, references, several, shown, text, texts
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
 from stomprelay.session.subscriptions import MODES
@@ -51,12 +51,12 @@ def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
     rule = AccessRule(
         int(table.name),
         allow,
-        table.get("send", _texts, ()),
-        table.get("subscribe", _texts, ()),
+        table.get("send", texts, ()),
+        table.get("subscribe", texts, ()),
         table.get("name", _name, ""),
-        table.get("user", _texts, ()),
-        table.get("group", _texts, ()),
-        table.get("certificate", _texts, ()),
+        table.get("user", texts, ()),
+        table.get("group", texts, ()),
+        table.get("certificate", texts, ()),
         table.get("ack", _modes, frozenset()),
         table.get("headers", _headers, ()),
         table.get("size", _size),
@@ -108,19 +108,6 @@ def _ruled(listener: Listener, rules: Sequence[RuleFor]) -> Listener:
 # Values
 
 
-def _list(each: Callable[[object], str], expected: str) -> Callable[[object], tuple[str, ...]]:
-    def read(value: object) -> tuple[str, ...]:
-        values = value if isinstance(value, list) else [value]
-        if not values:
-            raise ValueError(f"must be {expected}, or a list of such, not {shown(value)}")
-        return tuple(map(each, values))
-
-    return read
-
-
-_texts: Final = _list(text, "a string that is not empty")
-
-
 def _name(value: object) -> str:
     found = text(value)
     if not found.isprintable():
@@ -136,7 +123,7 @@ def _mode(value: object) -> str:
 
 
 def _modes(value: object) -> frozenset[bytes]:
-    return frozenset(each.encode() for each in _list(_mode, "an ack mode")(value))
+    return frozenset(each.encode() for each in several(_mode, "an ack mode, or a list of such")(value))
 
 
 def _header(value: object) -> str:
@@ -146,7 +133,7 @@ def _header(value: object) -> str:
     return found
 
 
-_headers: Final = _list(_header, "a header")
+_headers: Final = several(_header, "a header, or a list of such")
 
 
 def _size(value: object) -> int:

@@ -253,16 +253,26 @@ def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
 
 def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
     """Return a reader that takes one such name or a list of them, and returns their values."""
-    one = reference(kind, known)
+    return several(reference(kind, known), f"the name of {_article(kind)}, or a list of names")
+
+
+def several(one: Reader[T], expected: str) -> Reader[tuple[T, ...]]:
+    """Return a reader that takes what `one` does or a list of that, which are `expected`, and returns what `one` makes
+    of each.
+    """
 
     def read(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):
             return (one(value),)
         if not value:
-            raise _unfit(f"the name of {_article(kind)}, or a list of names", value)
+            raise _unfit(expected, value)
         return tuple(map(one, value))
 
     return read
+
+
+texts: Final = several(text, "a string that is not empty, or a list of such")
+"""Reads a text, or a list of texts."""
 
 
 # Settings that the tables of listeners and upstreams share

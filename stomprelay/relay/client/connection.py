@@ -52,7 +52,7 @@ class ClientConnection:
         self._client = client
         self._listener = listener
         self._offer: Offer | None = offer
-        self.login = next((value for name, value in offer.headers if name == LOGIN), None)
+        self.login = offer.first(LOGIN)
         self._outbox = outbox
         self._flow = flow
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))

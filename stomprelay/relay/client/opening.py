@@ -10,6 +10,7 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.client.shutdown import REFUSED
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Identify, Outbox
 from stomprelay.relay.fanout.fanout import Fanout
@@ -34,8 +35,6 @@ from stomprelay.wire.names import LOGIN, PASSCODE
 
 REFUSAL: Final = 1.0
 """Seconds from a CONNECT to the ERROR of a client that is not let in. Longer than it takes to compare a passcode."""
-REFUSED: Final = StompError("access refused", "the relay does not let this client in")
-"""What it is told."""
 _SLOW: Final = Refusal("unchecked", "it could not be found out in time who it is")
 
 
@@ -174,7 +173,7 @@ class Opening:
         elif self._asking:
             self.unknown(_SLOW, now)
         elif self._offered is not None:
-            self.fail(REFUSED, noted=True)
+            self.fail(StompError(REFUSED.message, REFUSED.detail), noted=True)
         else:
             limit = f"the limit is {self._listener.connect_timeout:g} s"
             self.fail(StompError("no CONNECT in time", limit))
