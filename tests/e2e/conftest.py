@@ -3,7 +3,6 @@
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -45,52 +44,26 @@ def _or_skip() -> Iterator[None]:
         pytest.skip(str(absent))
 
 
-@pytest.fixture(scope="session")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
-    """Run a RabbitMQ."""
-    directory = tmp_path_factory.mktemp("rabbitmq")
-    with _or_skip(), brokers.rabbitmq(directory, authority.issue("rabbitmq")) as broker:
-        yield broker
+def _broker(product: str) -> object:
+    """Return a fixture that runs a broker of this product, with ports and data of its own."""
+
+    @pytest.fixture(scope="session")
+    def run(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, authority: Authority
+    ) -> Iterator[brokers.Broker]:
+        name = request.fixturename
+        assert name is not None
+        directory, credentials = tmp_path_factory.mktemp(name), authority.issue(name)
+        with _or_skip(), brokers.INSTALLED[product](directory, credentials) as broker:
+            yield broker
+
+    return run
 
 
-@pytest.fixture(scope="session")
-def rabbitmq_2(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
-    """Run another RabbitMQ, which shares nothing with the first."""
-    directory = tmp_path_factory.mktemp("rabbitmq-2")
-    with _or_skip(), brokers.rabbitmq(directory, authority.issue("rabbitmq-2")) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def activemq(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
-    """Run an ActiveMQ."""
-    directory = tmp_path_factory.mktemp("activemq")
-    with _or_skip(), brokers.activemq(directory, authority.issue("activemq")) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def activemq_2(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
-    """Run another ActiveMQ, which shares nothing with the first."""
-    directory = tmp_path_factory.mktemp("activemq-2")
-    with _or_skip(), brokers.activemq(directory, authority.issue("activemq-2")) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def activemq_6(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
-    """Run an ActiveMQ 6."""
-    directory = tmp_path_factory.mktemp("activemq-6")
-    with _or_skip(), brokers.activemq_6(directory, authority.issue("activemq-6")) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def artemis(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
-    """Run an Artemis."""
-    directory = tmp_path_factory.mktemp("artemis")
-    with _or_skip(), brokers.artemis(directory, authority.issue("artemis")) as broker:
-        yield broker
+rabbitmq, rabbitmq_2 = _broker("rabbitmq"), _broker("rabbitmq")
+activemq, activemq_2 = _broker("activemq"), _broker("activemq")
+activemq_6 = _broker("activemq_6")
+artemis = _broker("artemis")
 
 
 @pytest.fixture(scope="session")
@@ -100,66 +73,45 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
         yield broker
 
 
-@contextlib.contextmanager
-def _gateway(directory: Path, broker: str, uri: str) -> Iterator[Gateway]:
-    """Run a relay in front of one broker, with a listener for each way to choose the broker's version."""
-    places = {upstream: Place(free_port(), broker, upstream) for upstream in (None, *VERSIONS)}
-    config = ""
-    for upstream, place in places.items():
-        name = "own" if upstream is None else "v" + upstream.replace(".", "")
-        config += f"""
+def _gateway(broker: str) -> object:
+    """Return a fixture that runs a relay in front of the broker of this fixture, with a listener for each way to choose
+    the broker's version. What is in memory is in the relay itself.
+    """
+
+    @pytest.fixture(scope="session")
+    def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+        uri = "memory:"
+        if broker != "memory":
+            uri = f"tcp://127.0.0.1:{request.getfixturevalue(broker).port}"
+        places = {upstream: Place(free_port(), broker, upstream) for upstream in (None, *VERSIONS)}
+        config = "".join(_listener(place, uri) for place in places.values())
+        directory = tmp_path_factory.mktemp(f"{broker}_gateway")
+        with relay(directory, config, [place.port for place in places.values()]):
+            yield places
+
+    return run
+
+
+def _listener(place: Place, uri: str) -> str:
+    """Return the configuration of a listener at this place, and of an upstream of its own at this URI."""
+    name = "own" if place.upstream is None else f"v{place.upstream.replace('.', '')}"
+    versions = "" if place.upstream is None else f'versions = ["{place.upstream}"]'
+    return f"""
 [listener.{name}]
 endpoint = "tcp:{place.port}:interface=127.0.0.1"
 upstream = "{name}"
 web.origins = ["http://127.0.0.1:{place.port}"]
 [upstream.{name}]
 uri = "{uri}"
+{versions}
 """
-        if upstream is not None:
-            config += f'versions = ["{upstream}"]\n'
-    with relay(directory, config, [place.port for place in places.values()]):
-        yield places
 
 
-@pytest.fixture(scope="session")
-def rabbitmq_gateway(tmp_path_factory: pytest.TempPathFactory, rabbitmq: brokers.Broker) -> Iterator[Gateway]:
-    """Run a relay in front of RabbitMQ."""
-    uri = f"tcp://127.0.0.1:{rabbitmq.port}"
-    with _gateway(tmp_path_factory.mktemp("rabbitmq-gateway"), "rabbitmq", uri) as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def activemq_gateway(tmp_path_factory: pytest.TempPathFactory, activemq: brokers.Broker) -> Iterator[Gateway]:
-    """Run a relay in front of ActiveMQ."""
-    uri = f"tcp://127.0.0.1:{activemq.port}"
-    with _gateway(tmp_path_factory.mktemp("activemq-gateway"), "activemq", uri) as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def activemq_6_gateway(
-    tmp_path_factory: pytest.TempPathFactory, activemq_6: brokers.Broker
-) -> Iterator[Gateway]:
-    """Run a relay in front of ActiveMQ 6."""
-    uri = f"tcp://127.0.0.1:{activemq_6.port}"
-    with _gateway(tmp_path_factory.mktemp("activemq-6-gateway"), "activemq_6", uri) as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def artemis_gateway(tmp_path_factory: pytest.TempPathFactory, artemis: brokers.Broker) -> Iterator[Gateway]:
-    """Run a relay in front of Artemis."""
-    uri = f"tcp://127.0.0.1:{artemis.port}"
-    with _gateway(tmp_path_factory.mktemp("artemis-gateway"), "artemis", uri) as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def memory_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Run a relay with the embedded broker."""
-    with _gateway(tmp_path_factory.mktemp("memory-gateway"), "memory", "memory:") as gateway:
-        yield gateway
+rabbitmq_gateway = _gateway("rabbitmq")
+activemq_gateway = _gateway("activemq")
+activemq_6_gateway = _gateway("activemq_6")
+artemis_gateway = _gateway("artemis")
+memory_gateway = _gateway("memory")
 
 
 @pytest.fixture(scope="session")
