@@ -15,6 +15,7 @@ from stomprelay.relay.model.access import Claim, Refusal
 from stomprelay.service.clients.auth_service import AT_ONCE, LONGEST, Answer, AuthServiceClient
 from tests.service.sockets import ANY_PORT, Accepting, Peer, reactor, until
 
+NO_ANSWER = "unchecked"
 CLAIM = Claim(b"alice", "größer".encode())
 ALICE = b'{"user": "alice", "groups": ["staff"]}'
 YES = Answer("alice", frozenset({"staff"}))
@@ -42,6 +43,13 @@ class Scene:
     def ask(self, claim: Claim = CLAIM, certificate: str = "") -> Deferred[Answer | Refusal]:
         """Ask about a client."""
         return Deferred.fromCoroutine(self.client.ask(claim, certificate, "192.0.2.7", "public"))
+
+    async def asked(self) -> tuple[Deferred[Answer | Refusal], Peer]:
+        """Ask about a client; return the answer to come, and the connection on which it was asked."""
+        coming = self.ask()
+        peer = await self.accepted()
+        await question(peer)
+        return coming, peer
 
     async def accepted(self) -> Peer:
         """The next connection to the service."""
@@ -71,6 +79,11 @@ async def question(peer: Peer) -> tuple[bytes, dict[str, Any]]:
     [length] = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
     body = await peer.receive_bytes(int(length.split(b":")[1]))
     return head, json.loads(body)
+
+
+def reason(found: Answer | Refusal) -> str:
+    """Why the client is not let in; "" where it is."""
+    return found.reason if isinstance(found, Refusal) else ""
 
 
 def answer(peer: Peer, body: bytes = ALICE, status: bytes = b"200 OK", more: bytes = b"") -> None:
@@ -103,11 +116,8 @@ async def test_what_is_asked() -> None:
         assert await again == YES
 
 
-NO_ANSWER = "unchecked"
-
-
 @pytest.mark.parametrize(
-    ("status", "body", "reason"),
+    ("status", "body", "why"),
     [
         (b"200 OK", b'{"user": "alice"}', ""),
         (b"200 OK", b'{"user": "alice", "groups": [], "more": 1}', ""),
@@ -134,28 +144,23 @@ NO_ANSWER = "unchecked"
     ],
 )
 @pytest_twisted.ensureDeferred
-async def test_which_answer_counts(status: bytes, body: bytes, reason: str) -> None:
+async def test_which_answer_counts(status: bytes, body: bytes, why: str) -> None:
     """A 200 with a name; 401 and 403 are a no; all else is none, and lets nobody in."""
     async with serving() as scene:
-        asked = scene.ask()
-        peer = await scene.accepted()
-        await question(peer)
+        coming, peer = await scene.asked()
         answer(peer, body, status)
-        found = await asked
-        assert (found.reason if isinstance(found, Refusal) else "") == reason
-        assert "alice" not in str(found) or not reason
+        found = await coming
+        assert reason(found) == why
+        assert "alice" not in str(found) or not why
 
 
 @pytest_twisted.ensureDeferred
 async def test_an_answer_without_end() -> None:
     """No more of it is read than an answer may have."""
     async with serving() as scene:
-        asked = scene.ask()
-        peer = await scene.accepted()
-        await question(peer)
+        coming, peer = await scene.asked()
         peer.transport.write(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (LONGEST + 1))
-        found = await asked
-        assert isinstance(found, Refusal)
+        assert reason(await coming) == NO_ANSWER
         await peer.ended()
 
 
@@ -163,13 +168,9 @@ async def test_an_answer_without_end() -> None:
 async def test_a_service_that_does_not_answer() -> None:
     """Not at all, or not to the end: it has its time."""
     async with serving(timeout=0.2) as scene:
-        asked = scene.ask()
-        peer = await scene.accepted()
-        await question(peer)
+        coming, peer = await scene.asked()
         peer.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{")
-        found = await asked
-        assert isinstance(found, Refusal)
-        assert found.reason == NO_ANSWER
+        assert reason(await coming) == NO_ANSWER
         await peer.ended()
 
 
@@ -186,17 +187,13 @@ async def test_a_service_that_is_not_there() -> None:
 async def test_a_connection_that_breaks_off() -> None:
     """In the middle of an answer it is none; before it the question is asked once more."""
     async with serving() as scene:
-        asked = scene.ask()
-        peer = await scene.accepted()
-        await question(peer)
+        coming, peer = await scene.asked()
         peer.transport.loseConnection()
         peer = await scene.accepted()
         await question(peer)
         peer.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + ALICE)
         peer.transport.loseConnection()
-        found = await asked
-        assert isinstance(found, Refusal)
-        assert found.reason == NO_ANSWER
+        assert reason(await coming) == NO_ANSWER
 
 
 @pytest_twisted.ensureDeferred
@@ -211,21 +208,19 @@ async def test_what_is_not_utf_8() -> None:
 async def test_a_yes_is_remembered() -> None:
     """For its time, for the same client alone; a no is not."""
     async with serving(cache=10.0) as scene:
-        asked = scene.ask()
-        peer = await scene.accepted()
-        await question(peer)
+        coming, peer = await scene.asked()
         answer(peer)
-        assert await asked == YES
+        assert await coming == YES
         assert await scene.ask() == YES
         for other in (scene.ask(Claim(b"alice", b"x")), scene.ask(certificate="c")):
             await question(peer)
             answer(peer, b"", b"403 No")
-            assert isinstance(await other, Refusal)
+            assert reason(await other) == "service"
         scene.clock.now = 10.0
         late = scene.ask()
         await question(peer)
         answer(peer, b"", b"403 No")
-        assert isinstance(await late, Refusal)
+        assert reason(await late) == "service"
         assert "gr" not in repr(scene.client._known)
 
 
