@@ -112,6 +112,8 @@ def _good_for(material: Any) -> frozenset[str]:
         case bytes():
             good = frozenset(name for name, size in _HMAC.items() if len(material) >= size)
             if not good:
-                raise ValueError("has a secret of less than 32 bytes, which could be guessed")
+                raise ValueError(
+                    f"has a secret of less than {min(_HMAC.values())} bytes, which could be guessed"
+                )
             return good
     return frozenset()

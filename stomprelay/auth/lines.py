@@ -4,13 +4,17 @@ Lines that are empty or begin with # are nothing. What is wrong is told by the n
 stands in it, which may be a secret.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from stomprelay.session.handshake import Credentials
 
+T = TypeVar("T")
+
 LONGEST: Final = 4 * 1024 * 1024
 """Bytes of such a file."""
+FIELDS: Final = 3
+"""Fields of a line."""
 LONGEST_NAME: Final = 255
 """Characters of the name of a user or a group."""
 OTHERS: Final = 0o006
@@ -27,48 +31,53 @@ def is_user(name: str) -> bool:
     return is_name(name) and ":" not in name and not name.startswith("#")
 
 
-def wrong(number: int, text: str) -> ValueError:
-    """Return the error about a line, for the caller to raise."""
-    return ValueError(f"line {number} {text}")
-
-
-def fields(content: bytes, count: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of each line that has an entry, and its `count` fields; the last one may have colons in it.
-    Raises `ValueError`, by its line, for one that has fewer, or is not UTF-8.
-    """
-    for number, line in enumerate(content.split(b"\n"), 1):
-        try:
-            text = line.removesuffix(b"\r").decode()
-        except UnicodeDecodeError:
-            raise wrong(number, "is not UTF-8") from None
-        if not text.strip() or text.startswith("#"):
-            continue
-        found = text.split(":", count - 1)
-        if len(found) < count:
-            raise wrong(number, f"has {len(found)} fields in place of {count}")
-        yield number, found
-
-
 def private(mode: int) -> None:
     """Raise `ValueError` for the mode of a file that every user of the machine may read or write."""
     if mode & OTHERS:
         raise ValueError(f"every user may read or write it, for its mode is {mode & 0o7777:o}: chmod 600 it")
 
 
+def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[str, T]:
+    """Return what `read` makes of the second and the third field of each line, by the user whose name is the first. The
+    last field may have colons in it. Raises `ValueError`, which names the line, also where `read` does.
+    """
+    private(mode)
+    found: dict[str, T] = {}
+    for number, line in enumerate(content.split(b"\n"), 1):
+        try:
+            text = line.removesuffix(b"\r").decode()
+            if text.strip() and not text.startswith("#"):
+                name, second, third = _fields(text)
+                if name in found:
+                    raise ValueError("is about a user who has a line already")
+                found[name] = read(second, third)
+        except UnicodeDecodeError:
+            raise ValueError(f"line {number} is not UTF-8") from None
+        except ValueError as error:
+            raise ValueError(f"line {number} {error}") from None
+    return found
+
+
+def _fields(text: str) -> list[str]:
+    """Return the fields of a line. Raises `ValueError` for one that has fewer, or no user's name in front."""
+    found = text.split(":", FIELDS - 1)
+    if len(found) < FIELDS:
+        raise ValueError(f"has {len(found)} fields in place of {FIELDS}")
+    if not is_user(found[0]):
+        raise ValueError("does not begin with a name")
+    return found
+
+
 def read_logins(content: bytes, mode: int = 0o600) -> dict[str, Credentials]:
     """Return what brokers are told for each user, from the content of a file with `user:login:passcode` in each line;
     without a passcode none is sent. Raises `ValueError`, which names the line.
     """
-    private(mode)
-    found: dict[str, Credentials] = {}
-    for number, (name, login, passcode) in fields(content, 3):
-        if not is_user(name):
-            raise wrong(number, "does not begin with a name")
-        if name in found:
-            raise wrong(number, "is about a user who has a line already")
-        if not is_name(login):
-            raise wrong(number, "has no login in its second field")
-        if not passcode.isprintable():
-            raise wrong(number, "has control characters in its passcode")
-        found[name] = Credentials(login.encode(), passcode.encode() if passcode else None)
-    return found
+    return entries(content, mode, _login)
+
+
+def _login(login: str, passcode: str) -> Credentials:
+    if not is_name(login):
+        raise ValueError("has no login in its second field")
+    if not passcode.isprintable():
+        raise ValueError("has control characters in its passcode")
+    return Credentials(login.encode(), passcode.encode() if passcode else None)

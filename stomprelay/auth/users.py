@@ -15,11 +15,12 @@ from typing import Final, NamedTuple, Self
 from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from stomprelay.auth.lines import fields, is_name, is_user, private, wrong
+from stomprelay.auth.lines import entries, is_name
 
 MOST_MEMORY: Final = 1024 * 1024
-"""KiB that comparing one passcode may take."""
+"""KiB of memory that comparing one passcode may take: whole GiB."""
 MOST_PASSES: Final = 64
+"""How often comparing one may go through that memory."""
 
 
 class User(NamedTuple):
@@ -57,20 +58,7 @@ class Users:
     @classmethod
     def read(cls, content: bytes, mode: int = 0o600) -> Self:
         """Return the users in the content of a file. Raises `ValueError`, which names the line."""
-        private(mode)
-        found: dict[str, User] = {}
-        for number, (name, spelled, groups) in fields(content, 3):
-            if not is_user(name):
-                raise wrong(number, "does not begin with a name")
-            if name in found:
-                raise wrong(number, "is about a user who has a line already")
-            if spelled:
-                _check(number, spelled)
-            try:
-                found[name] = User(spelled, read_groups(groups))
-            except ValueError as error:
-                raise wrong(number, str(error)) from None
-        return cls(found)
+        return cls(entries(content, mode, _user))
 
     def __contains__(self, name: str | None) -> bool:
         return name in self.entries
@@ -108,10 +96,17 @@ class Users:
         return blake2b(passcode, key=self._key).digest()
 
 
-def _check(number: int, spelled: str) -> None:
+def _user(spelled: str, groups: str) -> User:
+    if spelled:
+        _check(spelled)
+    return User(spelled, read_groups(groups))
+
+
+def _check(spelled: str) -> None:
+    """Raise `ValueError` for what is no hash, and for one that would take too much to compare."""
     try:
         costs = extract_parameters(spelled)
     except InvalidHashError:
-        raise wrong(number, "has no Argon2 hash in its second field: write it by stomprelay passwd") from None
+        raise ValueError("has no Argon2 hash in its second field: write it by stomprelay passwd") from None
     if costs.memory_cost > MOST_MEMORY or costs.time_cost > MOST_PASSES:
-        raise wrong(number, "has a hash that takes more than 1 GiB, or 64 passes")
+        raise ValueError(f"has a hash that takes more than {MOST_MEMORY >> 20} GiB, or {MOST_PASSES} passes")

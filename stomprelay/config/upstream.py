@@ -71,8 +71,8 @@ _MOVING: Final = {
     "drain_timeout": "drain_timeout",
     "health": "checks",
 }
-_EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 """Key -> field of the settings that have an effect only where sessions survive their broker."""
+_EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 
 
 def location(value: object) -> Location:
