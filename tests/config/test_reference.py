@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.auth.settings import Told
+from stomprelay.auth.settings import AuthService, AuthSettings, Told
+from stomprelay.auth.tokens import Tokens
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import (
     Config,
@@ -26,6 +27,7 @@ from stomprelay.config import config as whole
 from stomprelay.config.change import takes
 from stomprelay.journal.settings import ALL, BodyRule
 from stomprelay.relay.model.listener import Web
+from stomprelay.relay.model.rates import Rates
 from tests.config.reference import FILE, ROOT, everything, put_secrets, settings
 
 SCENES = sorted((ROOT / "config").glob("*.toml"))
@@ -107,6 +109,29 @@ def test_every_setting_says_what_it_means() -> None:
 def test_the_defaults_are_those_of_the_code() -> None:
     """The file as it stands changes nothing."""
     assert told(load(str(FILE))) == told(default())
+
+
+def test_the_defaults_in_words_are_those_of_the_code() -> None:
+    """A setting that is absent by default, and has a value all the same, says which."""
+    owners = {
+        "listener.NAME.limits.": Rates,
+        "listener.NAME.limits.address.": Rates,
+        "listener.NAME.limits.user.": Rates,
+        "listener.NAME.web.": Web,
+        "auth.NAME.": AuthSettings,
+        "auth.NAME.token.": Tokens,
+        "auth.NAME.service.": AuthService,
+    }
+    said = {setting.key: setting.meaning for setting in settings()}
+    defaults = {
+        table + field.name: field.default.value if isinstance(field.default, Told) else field.default
+        for table, owner in owners.items()
+        for field in fields(owner)
+        if isinstance(field.default, int | float | str | Told) and not isinstance(field.default, bool)
+    }
+    assert len(defaults) == 13
+    for key, value in defaults.items():
+        assert said[key].endswith(f"Absent: {str(value).removesuffix('.0')}."), key
 
 
 def test_every_setting_is_taken(tmp_path: Path) -> None:
