@@ -29,7 +29,7 @@ from tests.e2e.relay import ROOT, launch, relay, serving
 pytestmark = pytest.mark.e2e
 
 BIN = Path(sys.executable).parent
-LANGUAGES = {"sh", "console", "text", "json", "toml", "yaml", "python", "sql"}
+LANGUAGES = {"sh", "console", "text", "json", "toml", "yaml", "python", "sql", "js"}
 CANNOT = {
     r"pipx? install ": "needs a network",
     r"(?:python3 -m venv )?/opt/stomprelay\b|install -D |systemctl ": "changes the machine; test_package has the units",
@@ -39,6 +39,7 @@ CANNOT = {
     r"stomprelay-pipeline ": "starts Spark, many seconds each: tests/pipeline has them; the options are read",
     r"(curl|stomprelay) .*relay\.example\.net": "asks another machine; tests/service/admin has tokens and TLS",
     r"stomprelay passwd users alice|openssl .* passwd --stdin": "asks at a terminal, or another program: test_passwd",
+    r"stomprelay (?:check|run) .*browsers\.toml|openssl ec": "needs the certificate of its page: test_browsers has it",
     r"python -c .*deltalake|duckdb ": "reads tables of a pipeline: tests/pipeline/delta and store do so",
 }
 """What begins a command that no test here runs, and why."""
