@@ -1,1 +1,1 @@
-Listeners speak STOMP over WebSocket beside plain STOMP, on the same port: `web = true` or `[listener.NAME.web]` with path, origins, pings and the largest message; with `tls` it is `wss://`. Browsers come only from the pages in `origins`.
+Listeners speak STOMP over WebSocket beside plain STOMP, on the same port: `web = true`, or a table `[listener.NAME.web]` with path, origins, pings and the largest message; with `tls` it is `wss://`. Pages in browsers connect only from the sites in `origins`. See docs/browsers.md.

@@ -1,1 +1,1 @@
-`[listener.NAME.web] compression = true`: messages over WebSocket are compressed with clients that offer it (`permessage-deflate`), and a message that is inflated beyond `message` is refused.
+With `compression = true` in `[listener.NAME.web]` messages over WebSocket are compressed, with clients that offer it (`permessage-deflate`). One that would be larger than `message` when it is inflated is refused.

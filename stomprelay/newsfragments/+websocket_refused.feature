@@ -1,1 +1,1 @@
-A client that is refused for the limits, or while the relay is drained, is told so over WebSocket where it speaks that: an ERROR, and close code 1013.
+A client that comes over WebSocket and is one too many, or comes while the relay is drained, is told so: it gets its WebSocket, an ERROR in it, and close code 1013.

@@ -1,1 +1,1 @@
-Brokers may be reached over WebSocket: `ws://host:port/path` and `wss://host:port/path` stand in `uri` wherever `tcp://` and `ssl://` do.
+Brokers can be reached over WebSocket: `uri` takes `ws://host:port/path` and `wss://host:port/path` wherever it takes `tcp://` and `ssl://`.
