@@ -30,13 +30,13 @@ def read(table: Table) -> AuthSettings:
     table.only(KEYS)
     found = AuthSettings(
         table.name,
-        _users(table),
-        table.get("certificates", flag, AuthSettings.certificates),
-        _tokens(table.table("token")) if "token" in table else None,
-        _service(table.table("service")) if "service" in table else None,
-        table.get("broker", choice(_TOLD), AuthSettings.broker),
-        table.file("logins", text, read_logins, LONGEST) or {},
-        table.table("token").get("renew", text) if "token" in table else None,
+        users=_users(table),
+        certificates=table.get("certificates", flag, AuthSettings.certificates),
+        tokens=_tokens(table.table("token")) if "token" in table else None,
+        service=_service(table.table("service")) if "service" in table else None,
+        broker=table.get("broker", choice(_TOLD), AuthSettings.broker),
+        logins=table.file("logins", text, read_logins, LONGEST) or {},
+        renew=table.table("token").get("renew", text),
     )
     if not (found.users or found.certificates or found.tokens or found.service):
         raise table.error(None, f"lets nobody in; say by what clients are known: {', '.join(METHODS)}")
@@ -102,11 +102,11 @@ def _tokens(table: Table) -> "Tokens":
     return Tokens(
         keys,
         algorithms,
-        table.required("audience", texts),
-        table.get("issuer", text),
-        table.get("leeway", seconds_or_none, Tokens.leeway),
-        table.get("user", text, Tokens.user),
-        table.get("groups", text, Tokens.groups),
+        audience=table.required("audience", texts),
+        issuer=table.get("issuer", text),
+        leeway=table.get("leeway", seconds_or_none, Tokens.leeway),
+        user=table.get("user", text, Tokens.user),
+        groups=table.get("groups", text, Tokens.groups),
     )
 
 

@@ -57,7 +57,7 @@ class Source(NamedTuple):
     def read(self) -> Config:
         """Return the configuration. Raises `ConfigError`."""
         if self.path is None:
-            return default(**self.options)
+            return overridden(default(), **self.options)
         return overridden(load(self.path, self.text), **self.options, source=self.path)
 
     def again(self) -> Self:

@@ -53,9 +53,6 @@ KEYS: Final = (
     "auth",
 )
 LIMIT_KEYS: Final = ("clients",)
-STOP_TIMEOUT: Final = 20.0
-LOG_LEVEL: Final = "info"
-FAST_PATH: Final = True
 MOST_WORKERS: Final = 256
 """Processes that a relay may have: more than any machine of ours has cores, and few enough for a slip of the pen."""
 _LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
@@ -122,9 +119,9 @@ class Config:
     journal: JournalSettings = field(default=JournalSettings())
     admin_hosts: tuple[Authority, ...] = ()
     clients: int | None = None
-    stop_timeout: float = STOP_TIMEOUT
-    log_level: str = LOG_LEVEL
-    fast_path: bool = FAST_PATH
+    stop_timeout: float = 20.0
+    log_level: str = "info"
+    fast_path: bool = True
     workers: int = 1
     metrics: str | None = None
     admin_token: bytes | None = field(default=None, repr=False)
@@ -188,20 +185,9 @@ def _values(path: str, text: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {' '.join(reason.split())}") from None
 
 
-def default(
-    listen: Sequence[str] = (),
-    upstream: str | None = None,
-    admin: str | None = None,
-    journal: str | None = None,
-    workers: str | None = None,
-    log_level: str | None = None,
-) -> Config:
-    """Return the configuration without a file, with the command line as in `overridden`. Without arguments: the
-    embedded broker on port 61613 of the loopback interface.
-    """
-    return overridden(
-        _read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal, workers, log_level
-    )
+def default() -> Config:
+    """Return the configuration without a file: the embedded broker on port 61613 of the loopback interface."""
+    return _read(Table(COMMAND_LINE, "", {}))
 
 
 def overridden(
@@ -368,21 +354,21 @@ def _read(table: Table) -> Config:
     _distinct(table.source, listeners, admin.endpoint, metrics)
     return Config(
         listeners,
-        admin.endpoint,
-        _bounds(table.table("broker")),
-        _without_tokens(read_journal(table.table("journal")), auths.values()),
-        table.get("admin_hosts", read_hosts, ()),
-        _clients(table.table("limits")),
-        table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),
-        table.get("log_level", choice(_LEVELS), LOG_LEVEL),
-        table.get("fast_path", flag, FAST_PATH),
-        table.get("workers", _workers, 1),
-        metrics,
-        admin.token,
-        admin.tls,
-        table.path("handover", _socket_path),
-        admin.console,
-        tuple(auths.values()),
+        admin=admin.endpoint,
+        admin_hosts=table.get("admin_hosts", read_hosts, ()),
+        admin_token=admin.token,
+        admin_tls=admin.tls,
+        admin_console=admin.console,
+        metrics=metrics,
+        auths=tuple(auths.values()),
+        broker=_bounds(table.table("broker")),
+        clients=_clients(table.table("limits")),
+        fast_path=table.get("fast_path", flag, Config.fast_path),
+        handover=table.path("handover", _socket_path),
+        journal=_without_tokens(read_journal(table.table("journal")), auths.values()),
+        log_level=table.get("log_level", choice(_LEVELS), Config.log_level),
+        stop_timeout=table.get("stop_timeout", seconds_or_none, Config.stop_timeout),
+        workers=table.get("workers", _workers, Config.workers),
     )
 
 

@@ -63,19 +63,19 @@ def read(table: Table) -> JournalSettings:
     """Return the journal's settings. Raises `ConfigError`."""
     table.only(KEYS)
     return JournalSettings(
-        table.path("directory", directory),
-        table.get("relay", text),
-        table.get("segment_size", count, JournalSettings.segment_size),
-        table.get("segment_age", seconds, JournalSettings.segment_age),
-        table.get("queue", count, JournalSettings.queue),
-        table.get("when_full", choice(_FULL), JournalSettings.when_full),
-        table.get("flush_interval", seconds_or_none, JournalSettings.flush_interval),
-        table.get("sync_interval", seconds_or_none, JournalSettings.sync_interval),
-        table.get("bodies", bodies, JournalSettings.bodies),
-        table.get("redact", names, JournalSettings.redact),
-        table.get("retain_age", seconds),
-        table.get("retain_size", count),
-        tuple(map(_rule, table.array("capture"))),
+        directory=table.path("directory", directory),
+        relay=table.get("relay", text),
+        segment_size=table.get("segment_size", count, JournalSettings.segment_size),
+        segment_age=table.get("segment_age", seconds, JournalSettings.segment_age),
+        queue=table.get("queue", count, JournalSettings.queue),
+        when_full=table.get("when_full", choice(_FULL), JournalSettings.when_full),
+        flush_interval=table.get("flush_interval", seconds_or_none, JournalSettings.flush_interval),
+        sync_interval=table.get("sync_interval", seconds_or_none, JournalSettings.sync_interval),
+        bodies=table.get("bodies", bodies, JournalSettings.bodies),
+        redact=table.get("redact", names, JournalSettings.redact),
+        retain_age=table.get("retain_age", seconds),
+        retain_size=table.get("retain_size", count),
+        rules=tuple(map(_rule, table.array("capture"))),
     )
 
 

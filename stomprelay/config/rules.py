@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stomprelay.config.table import Table
-from stomprelay.config.values import choice, references, several, shown, text, texts
+from stomprelay.config.values import choice, references, several, shown, size, text, texts
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
 from stomprelay.session.subscriptions import MODES
@@ -19,7 +19,6 @@ DEFAULT: Final = "rules_default"
 
 _ACTIONS: Final = {"allow": True, "deny": False}
 _HEADER: Final = re.compile(r"[^\s:]+(:[^\r\n]*)?")
-_LARGEST: Final = 2**63
 
 
 def read_default(table: Table) -> AccessRules | None:
@@ -51,15 +50,15 @@ def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
     rule = AccessRule(
         int(table.name),
         allow,
-        table.get("send", texts, ()),
-        table.get("subscribe", texts, ()),
-        table.get("name", _name, ""),
-        table.get("user", texts, ()),
-        table.get("group", texts, ()),
-        table.get("certificate", texts, ()),
-        table.get("ack", _modes, frozenset()),
-        table.get("headers", _headers, ()),
-        table.get("size", _size),
+        send=table.get("send", texts, ()),
+        subscribe=table.get("subscribe", texts, ()),
+        name=table.get("name", _name, ""),
+        users=table.get("user", texts, ()),
+        groups=table.get("group", texts, ()),
+        certificates=table.get("certificate", texts, ()),
+        ack=table.get("ack", _modes, frozenset()),
+        headers=table.get("headers", _headers, ()),
+        size=table.get("size", size),
     )
     for name in names:
         _check_who(table, rule, listeners[name])
@@ -115,15 +114,13 @@ def _name(value: object) -> str:
     return found
 
 
-def _mode(value: object) -> str:
-    known = [each.decode() for each in sorted(MODES)]
-    if value not in known:
-        raise ValueError(f"must be one of {', '.join(known)}, or a list of these, not {shown(value)}")
-    return str(value)
+_some_modes: Final = several(
+    choice({each.decode(): each for each in sorted(MODES)}), "an ack mode, or a list of such"
+)
 
 
 def _modes(value: object) -> frozenset[bytes]:
-    return frozenset(each.encode() for each in several(_mode, "an ack mode, or a list of such")(value))
+    return frozenset(_some_modes(value))
 
 
 def _header(value: object) -> str:
@@ -134,9 +131,3 @@ def _header(value: object) -> str:
 
 
 _headers: Final = several(_header, "a header, or a list of such")
-
-
-def _size(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
-        raise ValueError(f"must be a whole number of bytes, 0 or more, not {shown(value)}")
-    return value

@@ -109,6 +109,7 @@ multiple: Final = _float(lambda number: number >= 1, "a number, 1 or more")
 headers: Final = _int(
     lambda number: 1 <= number <= _MOST_HEADERS, f"a whole number from 1 to {_MOST_HEADERS}"
 )
+size: Final = _int(lambda number: number >= 0, "a whole number of bytes, 0 or more")
 seconds: Final = _float(lambda number: number > 0, "a positive number of seconds")
 seconds_or_none: Final = _float(lambda number: number >= 0, "a number of seconds, 0 or more")
 rate: Final = _float(lambda number: number >= 0, "a number for each second, 0 or more")

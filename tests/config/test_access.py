@@ -76,9 +76,13 @@ def test_an_endpoint_that_others_reach_needs_something(tmp_path: Path, place: st
         assert said.startswith("admin: other machines may reach it")
         assert "set admin_token_file" in said
         with pytest.raises(ConfigError, match=r"^command line: --admin: other machines may reach it"):
-            default(admin=place)
+            overridden(default(), admin=place)
     else:
-        assert config(tmp_path, f'admin = "{quoted}"\n').admin == default(admin=place).admin == place
+        assert (
+            config(tmp_path, f'admin = "{quoted}"\n').admin
+            == overridden(default(), admin=place).admin
+            == place
+        )
     put_token(tmp_path)
     with_token = config(tmp_path, f'admin = "{quoted}"\nadmin_token_file = "token"\n')
     assert (with_token.admin, with_token.admin_token) == (place, TOKEN.encode())

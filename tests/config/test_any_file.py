@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stomprelay.config import ConfigError, admin, default, load
+from stomprelay.config import ConfigError, admin, default, load, overridden
 from stomprelay.config.config import DEPTH, LONGEST
 from stomprelay.config.summary import summary
 from stomprelay.config.table import deepest
@@ -163,7 +163,7 @@ def test_any_option_of_the_command_line(text: str) -> None:
     for option in ({"listen": [text]}, {"upstream": text}, {"admin": text}, {"journal": text}):
         said = "command line: --"
         try:
-            summary(default(**option))
+            summary(overridden(default(), **option))
         except ConfigError as error:
             said = str(error)
         assert said.startswith("command line: --")

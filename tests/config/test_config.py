@@ -299,24 +299,26 @@ def test_the_level_of_the_log_on_the_command_line(tmp_path: Path) -> None:
     found = config(tmp_path, 'log_level = "warn"\n')
     assert overridden(found, log_level="debug").log_level == "debug"
     assert overridden(found).log_level == "warn"
-    assert default(log_level="error").log_level == "error"
+    assert overridden(default(), log_level="error").log_level == "error"
     with pytest.raises(
         ConfigError, match=r"^command line: --log-level: must be one of error, warn, info, debug"
     ):
-        default(log_level="loud")
+        overridden(default(), log_level="loud")
 
 
 def test_the_command_line_alone() -> None:
     """All three without a file."""
     place = "unix:/run/admin"
-    found = default(["tcp:5"], "tcp://b", place)
+    found = overridden(default(), ["tcp:5"], "tcp://b", place)
     [listener] = found.listeners
     assert (listener.endpoint, str(listener.upstream.groups[0]), found.admin) == ("tcp:5", "tcp://b", place)
 
 
 def test_several_brokers_on_the_command_line() -> None:
     """The same notation as in a file, and no other setting needed."""
-    [listener] = default(upstream="fanout:(failover:(tcp://a,tcp://b),tcp://c)?minAckCount=1").listeners
+    [listener] = overridden(
+        default(), upstream="fanout:(failover:(tcp://a,tcp://b),tcp://c)?minAckCount=1"
+    ).listeners
     assert [(each.name, str(each)) for each in listener.upstream.groups] == [
         ("default-1", "tcp://a,tcp://b"),
         ("default-2", "tcp://c"),
@@ -349,7 +351,7 @@ def test_mistakes_on_the_command_line(
 ) -> None:
     """An option is named as a key is."""
     with pytest.raises(ConfigError) as error:
-        default(listen, upstream, admin)
+        overridden(default(), listen, upstream, admin)
     assert str(error.value).startswith(said)
     assert "geheim" not in str(error.value)
 
@@ -370,9 +372,9 @@ def test_a_journal_on_the_command_line(tmp_path: Path) -> None:
     assert found.journal == JournalSettings(str(tmp_path / "here"), bodies=5)
     assert overridden(found).journal is found.journal
     assert overridden(found, journal="there").journal == JournalSettings(os.path.abspath("there"), bodies=5)
-    assert default(journal="/x").journal == JournalSettings("/x")
+    assert overridden(default(), journal="/x").journal == JournalSettings("/x")
     with pytest.raises(ConfigError, match=r"^command line: --journal: must be a string that is not empty"):
-        default(journal="")
+        overridden(default(), journal="")
 
 
 def test_where_to_hand_over(tmp_path: Path) -> None:

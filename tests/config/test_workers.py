@@ -61,7 +61,7 @@ def test_the_embedded_broker_is_in_one_process(tmp_path: Path) -> None:
     """Both keys are named, wherever they are from; another upstream makes it well."""
     wanted = r"workers: 2 processes cannot share the embedded broker.*upstream\.default\.uri.*memory:"
     with pytest.raises(ConfigError, match=f"^command line: {wanted}"):
-        default(workers="2")
+        overridden(default(), workers="2")
     with pytest.raises(ConfigError, match=rf"relay\.toml: {wanted}"):
         read(tmp_path, "workers = 2")
     assert read(tmp_path, "workers = 2", upstream="tcp://a:1").workers == 2

@@ -18,7 +18,8 @@ from stomprelay.relay.model.listener import Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.clients.admission import LINGERING, RESERVE, RESERVED_SHARE
 from stomprelay.service.connection.repeats import EVERY
-from stomprelay.service.network.endpoints import ACCEPTED, listening_service
+from stomprelay.service.network.endpoints import listening_service
+from stomprelay.service.network.sharing import ACCEPTED
 from stomprelay.service.process import open_descriptors, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
 from stomprelay.service.state import ListenerSessions, network

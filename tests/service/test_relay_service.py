@@ -314,7 +314,7 @@ async def test_an_error_reaches_a_client_that_is_still_talking() -> None:
 @pytest_twisted.ensureDeferred
 async def test_the_relay_before_the_embedded_broker() -> None:
     """What runs without any setting; the broker ends with the relay."""
-    service = RelayService(config.default([PLACE]), reactor)
+    service = RelayService(config.overridden(config.default(), [PLACE]), reactor)
     service.startService()
     client = await connect(address(service))
     client.transport.write(CONNECT + SUBSCRIBE + SEND)
@@ -332,7 +332,7 @@ async def test_the_relay_before_the_embedded_broker() -> None:
 @pytest_twisted.ensureDeferred
 async def test_clients_on_a_unix_socket(tmp_path: Path) -> None:
     """As over the network."""
-    service = RelayService(config.default([f"unix:{tmp_path}/stomp"]), reactor)
+    service = RelayService(config.overridden(config.default(), [f"unix:{tmp_path}/stomp"]), reactor)
     service.startService()
     client = await connect(f"unix:{tmp_path}/stomp")
     client.transport.write(CONNECT)

@@ -18,7 +18,6 @@ from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.change import Source
-from stomprelay.config.config import STOP_TIMEOUT
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse as parse_segment
 from stomprelay.journal.tail import TailAnswer, TailRequest
@@ -472,7 +471,7 @@ def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) 
     over: list[None] = []
     _ = parent.stopService().addCallback(over.append)
     reactor.children[0].processEnded(Failure(ProcessDone(0)))
-    reactor.advance(STOP_TIMEOUT + MARGIN + GRACE - 1)
+    reactor.advance(Config.stop_timeout + MARGIN + GRACE - 1)
     assert reactor.processes[1].done == ["end"]
     with capturedLogs() as logs:
         reactor.advance(1)

@@ -41,8 +41,6 @@ from stomprelay.wire.dialect import DIALECTS
 
 BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
-ACCEPTED: Final = 16
-"""Clients that a listener accepts in one turn of the reactor."""
 WITH_BACKLOG: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
 
 ATTEMPT_DELAY: Final = 0.1
@@ -198,8 +196,8 @@ class ListeningService(StreamServerEndpointService):
             port.startReading()
 
     def _accept_few(self) -> None:
-        """Accept `ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes ever more
-        of them, all before the first one that is not wanted can be closed.
+        """Accept `sharing.ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes
+        ever more of them, all before the first one that is not wanted can be closed.
         """
         port = self.port
         if port is None:
@@ -208,7 +206,7 @@ class ListeningService(StreamServerEndpointService):
         port.doRead = accept  # type: ignore[method-assign]
 
         def paced() -> None:
-            port.numberAccepts = ACCEPTED
+            port.numberAccepts = sharing.ACCEPTED
             accept()
 
         paced_by = paced if self._room is None else sharing.considerate(port, self._room)

@@ -31,7 +31,7 @@ AWAY: Final = (1 << 64) - 1
 _CELL: Final = 8
 _SLACK: Final = 8
 """A worker may have one session more for each so many, that of many clients who come at once few have to wait."""
-_AT_ONCE: Final = 16
+ACCEPTED: Final = 16
 """Clients that are accepted in one turn of the reactor, at most."""
 
 
@@ -106,7 +106,7 @@ def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
         if wanted < 0:
             port.stopReading()
         elif wanted:
-            port.numberAccepts = min(wanted, _AT_ONCE)
+            port.numberAccepts = min(wanted, ACCEPTED)
             accept()
         else:
             port.stopReading()
