@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from stomprelay import remote
-from stomprelay.config import ConfigError, admin
-from stomprelay.config.access import read_token
+from stomprelay.config import ConfigError, load_admin
+from stomprelay.config.admin import read_token
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.values import seconds_or_none
 
@@ -236,7 +236,7 @@ def _admin(options: argparse.Namespace) -> remote.AdminClient:
     """
     place, token, own = options.admin, None, None
     if options.config is not None:
-        found = admin(options.config)
+        found = load_admin(options.config)
         token = found.token
         if place is None:
             place, own = found.endpoint, None if found.tls is None else found.tls.certificate

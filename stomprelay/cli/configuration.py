@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from stomprelay.cli import access
+from stomprelay.cli import rules
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY
 from stomprelay.config.change import Source
@@ -59,7 +59,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_configuration(check, required=True)
-    access.add(check)
+    rules.add(check)
     check.set_defaults(run=_check)
 
 
@@ -105,7 +105,7 @@ def _end_by(number: int) -> int:
 def _check(options: argparse.Namespace) -> int:
     config = _source(options).read()
     if options.asks is not None:
-        return access.run(options, config, print)
+        return rules.run(options, config, print)
     _check_usable(options.config, config)
     print(summary(config))
     return 0

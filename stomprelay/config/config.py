@@ -10,17 +10,16 @@ from typing import Any, Final, NamedTuple, TypeVar
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
-from stomprelay.config.access import KEYS as ADMIN_KEYS
-from stomprelay.config.access import AdminAccess, check, read_hosts
-from stomprelay.config.access import read as read_admin
 from stomprelay.config.address import MEMORY, Authority
+from stomprelay.config.admin import KEYS as ADMIN_KEYS
+from stomprelay.config.admin import AdminAccess, check, read_hosts
+from stomprelay.config.admin import read as read_admin
 from stomprelay.config.auth import check as check_auth
 from stomprelay.config.auth import read as read_auth
 from stomprelay.config.journal import directory
 from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
-from stomprelay.config.listener import read_route, routed
-from stomprelay.config.listener import server as read_server
+from stomprelay.config.listener import read_route, routed, server_endpoint
 from stomprelay.config.location import locate
 from stomprelay.config.rules import read_rule, ruled
 from stomprelay.config.table import ConfigError, Table, deepest
@@ -145,7 +144,7 @@ def load(path: str, text: str | None = None) -> Config:
     return _read(_table(path, read_text(path) if text is None else text))
 
 
-def admin(path: str) -> AdminAccess:
+def load_admin(path: str) -> AdminAccess:
     """Return how the admin endpoint of a TOML file is asked; nothing else of the file is checked. Raises
     `ConfigError`.
     """
@@ -214,7 +213,7 @@ def overridden(
     if upstream is not None:
         listeners = _moved(listeners, upstream)
     if admin is not None:
-        admin = _option("--admin", read_server, admin)
+        admin = _option("--admin", server_endpoint, admin)
         access = AdminAccess(admin, config.admin_token, config.admin_tls, config.admin_console)
         check(COMMAND_LINE, "--admin", access)
     else:
@@ -327,7 +326,7 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
 
 def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
     for number, place in enumerate(listen, 1):
-        where = _option("--listen", read_server, place)
+        where = _option("--listen", server_endpoint, place)
         if model.tls is not None and endpoint.server(where).own_tls:
             raise ConfigError(
                 f"{COMMAND_LINE}: --listen: {where} brings TLS of its own, and listener.{model.name}.tls does too"
@@ -348,7 +347,7 @@ def _read(table: Table) -> Config:
     names = {each.name: each for each in listeners}
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
-    admin, metrics = read_admin(table), table.get("metrics", read_server)
+    admin, metrics = read_admin(table), table.get("metrics", server_endpoint)
     check(table.source, "admin", admin)
     check_auth(table.source, listeners, auths.values())
     _distinct(table.source, listeners, admin.endpoint, metrics)

@@ -65,7 +65,7 @@ TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificat
 _LOSSES: Final = {loss.value: loss for loss in LossPolicy}
 
 
-def server(value: object) -> str:
+def server_endpoint(value: object) -> str:
     """Return a Twisted server endpoint string, checked as far as `endpoint.server` can without Twisted. Raises
     `ValueError`.
     """
@@ -89,7 +89,7 @@ def read(
     table.only(KEYS)
     bounds = table.table("limits")
     bounds.only((*LIMIT_KEYS, *rates.TABLES))
-    place = table.get("endpoint", server, ENDPOINT)
+    place = table.get("endpoint", server_endpoint, ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
     if upstream is None:
         raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")

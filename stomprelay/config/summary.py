@@ -7,8 +7,8 @@ from typing import Final
 
 from stomprelay.auth.settings import AuthSettings, Told
 from stomprelay.config import rates
-from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
+from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.config import Config
 from stomprelay.config.endpoint import client, server
 from stomprelay.config.journal import spell_bodies

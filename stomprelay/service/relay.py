@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 
 from stomprelay import COMPILED
 from stomprelay.config import Config
-from stomprelay.config.access import UNENCRYPTED, unencrypted
 from stomprelay.config.address import MEMORY
+from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.change import Change, Source, change
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.journal.settings import JournalSettings

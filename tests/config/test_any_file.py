@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stomprelay.config import ConfigError, admin, default, load, overridden
+from stomprelay.config import ConfigError, default, load, load_admin, overridden
 from stomprelay.config.config import DEPTH, LONGEST
 from stomprelay.config.summary import summary
 from stomprelay.config.table import deepest
@@ -151,7 +151,7 @@ def test_refused(file: Path, content: bytes, said: str) -> None:
 @pytest.mark.parametrize("path", [".", "/", "a\0b", "relay\n.toml", "x" * 5000])
 def test_a_path_that_is_no_file(path: str) -> None:
     """A folder, a name that cannot be one."""
-    for reads in (load, admin):
+    for reads in (load, load_admin):
         with pytest.raises(ConfigError, match="cannot be read: ") as error:
             reads(path)
         assert path == "relay\n.toml" or "\n" not in str(error.value)

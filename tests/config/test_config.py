@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.config import Config, ConfigError, admin, default, load, overridden
-from stomprelay.config.access import AdminAccess
+from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
+from stomprelay.config.admin import AdminAccess
 from stomprelay.config.listener import ENDPOINT
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.listener import Listener
@@ -275,14 +275,14 @@ def test_admin_alone(tmp_path: Path) -> None:
     """Nothing else of the file is looked at: whoever asks a relay may not read its passwords."""
     file = tmp_path / "relay.toml"
     file.write_text('admin = "tcp:7"\n[upstream.x]\nuri = 5\nlogin = "l"\npasscode_file = "/absent"\n')
-    assert admin(str(file)) == AdminAccess("tcp:7", None, None)
+    assert load_admin(str(file)) == AdminAccess("tcp:7", None, None)
     file.write_text("")
-    assert admin(str(file)).endpoint is None
+    assert load_admin(str(file)).endpoint is None
     file.write_text('admin = "7"\n')
     with pytest.raises(ConfigError, match=rf"^{file}: admin: must be an endpoint"):
-        admin(str(file))
+        load_admin(str(file))
     with pytest.raises(ConfigError, match="cannot be read"):
-        admin(str(tmp_path / "absent"))
+        load_admin(str(tmp_path / "absent"))
 
 
 def test_admin_takes_the_place_of_the_files(tmp_path: Path) -> None:

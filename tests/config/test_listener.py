@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stomprelay.config.address import broker
-from stomprelay.config.listener import ENDPOINT, read, server
+from stomprelay.config.listener import ENDPOINT, read, server_endpoint
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web
@@ -164,4 +164,4 @@ def test_mistakes_are_told_by_their_key(values: dict[str, Any], said: str) -> No
 
 def test_server() -> None:
     """An endpoint string stays as it was said."""
-    assert server("tcp:1:interface=127.0.0.1") == "tcp:1:interface=127.0.0.1"
+    assert server_endpoint("tcp:1:interface=127.0.0.1") == "tcp:1:interface=127.0.0.1"

@@ -38,8 +38,8 @@ from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
 from twisted.web.server import Site
 
 from stomprelay.config import Config
-from stomprelay.config.access import AdminAccess, guarded
 from stomprelay.config.address import Authority
+from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES

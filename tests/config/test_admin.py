@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.config import Config, ConfigError, admin, default, load, overridden
-from stomprelay.config.access import SHORTEST, AdminAccess, guarded, read_token
+from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
+from stomprelay.config.admin import SHORTEST, AdminAccess, guarded, read_token
 from stomprelay.config.endpoint import exposed
 from stomprelay.config.summary import summary
 from stomprelay.relay.model.listener import ServerTLS
@@ -169,7 +169,7 @@ def test_a_token_that_everybody_may_read(tmp_path: Path, mode: int) -> None:
         f"admin_token_file: {file}: every user may read or write it, for its mode is {mode:o}: chmod 600 it"
     )
     with pytest.raises(ConfigError, match=r"relay\.toml: admin_token_file: .* its mode is"):
-        admin(str(tmp_path / "relay.toml"))
+        load_admin(str(tmp_path / "relay.toml"))
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o640, 0o701])
@@ -220,7 +220,7 @@ def test_a_token_is_not_shown(tmp_path: Path) -> None:
     """In no representation, and not in the summary."""
     put_token(tmp_path)
     found = config(tmp_path, 'admin = "tcp:1"\nadmin_token_file = "token"\n')
-    for text in (repr(found), summary(found), repr(admin(str(tmp_path / "relay.toml")))):
+    for text in (repr(found), summary(found), repr(load_admin(str(tmp_path / "relay.toml")))):
         assert TOKEN not in text
         assert "tcp:1" in text
 

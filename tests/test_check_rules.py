@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.cli import access, main
+from stomprelay.cli import main, rules
 from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.relay.model.rules import AccessRule, AccessRules
@@ -88,12 +88,12 @@ def test_the_example_of_the_documentation(tmp_path: Path, capsys: pytest.Capture
     """docs/access.md shows rules, a command, and what it prints for them."""
     page = (Path(__file__).parents[1] / "docs" / "access.md").read_text(encoding="utf-8")
     page = page.partition("\n## What they may do\n")[2]
-    rules, asked = (
+    shown, asked = (
         re.findall(rf"^```{kind}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
         for kind in ("toml", "console")
     )
     file = tmp_path / "rules.toml"
-    file.write_text(rules, encoding="utf-8")
+    file.write_text(shown, encoding="utf-8")
     command, _, printed = asked.partition("\n")
     arguments = command.removeprefix("$ stomprelay ").replace("rules.toml", str(file)).split()
     assert main(arguments) == 1
@@ -109,14 +109,14 @@ def test_a_listener_without_rules(file: str, capsys: pytest.CaptureFixture[str])
 def test_rules_for_users(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Who asks is who is named, and rules for others say so."""
     config = load(file)
-    rules = AccessRules(
+    own = AccessRules(
         (
             AccessRule(1, allow=False, send=("*",), users=("bob",)),
             AccessRule(2, allow=True, send=("/queue/{user}",), groups=("clerks",)),
         ),
         allow=False,
     )
-    config = replace(config, listeners=(replace(config.listeners[0], rules=rules),))
+    config = replace(config, listeners=(replace(config.listeners[0], rules=own),))
     asked = ["check", "-c", file, "send", "/queue/alice"]
     for who, status, said in (
         (
@@ -127,7 +127,7 @@ def test_rules_for_users(file: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["--as", "alice"], 1, "  rule 1: is for others\n  rule 2: is for others\n  denied: no rule matches"),
         (["--as", "bob", "--group", "clerks"], 1, "  denied: rule 1 denies SEND\n"),
     ):
-        assert access.run(parser().parse_args([*asked, *who]), config, print) == status
+        assert rules.run(parser().parse_args([*asked, *who]), config, print) == status
         assert capsys.readouterr().out.startswith(f"listener main\n{said}")
 
 

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 from stomprelay.auth.lines import OTHERS, private
 from stomprelay.config.address import Authority, authority
 from stomprelay.config.endpoint import exposed, server
-from stomprelay.config.listener import read_tls
-from stomprelay.config.listener import server as read_server
+from stomprelay.config.listener import read_tls, server_endpoint
 from stomprelay.config.table import ConfigError, Table, read_file
 from stomprelay.config.values import flag, shown, text
 from stomprelay.relay.model.listener import ServerTLS
@@ -54,7 +53,7 @@ def read(table: Table) -> AdminAccess:
     """Return how the admin endpoint of a file is asked. The file that holds its token is read now. Raises
     `ConfigError`.
     """
-    place = table.get("admin", read_server)
+    place = table.get("admin", server_endpoint)
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
     token = table.file("admin_token_file", text, token_content)
     return AdminAccess(place, token, tls, table.get("admin_console", flag, False))
