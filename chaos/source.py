@@ -140,9 +140,11 @@ def kill(pid: int) -> None:
 @contextmanager
 def folder() -> Iterator[Path]:
     """A folder that is gone afterwards, and with it what Javas had in temporary files when they were killed."""
-    with tempfile.TemporaryDirectory(prefix="stomprelay-crash-") as directory:
-        with patch.dict(os.environ, SPARK_SUBMIT_OPTS=f"-Djava.io.tmpdir={directory}"):
-            yield Path(directory)
+    with (
+        tempfile.TemporaryDirectory(prefix="stomprelay-crash-") as directory,
+        patch.dict(os.environ, SPARK_SUBMIT_OPTS=f"-Djava.io.tmpdir={directory}"),
+    ):
+        yield Path(directory)
 
 
 class Driver:
