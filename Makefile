@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# One more than two processors: many a test waits for time to pass.
+# One more than processors: many a test waits for time to pass.
 WORKERS ?= 3
 # Tests start hundreds of programs of ours: each would be compiled to bytecode anew.
 unexport PYTHONDONTWRITEBYTECODE
