@@ -4,7 +4,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-WORKERS ?= 2
+# One more than processors: many a test waits for time to pass.
+WORKERS ?= 3
+# Tests start hundreds of programs of ours: each would be compiled to bytecode anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYX := $(wildcard stomprelay/*/*.pyx stomprelay/*/*/*.pyx)
 BIN := $(VENV)/bin

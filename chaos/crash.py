@@ -8,7 +8,6 @@ import argparse
 import random
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,9 +74,9 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def verdict(name: str, rounds: int, seed: int) -> Verdict:
     """Run one of them, in a folder that is gone afterwards. What ends it before its time is a broken promise."""
-    with tempfile.TemporaryDirectory(prefix="stomprelay-crash-") as directory:
+    with source.folder() as home:
         try:
-            return RUNS[name](Path(directory), rounds, seed)
+            return RUNS[name](home, rounds, seed)
         except AssertionError as error:
             return Verdict(name, (), (str(error) or "it failed",))
 

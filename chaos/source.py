@@ -14,10 +14,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from stomprelay.pipeline.stomp.options import Connection
 from stomprelay.pipeline.stomp.values import GivenOptions
@@ -135,6 +137,16 @@ def kill(pid: int) -> None:
             pass
 
 
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder that is gone afterwards, and with it what Javas had in temporary files when they were killed."""
+    with (
+        tempfile.TemporaryDirectory(prefix="stomprelay-crash-") as directory,
+        patch.dict(os.environ, SPARK_SUBMIT_OPTS=f"-Djava.io.tmpdir={directory}"),
+    ):
+        yield Path(directory)
+
+
 class Driver:
     """A driver as a child process; `hear` is its next line."""
 
@@ -218,11 +230,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--ack", choices=("spool", "commit"), default="spool")
     asked = parser.parse_args(arguments)
     print(f"seed {asked.seed}, ack={asked.ack}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="stomprelay-chaos-") as directory:
-        home = Path(directory)
-        with brokers.memory(home) as broker:
-            uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-            outcome = run(uri, home, asked.rounds, asked.messages, asked.seed, asked.ack)
+    with folder() as home, brokers.memory(home) as broker:
+        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+        outcome = run(uri, home, asked.rounds, asked.messages, asked.seed, asked.ack)
     print(outcome.report(), flush=True)
     return 1 if outcome.lost or outcome.keys != outcome.sent else 0
 

@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,6 +70,17 @@ def _taken(item: pytest.Item, deep: bool) -> bool:
     if item.get_closest_marker("brief"):
         return not deep
     return deep or not item.get_closest_marker("deep")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_leaves_nothing_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give every Spark the tests' own folder for its temporary files: a Java that is killed does not remove them."""
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "SPARK_SUBMIT_OPTS", f"-Djava.io.tmpdir={tmp_path_factory.mktemp('java')} {given}".strip()
+        )
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,5 +1,6 @@
 """The command line of the crash runs."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ def test_what_makes_no_sense(arguments: list[str], said: str, capsys: pytest.Cap
 
 
 def test_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """1 when a promise was broken, or a run did not come to its end; the others are run all the same."""
+    """1 when a promise was broken, or a run did not come to its end; the others are run all the same. A folder has all
+    that a run leaves, also what Javas leave that are killed.
+    """
     asked: list[tuple[str, int, int]] = []
     homes: list[Path] = []
 
@@ -42,6 +45,7 @@ def test_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         asked.append(("journal", rounds, seed))
         homes.append(home)
         assert home.is_dir()
+        assert os.environ["SPARK_SUBMIT_OPTS"] == f"-Djava.io.tmpdir={home}"
         return Verdict("journal: kept", (("kills", "2"),))
 
     def broken(home: Path, rounds: int, seed: int) -> Verdict:

@@ -266,10 +266,13 @@ def test_nobody_looks(browser: Any, shown: MadeUp) -> None:
 def test_a_day(browser: Any, shown: MadeUp) -> None:
     """What is kept and drawn of many hours is what is kept of five minutes, whatever names come and go."""
     with looking(browser, shown.url) as found:
-        names, points, states, nodes = found.evaluate(_AGED, 400)
-        assert points <= 301
-        assert states <= 61
-        assert found.evaluate(_AGED, 2000) == [names, points, states, nodes]
+        held = set()
+        for seconds in (400, 800):
+            names, points, states, nodes = found.evaluate(_AGED, seconds)
+            assert points <= 301
+            assert states <= 61  # one less where a state was taken in between
+            held.add((names, nodes))
+        assert len(held) == 1
 
 
 # What can be ordered

@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Final
 
-from stomprelay.pipeline.spark import java
+from stomprelay.pipeline.spark import class_archive, java
 from tests.e2e.child import Child
 
 PATIENCE: Final = 120.0
@@ -35,7 +35,7 @@ LOOPBACK: Final = {
     "spark.network.timeout": "600s",
 }
 """Settings of a driver whose cluster is on its own machine, a small one."""
-_BRIEF: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_BRIEF: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _DEPLOY: Final = "org.apache.spark.deploy"
 
 
@@ -94,15 +94,21 @@ def children(pid: int) -> list[int]:
 def _started(name: str, home: Path, what: str, given: list[str]) -> Child:
     import pyspark
 
-    found = java.find()
+    found, folder = java.find(), java.folder()
+    archive = folder and class_archive.path(found, folder)
+    options = [*_BRIEF, f"-Djava.io.tmpdir={home}"]
+    if archive and archive.exists():
+        options.append(f"-XX:SharedArchiveFile={archive}")
     spark = Path(pyspark.__file__).parent
     (home / "log4j2.properties").write_text(_LOG)
     environ = {
-        "JAVA_HOME": str(java.home(found, java.folder())),
+        "JAVA_HOME": str(java.home(found, folder)),
         "SPARK_HOME": str(spark),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{_BRIEF} -Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        # Executors have it of their worker. All are killed in the end, and leave what they have in their folders.
+        "JAVA_TOOL_OPTIONS": " ".join(options),
         "PYTHONPATH": "",
     }
     return Child(

@@ -86,7 +86,7 @@ def test_a_session_is_set_up(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
     assert spark.sparkContext.pythonExec == os.environ.get("PYSPARK_PYTHON", sys.executable)
-    assert "SPARK_SUBMIT_OPTS" not in os.environ or "stomprelay" not in os.environ["SPARK_SUBMIT_OPTS"]
+    assert "-Dstomprelay" not in os.environ["SPARK_SUBMIT_OPTS"]
 
 
 @pytest.mark.spark
