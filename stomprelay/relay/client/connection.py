@@ -175,7 +175,9 @@ class ClientConnection:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
                 self._carry_to_client(link, leg, now)
-            if not leg.closed:
+            if not leg.closed and self.shutdown.answered_by_closing(link):
+                self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
+            elif not leg.closed:
                 self._broker_lost(link, f"closed the connection: {reason}", now)
 
     def half_closed(self, now: float) -> None:

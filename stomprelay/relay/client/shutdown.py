@@ -123,14 +123,16 @@ class Shutdown:
 
     def searching(self) -> None:
         """A broker was lost. Where there are too few now they are sought, which has a time of its own; but for a
-        client that is gone no more than is left of its own.
+        client that is gone no more than is left of its own, nor after too many closed at DISCONNECT.
         """
-        if not self._flow.ready:
+        if not self._flow.ready and self._tries >= 0:
             self.until = self._last
 
     def found(self, now: float) -> None:
-        """A broker was found: what was under way goes on. For a client that is there it has its time again."""
-        if self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
+        """A broker was found: what was under way goes on. For a client that is there it has its time again, unless too
+        many closed at DISCONNECT.
+        """
+        if self._client.gone or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
@@ -139,7 +141,7 @@ class Shutdown:
         """
         if not self._client.gone:
             return now + self._listener.upstream.disconnect_timeout
-        return (now + self._last) / 2 if self._tries else self._last
+        return (now + self._last) / 2 if self._tries > 0 else self._last
 
     @property
     def listening(self) -> bool:
@@ -335,13 +337,27 @@ class Shutdown:
         flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
         impatient = self._listener.upstream.confirm or self._client.gone or sent
-        if flow.settled or not self._tries or not impatient:
+        if flow.settled or self._tries <= 0 or not impatient:
             return []
         self._tries -= 1
         return flow.unanswered()
 
-    def overdue(self, now: float) -> None:
-        """End the step that is not done in time: send the DISCONNECT that waits, or close the session."""
+    def answered_by_closing(self, link: Link) -> bool:
+        """A broker closes its connection. Return whether that is all that will be heard of the client's DISCONNECT, for
+        as many brokers as there are did so before: then call `overdue`. Where others may still confirm it, they have
+        what is left of the time.
+        """
+        flow = self._flow
+        waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
+        if link not in waiting or self._client.gone or flow.over(link):
+            return False
+        self._tries -= 1
+        return self._tries < 0 and len(waiting) == 1
+
+    def overdue(self, now: float, what: str = "did not confirm DISCONNECT in time") -> None:
+        """End the step that is not done in time, or will not be: send the DISCONNECT that waits, or close the session.
+        `what`: what brokers did instead.
+        """
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone = self._client.gone
         if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone:
@@ -356,7 +372,6 @@ class Shutdown:
             return
         counters["brokers_lost"] += flow.ready
         missing = self.lose(flow.links)
-        what = "did not confirm DISCONNECT in time"
         if gone:
             counters["clients_undelivered"] += 1
             what = "did not confirm all that was said"
