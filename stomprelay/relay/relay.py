@@ -260,12 +260,13 @@ class Relay:
         """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
         connection = self._connection
         if connection is not None:
-            if not connection.shutdown.asked:
+            if not connection.review.asked:
                 return []
             if identity.user != self.identity.user:
                 return self._end(REFUSED)
             self.identity = identity
-            return self._act(lambda: connection.shutdown.renewed(identity, now))
+            effects = self._act(lambda: connection.review.renewed(identity, now))
+            return effects if self.over else [*effects, Wake(connection.deadline)]
         let = None if self._opening is None else self._opening.identified(identity)
         return [] if let is None else self._act(lambda: self._let_in(let, now))
 
@@ -278,7 +279,7 @@ class Relay:
     def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
         """It was not found out who the client is, or it may not come in, or stay."""
         connection = self._connection
-        if connection is not None and connection.shutdown.asked and not self.client.closed:
+        if connection is not None and connection.review.asked and not self.client.closed:
             turn_away(refusal, self.counters, self._outbox)
             return self._end(REFUSED)
         if self._opening is not None:
@@ -354,7 +355,7 @@ class Relay:
             return []
         self._rules = rules
         connection, identity = self._connection, self.identity
-        return [] if connection is None else self._act(lambda: connection.shutdown.ruled(rules, identity))
+        return [] if connection is None else self._act(lambda: connection.review.ruled(rules, identity))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""

@@ -9,12 +9,8 @@ from typing import Final, NamedTuple
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow, broker_lost
-from stomprelay.relay.forward import give_receipts
-from stomprelay.relay.guard import UNGUARDED, Guard
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
 from stomprelay.session.heartbeat import BEAT
@@ -239,7 +235,9 @@ class Shutdown:
     # The relay stops
 
     def stop_began(self) -> None:
-        """Read from the client no more, unless the session is about to end anyway; it ends when it is `drained`."""
+        """Read from the client no more, unless the session is about to end anyway; it ends when it is `drained`, which
+        may be now.
+        """
         client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
@@ -250,41 +248,8 @@ class Shutdown:
             if link.up and link.leg is not None:
                 # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
                 self._outbox.put(Resume(link.leg))
-
-    @property
-    def asked(self) -> bool:
-        """Whether the client has shown a token, and it is not known yet whose it is."""
-        return self._flow.guard.asked
-
-    def renewed(self, identity: Identity, now: float) -> None:
-        """The client has shown a new token: it may stay until that expires, with the groups of that."""
-        client = self._client
-        if client.gone or client.closed:
-            return
-        self.expires = identity.until
-        receipt = self._flow.guard.renewed(identity)
-        give_receipts([] if receipt is None else [receipt], client, self._outbox, now)
-        self._outbox.put(Wake(now))  # it is asked anew when something is due
-        self._object()
-
-    def ruled(self, rules: AccessRules | None, identity: Identity) -> None:
-        """These are the rules from now on."""
-        flow = self._flow
-        if flow.guard is UNGUARDED and rules is not None:
-            flow.guard = Guard(rules, identity, self._session.counters)
-        elif flow.guard is not UNGUARDED:
-            flow.guard.ruled(rules)
-        self._object()
-
-    def _object(self) -> None:
-        """End the session where it has a subscription that is not allowed any more, unless it is about to end."""
-        if self._client.closed or self.begun:
-            return
-        subscriptions = [each for link in self._flow.links for each in link.session.subscriptions]
-        error = self._flow.guard.objection(subscriptions)
-        if error is not None:
-            text = f"the rules were changed: {error.detail}"
-            self.stopped(Reason("a subscription is no longer allowed", error.detail, text, error.quoted))
+        if self.drained:
+            self.stopped()
 
     @property
     def drained(self) -> bool:

@@ -57,7 +57,7 @@ def closes(play: Playbook, at: str) -> None:
 
 
 def test_brokers_that_close_without_a_receipt() -> None:
-    """They are asked again a few times. A broker that says nothing has what is left of the time, and then it is over."""
+    """They are asked again a few times; one that says nothing has what is left of the time, and then it is over."""
     with fanned(quorum=1, disconnect_timeout=5.0) as play:
         play.client_says(DISCONNECT)
         both_get(play, DISCONNECT)
