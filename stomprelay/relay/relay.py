@@ -31,7 +31,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rates import Limiter
+from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.notes import End, ended, failed
 from stomprelay.relay.sample import Looks, Sample
@@ -147,9 +147,11 @@ class Relay:
         return self._connection is not None and self._connection.coupled
 
     @property
-    def held(self) -> bool:
-        """Whether the client is not read from because it sends too fast: it is read from again, whatever others do."""
-        return self._connection is not None and self._connection.turns.deadline < inf
+    def held_by(self) -> TokenBucket | None:
+        """The limit for which the client is not read from, because it sends too fast: it is read from again, whatever
+        others do. None where it need not wait.
+        """
+        return None if self._connection is None else self._connection.turns.held_by
 
     @property
     def over(self) -> bool:
