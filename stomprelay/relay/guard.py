@@ -6,7 +6,7 @@ destination with escapes. So all readings are judged, and a frame that cannot be
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from stomprelay.relay.effects import Identify, Outbox
@@ -141,7 +141,7 @@ class Guard:
     Those by which the client shows a new token are for its `renewal`, where there is one.
     """
 
-    __slots__ = ("_counters", "_identity", "_known", "_policy", "_renewal", "_rules")
+    __slots__ = ("_counters", "_doubted", "_identity", "_known", "_policy", "_renewal", "_rules")
 
     def __init__(
         self,
@@ -156,6 +156,7 @@ class Guard:
         self._counters = counters
         self._policy: Policy | None = None
         self._known: dict[bytes, Matching] | None = None
+        self._doubted: list[Subscription] | None = None
 
     @property
     def active(self) -> bool:
@@ -192,17 +193,33 @@ class Guard:
                 raise error.asked_for(frame.header(RECEIPT_HEADER, dialect)) from None
             yield frame
 
-    def objection(self, subscriptions: Iterable[Subscription]) -> Refused | None:
-        """Return why one of these open subscriptions is not allowed; None where all are."""
-        policy = self._its_policy()
-        if policy is None:
+    def doubt(self, subscriptions: list[Subscription]) -> None:
+        """These open subscriptions may not be allowed any more: ask for an `objection`. The list is the guard's now."""
+        subscriptions.reverse()
+        self._doubted = None if self._its_policy() is None else subscriptions
+
+    @property
+    def doubts(self) -> bool:
+        """Whether there are subscriptions that may not be allowed any more."""
+        return self._doubted is not None
+
+    def objection(self, most: int) -> Refused | None:
+        """Return why one of the next doubted subscriptions, of so many at most, is not allowed; None where all are: ask
+        again while there are `doubts`.
+        """
+        policy, doubted = self._policy, self._doubted
+        if policy is None or doubted is None:
             return None
         try:
-            for each in subscriptions:
-                matching = policy.matching(SUBSCRIBE, destinations(each.headers))
-                _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
+            for each in doubted[: -most - 1 : -1]:
+                if each.open:
+                    matching = policy.matching(SUBSCRIBE, destinations(each.headers))
+                    _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
         except Refused as error:
             return error
+        del doubted[-most:]
+        if not doubted:
+            self._doubted = None
         return None
 
     def _its_policy(self) -> Policy | None:

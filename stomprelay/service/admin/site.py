@@ -42,6 +42,8 @@ from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
+from stomprelay.service.admin.condition import Condition, condition, drain, health
+from stomprelay.service.admin.condition import spell as spell_condition
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
 from stomprelay.service.admin.overview import FILES, file, overview
@@ -57,10 +59,10 @@ from stomprelay.service.admin.pages import (
 )
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
-from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, drain, parse
+from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
 from stomprelay.service.admin.server import CONNECTIONS, AdminSite
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
-from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
+from stomprelay.service.admin.snapshot import Snapshot, snapshot, spell
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.journal.tails import TooMany
@@ -73,8 +75,9 @@ T = TypeVar("T")
 
 READY: Final = "/readyz"
 STATE: Final = "/state"
-"""The page of a worker that has its snapshot; `STATE_WHOLE` the whole one."""
+"""The page of a worker that has its snapshot; `STATE_WHOLE` the whole one, `CONDITION` how it is in a few words."""
 STATE_WHOLE: Final = "/state/whole"
+CONDITION: Final = "/state/condition"
 
 _NO_BODIES: Final = (
     "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
@@ -99,6 +102,9 @@ class Shown(Protocol):
 
     def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]:
         """Return what it is now; for `whole` see `snapshot.snapshot`."""
+
+    def condition(self) -> Condition | Deferred[Condition]:
+        """Return how it is, in a few words."""
 
     def obstacles(self) -> list[str] | Deferred[list[str]]:
         """Return why it is not to be sent clients; see `readiness.obstacles`."""
@@ -147,6 +153,10 @@ class OwnRelay:
         """Return what it is now."""
         return snapshot(self._state, whole=whole)
 
+    def condition(self) -> Condition:
+        """Return how it is."""
+        return condition(self._state)
+
     def obstacles(self) -> list[str]:
         """Return why it is not to be sent clients."""
         return obstacles(self._state)
@@ -172,24 +182,9 @@ def _empty(body: bytes) -> bool:
     return body.strip() in (b"", b"{}")
 
 
-def _health(taken: Snapshot) -> Response:
-    """Return the response to GET /healthz. A journal that cannot be written is reported, and workers that are away; the
-    status is 503 only where sessions are held for the journal, no worker serves, or the relay stops.
-    """
-    journal, workers = taken.journal, taken.workers
-    serve = sum(each.state == SERVES for each in workers)
-    if taken.stopping:
-        return Response("stopping\n", status=503)
-    if workers and not serve:
-        return Response("no worker serves\n", status=503)
-    if journal is not None and journal.stuck:
-        return Response(f"nobody is read from: the journal {journal.state}\n", status=503)
-    trouble = [f"{serve} of {len(workers)} workers serve"] if serve < len(workers) else []
-    if journal is not None and journal.trouble:
-        trouble.append(f"the journal {journal.state}")
-    if taken.draining:
-        trouble.append("new clients are refused")
-    return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
+def _health(found: Condition) -> Response:
+    served, text = health(found)
+    return Response(text, status=200 if served else 503)
 
 
 def _readiness(found: list[str]) -> Response:
@@ -217,7 +212,7 @@ def _watching(relay: Shown) -> dict[bytes, Page]:
     return {
         b"/livez": lambda _: Response(alive(), JSON),
         READY.encode(): lambda _: _later(relay.obstacles(), _readiness),
-        b"/healthz": lambda _: _later(relay.snapshot(whole=False), _health),
+        b"/healthz": lambda _: _later(relay.condition(), _health),
         b"/metrics": lambda asked: _metrics(relay, asked.accept),
     }
 
@@ -331,7 +326,9 @@ def site(
         return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
 
     listed = _page(relay, brokers, JSON, whole=True)
-    drained = _page(relay, drain, JSON, whole=False)
+
+    def drained(_: Asked) -> Response | Deferred[Response]:
+        return _later(relay.condition(), lambda found: Response(drain(found), JSON))
 
     def shown_now(taken: Snapshot) -> str:
         return overview(taken, [path.decode() for path in actions])
@@ -347,6 +344,9 @@ def site(
     if worker:
         pages[STATE.encode()] = _page(relay, spell, JSON, whole=False)
         pages[STATE_WHOLE.encode()] = _page(relay, spell, JSON, whole=True)
+        pages[CONDITION.encode()] = lambda _: _later(
+            relay.condition(), lambda found: Response(spell_condition(found), JSON)
+        )
     actions: dict[bytes, Action] = {
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
