@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from stomprelay.auth.settings import AuthService
 from stomprelay.relay.model.access import Claim, Refusal
 from stomprelay.service.clients.auth_service import AT_ONCE, LONGEST, Answer, AuthServiceClient
+from stomprelay.service.clients.identification import Turn
 from tests.service.sockets import ANY_PORT, Accepting, Peer, reactor, until
 
 CLAIM = Claim(b"alice", "größer".encode())
@@ -39,9 +40,16 @@ class Scene:
         settings = {"url": f"http://127.0.0.1:{port}/who", "timeout": 5.0, **settings}
         self.client = AuthServiceClient(AuthService(**settings), reactor, self.clock)
 
-    def ask(self, claim: Claim = CLAIM, certificate: str = "") -> Deferred[Answer | Refusal]:
+    async def turn(self) -> Refusal | None:
+        """Nobody has left."""
+        return None
+
+    def ask(
+        self, claim: Claim = CLAIM, certificate: str = "", turn: Turn | None = None
+    ) -> Deferred[Answer | Refusal]:
         """Ask about a client."""
-        return Deferred.fromCoroutine(self.client.ask(claim, certificate, "192.0.2.7", "public"))
+        asked = self.client.ask(claim, certificate, "192.0.2.7", "public", turn or self.turn)
+        return Deferred.fromCoroutine(asked)
 
     async def accepted(self) -> Peer:
         """The next connection to the service."""
@@ -259,4 +267,28 @@ async def test_so_many_are_asked_at_once() -> None:
         for peer in peers:
             answer(peer)
         for each in asked:
+            assert await each == YES
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_is_gone_when_it_is_its_turn() -> None:
+    """The service is not asked about it, and the next one has the place."""
+    gone = Refusal("unchecked", "gone")
+
+    async def leaves() -> Refusal | None:
+        return gone
+
+    async with serving() as scene:
+        asked = [scene.ask(Claim(b"alice", b"%d" % number)) for number in range(AT_ONCE)]
+        peers = [await scene.accepted() for _ in asked]
+        left, last = scene.ask(turn=leaves), scene.ask()
+        for peer in peers:
+            await question(peer)
+        answer(peers[0])
+        assert await left == gone
+        await until(lambda: peers[0].received)
+        assert (await question(peers[0]))[1]["passcode"] == "größer"
+        for peer in peers:
+            answer(peer)
+        for each in [*asked, last]:
             assert await each == YES

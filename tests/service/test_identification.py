@@ -1,6 +1,7 @@
 """Who a client is, found out by the service: by what method, for whom there is time, and what is counted and logged."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,26 @@ def test_an_address_that_fails_is_slowed_down() -> None:
     assert harness.counters["logins_failed"] + unchecked == FREE + 1 + MOST
 
 
+def test_many_guesses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that fails is slowed down also where it had not failed when all of its clients came."""
+    compared: list[Callable[[], None]] = []
+
+    def later(reactor: Any, pool: Any, call: Any, *arguments: Any) -> Deferred[bool]:
+        done: Deferred[bool] = Deferred()
+        compared.append(lambda: done.callback(call(*arguments)))
+        return done
+
+    monkeypatch.setattr(identification, "deferToThreadPool", later)
+    harness = Harness()
+    for number in range(WAITING):
+        harness.says("alice", f"guess-{number}")
+    while compared:
+        compared.pop(0)()
+        harness.reactor.advance(0)
+    assert harness.counters["logins_failed"] <= FREE + THREADS
+    assert harness.counters["logins_unchecked"] + harness.counters["logins_failed"] == WAITING
+
+
 def test_a_client_that_goes_while_it_waits() -> None:
     """Nothing is compared for it, and it was no failure."""
     harness = Harness()
@@ -383,7 +404,7 @@ def test_whom_the_service_lets_in(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(service=HTTP, logins={})
     harness.comes_in("dave", "pass-of-dave")
     harness.comes_in("alice", "secret")
-    [(claim, certificate, address, name)] = service.asked
+    [(claim, certificate, address, name, _)] = service.asked
     assert (claim.login, claim.passcode) == (b"dave", b"pass-of-dave")
     assert (certificate, address, name) == ("", "192.0.2.7", "public")
     assert sorted(each.relay.identity.user for each in harness.service.state.sessions) == ["alice", "dora"]

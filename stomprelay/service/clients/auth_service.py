@@ -5,7 +5,7 @@ names the user lets one in. It is asked by a few connections at a time, which ar
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -112,10 +112,10 @@ class AuthServiceClient:
         return closed
 
     async def ask(
-        self, claim: Claim, certificate: str, address: str | None, listener: str
+        self, claim: Claim, certificate: str, address: str | None, listener: str, turn: Callable[[], Awaitable[Refusal | None]]
     ) -> Answer | Refusal:
         """Return what the service says of a client. That it could not be asked, or answered what is no answer, is a
-        `Refusal` as well.
+        `Refusal` as well; so is what `turn` returns, when there is a place to ask, for one not to be asked about.
         """
         try:
             said = {
@@ -130,7 +130,11 @@ class AuthServiceClient:
         known = self._remembered(digest)
         if known is not None:
             return known
-        found = await self._free.run(self._asked, body)
+        await self._free.acquire()
+        try:
+            found = await turn() or await self._asked(body)
+        finally:
+            self._free.release()
         if isinstance(found, Answer) and self._settings.cache:
             if len(self._known) >= self._settings.cache_entries:
                 self._known.popitem(last=False)
