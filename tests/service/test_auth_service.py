@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet import endpoints
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredQueue
+from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthService
 from stomprelay.relay.model.access import Claim, Refusal
@@ -51,9 +52,14 @@ class Scene:
         asked = self.client.ask(claim, certificate, "192.0.2.7", "public", turn or self.turn)
         return Deferred.fromCoroutine(asked)
 
+    @property
+    def connections(self) -> DeferredQueue[Peer]:
+        """Those that nobody has looked at yet."""
+        return self._accepting.accepted
+
     async def accepted(self) -> Peer:
         """The next connection to the service."""
-        peer: Peer = await self._accepting.accepted.get().addTimeout(20, reactor)
+        peer: Peer = await self.connections.get().addTimeout(20, reactor)
         self.peers.append(peer)
         return peer
 
@@ -168,17 +174,20 @@ async def test_an_answer_without_end() -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_service_that_does_not_answer() -> None:
-    """Not at all, or not to the end: it has its time."""
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"])
+async def test_a_service_that_does_not_answer(begun: bytes) -> None:
+    """Not at all, or not to the end: it has its time, and is not asked once more."""
     async with serving(timeout=0.2) as scene:
         asked = scene.ask()
         peer = await scene.accepted()
         await question(peer)
-        peer.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{")
+        peer.transport.write(begun)
+        await peer.ended()
+        await until(lambda: asked.called)
         found = await asked
         assert isinstance(found, Refusal)
         assert found.reason == NO_ANSWER
-        await peer.ended()
+        assert not scene.connections.pending
 
 
 @pytest_twisted.ensureDeferred
@@ -225,7 +234,8 @@ async def test_a_yes_is_remembered() -> None:
         answer(peer)
         assert await asked == YES
         assert await scene.ask() == YES
-        for other in (scene.ask(Claim(b"alice", b"x")), scene.ask(certificate="c")):
+        for claim, certificate in ((Claim(b"alice", b"x"), ""), (CLAIM, "c")):
+            other = scene.ask(claim, certificate)
             await question(peer)
             answer(peer, b"", b"403 No")
             assert isinstance(await other, Refusal)
@@ -250,6 +260,20 @@ async def test_so_many_are_remembered() -> None:
             await asked
         assert len(scene.client._known) == 2
         assert await scene.ask(Claim(b"alice", b"3")) == YES
+
+
+@pytest_twisted.ensureDeferred
+async def test_its_connections_are_not_worth_a_line() -> None:
+    """Clients could fill the log by them."""
+    with capturedLogs() as logs:
+        async with serving() as scene:
+            asked = scene.ask()
+            peer = await scene.accepted()
+            await question(peer)
+            answer(peer, more=b"Connection: close\r\n")
+            assert await asked == YES
+            await peer.ended()
+    assert not [each for each in logs if "HTTP11" in str(formatEvent(each))]
 
 
 @pytest_twisted.ensureDeferred

@@ -9,11 +9,17 @@ from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from twisted.internet.defer import Deferred, DeferredSemaphore, succeed
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
 from twisted.internet.interfaces import IConsumer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone, ResponseNeverReceived
+from twisted.web.client import (
+    Agent,
+    HTTPConnectionPool,
+    ResponseDone,
+    ResponseNeverReceived,
+    _HTTP11ClientFactory,
+)
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer
 from zope.interface import implementer
@@ -91,6 +97,12 @@ class _Body(Protocol):
             self.transport.loseConnection()
 
 
+class _Quiet(_HTTP11ClientFactory):
+    """Connections of which the log has no lines: clients cause them, as many as they like."""
+
+    noisy = False
+
+
 class AuthServiceClient:
     """Asks one service. `seconds` is a clock that never goes back; call `close` at the end."""
 
@@ -99,6 +111,7 @@ class AuthServiceClient:
         self._reactor = reactor
         self._seconds = seconds
         self._pool = HTTPConnectionPool(reactor)
+        self._pool._factory = _Quiet
         self._pool.maxPersistentPerHost = AT_ONCE
         self._pool.cachedConnectionTimeout = IDLE
         self._agent = Agent(reactor, connectTimeout=settings.timeout, pool=self._pool)
@@ -155,7 +168,9 @@ class AuthServiceClient:
     async def _exchange(self, body: bytes) -> Answer | Refusal:
         try:
             response = await self._request(body)
-        except ResponseNeverReceived:
+        except ResponseNeverReceived as error:
+            if any(each.check(CancelledError) for each in error.reasons):
+                raise CancelledError from error  # its time is over
             response = await self._request(body)  # on a connection that was kept, and closed meanwhile
         found = _Body()
         response.deliverBody(found)
