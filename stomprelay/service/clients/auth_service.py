@@ -125,7 +125,12 @@ class AuthServiceClient:
         return closed
 
     async def ask(
-        self, claim: Claim, certificate: str, address: str | None, listener: str, turn: Callable[[], Awaitable[Refusal | None]]
+        self,
+        claim: Claim,
+        certificate: str,
+        address: str | None,
+        listener: str,
+        turn: Callable[[], Awaitable[Refusal | None]],
     ) -> Answer | Refusal:
         """Return what the service says of a client. That it could not be asked, or answered what is no answer, is a
         `Refusal` as well; so is what `turn` returns, when there is a place to ask, for one not to be asked about.

@@ -111,7 +111,8 @@ class Identification(Service):
         _ = done.addErrback(self._failed, driver)
 
     def _failed(self, failure: Any, driver: RelayDriver) -> None:
-        _log.failure("it could not be found out who a client is", failure)
+        if self._runtime.repeats.passes("who a client is"):
+            _log.failure("it could not be found out who a client is", failure)
         driver.unknown(_FAILED)
 
     async def _answer(self, driver: RelayDriver, claim: Claim) -> None:
