@@ -1,4 +1,5 @@
-"""What rules mean for a client's frames: each SEND and SUBSCRIBE is judged before anything else is done with it.
+"""What rules mean for a client's frames: each SEND and SUBSCRIBE is judged before anything else is done with it, and
+each UNSUBSCRIBE by its headers.
 
 A broker may read a head otherwise than the relay does: a repeated header, a name in capitals or with blanks, a
 destination with escapes. So all readings are judged, and a frame that cannot be judged is refused. That holds for a
@@ -25,6 +26,7 @@ from stomprelay.wire.names import (
     RECEIPT_HEADER,
     SEND,
     SUBSCRIBE,
+    UNSUBSCRIBE,
 )
 
 _KNOWN: Final = 64
@@ -239,6 +241,11 @@ class Guard:
         lengths = lowered.count(CONTENT_LENGTH)
         if lengths and (lengths > 1 or b"\ncontent-length:" not in head):
             _judge_lengths(frame.headers(dialect))
+        if frame.command is UNSUBSCRIBE:
+            decision = policy.steering(frame.headers(dialect))
+            if decision is not None and not decision.allow:
+                raise Refused("not allowed", decision.reason(UNSUBSCRIBE))
+            return
         if frame.command is not SEND and frame.command is not SUBSCRIBE:
             return
         value = frame.raw(DESTINATION) if frame.command is SEND and lowered.count(DESTINATION) == 1 else None

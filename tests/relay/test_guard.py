@@ -114,6 +114,35 @@ def test_what_needs_no_rule(client: bytes, broker: bytes) -> None:
         assert play.counters["frames_denied"] == 0
 
 
+DURABLE = (
+    AccessRule(1, allow=True, subscribe=("/topic/a",), users=("alice",), headers=("durable-*",)),
+    AccessRule(2, allow=False, subscribe=("/topic/*",), headers=("durable-*", "activemq.*")),
+    AccessRule(3, allow=False, subscribe=("*",)),
+)
+
+
+@in_three_versions
+def test_an_unsubscribe_that_steers_a_broker(version: bytes) -> None:
+    """By a header it may end a subscription that is not its client's: rules on SUBSCRIBEs with such a one count."""
+    ends = b"UNSUBSCRIBE\nid:1\nDurable-Subscription-Name :bobs\nreceipt:r\n\n\0"
+    with joined(version, version, rules=AccessRules(DURABLE, allow=True)) as play:
+        play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0")
+        assert play.broker_reads() == b"UNSUBSCRIBE\nid:1\n\n\0"
+        said = denied(play, ends)
+        assert "rule 2 denies UNSUBSCRIBE" in said
+        assert "receipt-id:r\n" in said
+
+
+def test_an_unsubscribe_that_may_steer_a_broker() -> None:
+    """The first of these rules decides, as ever."""
+    ends = b"UNSUBSCRIBE\nid:1\ndurable-subscription-name:mine\n\n\0"
+    with known(Identity("alice"), AccessRules(DURABLE, allow=True)) as play:
+        play.client_says(ends)
+        play.broker_gets(ends)
+    with known(Identity("bob"), AccessRules(DURABLE, allow=True)) as play:
+        denied(play, ends)
+
+
 def test_a_send_in_a_transaction() -> None:
     """It is judged when it is said, not when the transaction is committed."""
     with joined(b"1.2", b"1.2", rules=ALLOW) as play:
