@@ -258,6 +258,23 @@ async def test_so_many_are_remembered() -> None:
 
 
 @pytest_twisted.ensureDeferred
+async def test_many_clients_with_the_same_login() -> None:
+    """Those that wait when the first yes comes are let in by that."""
+    async with serving(cache=10.0) as scene:
+        asked = [scene.ask() for _ in range(AT_ONCE + 3)]
+        peers = [await scene.accepted() for _ in range(AT_ONCE)]
+        for peer in peers:
+            await question(peer)
+        answer(peers[0])
+        for each in [asked[0], *asked[AT_ONCE:]]:
+            assert await each == YES
+        assert not peers[0].received
+        for peer in peers[1:]:
+            answer(peer)
+        assert [await each for each in asked[1:AT_ONCE]] == [YES] * (AT_ONCE - 1)
+
+
+@pytest_twisted.ensureDeferred
 async def test_its_connections_are_not_worth_a_line() -> None:
     """Clients could fill the log by them."""
     with capturedLogs() as logs:

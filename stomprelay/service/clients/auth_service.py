@@ -150,14 +150,20 @@ class AuthServiceClient:
             return known
         await self._free.acquire()
         try:
-            found = await turn() or await self._asked(body)
+            refusal = await turn()
+            if refusal is not None:
+                return refusal
+            known = self._remembered(digest)  # as one that came with it is
+            if known is not None:
+                return known
+            found = await self._asked(body)
+            if isinstance(found, Answer) and self._settings.cache:
+                if len(self._known) >= self._settings.cache_entries:
+                    self._known.popitem(last=False)
+                self._known[digest] = (self._seconds() + self._settings.cache, found)
+            return found
         finally:
             self._free.release()
-        if isinstance(found, Answer) and self._settings.cache:
-            if len(self._known) >= self._settings.cache_entries:
-                self._known.popitem(last=False)
-            self._known[digest] = (self._seconds() + self._settings.cache, found)
-        return found
 
     def _remembered(self, digest: bytes) -> Answer | None:
         until, found = self._known.get(digest, (0.0, None))
