@@ -1,8 +1,8 @@
 """The program `stomprelay`.
 
 `commands` its commands, and those that need nothing else; `configuration` a relay to run or to check, `rules` who
-may do what there; `passwd` users who may come in; `asking` the ones that ask a relay that runs. `hold` is what one
-does first that begins a relay.
+may do what there; `explain` a translation; `passwd` users who may come in; `asking` the ones that ask a relay that
+runs. `hold` is what one does first that begins a relay.
 """
 
 import sys
