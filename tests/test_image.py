@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stomprelay.cli import main
+from stomprelay import cli
 from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.config.endpoint import server
@@ -163,7 +163,7 @@ def test_only_this_machine_reaches_them() -> None:
 def test_the_relay_beside_its_broker(capsys: pytest.CaptureFixture[str]) -> None:
     """Its file can be run, its broker is a service that speaks STOMP, and its sessions survive that one."""
     file, _ = mounted("relay")
-    assert main(["check", "--config", str(file)]) == 0
+    assert cli.main(["check", "--config", str(file)]) == 0
     assert "upstream " in capsys.readouterr().out
     config = load(str(file))
     [listener] = config.listeners

@@ -182,7 +182,7 @@ class ClientConnection:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
                 self._carry(leg, lambda: self._flow.to_client(link, now), now)
-            if not leg.closed and self.shutdown.answered_by_closing(link):
+            if self.shutdown.answered_by_closing(link):
                 self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
             elif not leg.closed:
                 self._broker_lost(link, f"closed the connection: {reason}", now)
