@@ -8,6 +8,7 @@ from twisted.python import usage
 
 import stomprelay
 from stomprelay import config
+from stomprelay.cli.hold import hold
 from stomprelay.config.change import Source
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.run import chosen_reactor, make
@@ -39,6 +40,7 @@ class Options(usage.Options):
     ]
 
     def __init__(self) -> None:
+        hold()
         super().__init__()
         self["listen"] = []
 

@@ -28,6 +28,7 @@ def connected(number: int, **more: Any) -> dict[str, Any]:
         "destinations": ["/queue/a", "/queue/b"], "more_destinations": 0, "unconfirmed": 1,
         "unacknowledged": 2, "client_frames": 3, "broker_frames": 4, "client_bytes": 500, "broker_bytes": 6000,
         "to_client_bytes": 6100, "to_broker_bytes": 510, "sent_to": ["/queue/a"],
+        "limited": None,
     }  # fmt: skip
     return {**row, **more}
 

@@ -33,6 +33,7 @@ WIDEST = 16
 
 SHORT: dict[str, str] = {
     "broker_tap.py": "twistd wants a plugin's Options and makeService in a module of their own",
+    "cli/hold.py": "a start imports it before anything else",
     "files.py": "setup.py imports it, and nothing else of the relay",
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/store/formats.py": "imports the stores, which know nothing of it",

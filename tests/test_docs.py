@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay import cli
+from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.pipeline import cli as pipeline
 from stomprelay.relay.link.suspicion import CLOSED, STRANGE
@@ -217,7 +217,7 @@ def test_every_command_is_in_the_table() -> None:
     """docs/commands.md has each command of both programs, and no other."""
     table = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     told = [row[0].strip("`") for row in rows(table) if row[0] != "command"]
-    there = {*subcommands(cli.parser()), *subcommands(pipeline._parser([]))}
+    there = {*subcommands(parser()), *subcommands(pipeline._parser([]))}
     assert sorted(told) == sorted(there)
 
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from stomprelay import cli
+from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.config.endpoint import server
 from tests import image
@@ -130,9 +131,9 @@ def test_the_entry_point_runs_a_relay() -> None:
     """By the real parser; what is added to it wins over the file, another file too."""
     command, *words = image.entry_point()
     assert command == "stomprelay"
-    options = cli.parser().parse_args(words)
+    options = parser().parse_args(words)
     assert options.command == "run"
-    more = cli.parser().parse_args([*words, "--config", "/etc/mine.toml", "--upstream", "tcp://broker"])
+    more = parser().parse_args([*words, "--config", "/etc/mine.toml", "--upstream", "tcp://broker"])
     assert (more.config, more.upstream) == ("/etc/mine.toml", "tcp://broker")
 
 

@@ -468,20 +468,27 @@ def test_all_sessions(relay: Relay) -> None:
         client="a local socket",
     )
     sly = connected(
-        3, login="\x1b[2J", brokers=[], destinations=["/a\nb"], more_destinations=7, age=90000, idle=119.9
+        3,
+        login="\x1b[2J",
+        brokers=[],
+        destinations=["/a\nb"],
+        more_destinations=7,
+        age=90000,
+        idle=119.9,
+        limited="frames (user)",
     )
     relay.answer(path(), listed(connected(1), odd, sly))
     lines: list[str] = []
     assert sessions(AdminClient(relay.place), (), "session", None, lines.append) == 0
     assert lines == [
         "session     login    client          version  broker       age   idle  unconfirmed  unacknowledged"
-        "  from client  from broker  subscribed to       sent to",
+        "  from client  from broker  limited by     subscribed to       sent to",
         "relay-0-1   me       192.0.2.7:4711  1.2      tcp://a:1  1h02m    59s            1               2"
-        "          500         6000  /queue/a, /queue/b  /queue/a",
+        "          500         6000  -              /queue/a, /queue/b  /queue/a",
         "relay-0-12  -        a local socket  -        searching     7s      -            1               2"
-        "          500         6000  -                   -",
+        "          500         6000  -              -                   -",
         "relay-0-3   \\x1b[2J  192.0.2.7:4711  1.2      -          1d01h  1m59s            1               2"
-        "          500         6000  /a\\nb, 7 more       /queue/a",
+        "          500         6000  frames (user)  /a\\nb, 7 more       /queue/a",
     ]
 
 
@@ -515,8 +522,16 @@ def test_sessions_by_what_passes_in_a_second(relay: Relay) -> None:
     """All are looked at, and the first of them shown."""
     lines, _ = looked_twice(relay, "bytes_rate", 2)
     assert [line.split()[0] for line in lines] == ["session", "relay-0-2", "relay-0-1"]
-    assert "  frames/s  from client/s  from broker/s  subscribed to" in lines[0]
-    assert lines[1].split("2", 1)[1].split()[-6:] == ["50", "500", "0", "/queue/a,", "/queue/b", "/queue/a"]
+    assert "  frames/s  from client/s  from broker/s  limited by  subscribed to" in lines[0]
+    assert lines[1].split("2", 1)[1].split()[-7:] == [
+        "50",
+        "500",
+        "0",
+        "-",
+        "/queue/a,",
+        "/queue/b",
+        "/queue/a",
+    ]
     lines, _ = looked_twice(relay, "frames_rate", 1)
     assert lines[1].startswith("relay-0-2 ")
 

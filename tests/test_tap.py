@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,18 @@ from twisted.python import usage
 
 import stomprelay
 from stomprelay import broker_tap, tap
+from stomprelay.cli.hold import release
 from stomprelay.config import OPTIONS
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import RelayService
 from stomprelay.service.workers.service import WorkersService
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """No other test has its signals wait."""
+    yield
+    release()
 
 
 def parsed(*arguments: str) -> tap.Options:

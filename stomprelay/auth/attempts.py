@@ -57,6 +57,14 @@ class Attempts:
         found.free_at = begin + pause
         return begin - now
 
+    def failures(self, address: str, now: float) -> float:
+        """Return how many failures of this address are not forgotten yet."""
+        found = self._addresses.get(address)
+        if found is None:
+            return 0.0
+        _forget(found, now)
+        return found.failures
+
     def failed(self, address: str, now: float) -> None:
         """A client of this address was not let in."""
         found = self._addresses.get(address)

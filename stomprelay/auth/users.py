@@ -6,6 +6,7 @@ time, by a keyed digest that is kept in memory, so that clients can come back al
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -13,7 +14,7 @@ from hmac import compare_digest
 from typing import Final, NamedTuple, Self
 
 from argon2 import PasswordHasher, extract_parameters
-from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
 from stomprelay.auth.lines import entries, is_name
 
@@ -21,6 +22,14 @@ MOST_MEMORY: Final = 1024 * 1024
 """KiB of memory that comparing one passcode may take: whole GiB."""
 MOST_PASSES: Final = 64
 """How often comparing one may go through that memory."""
+MOST_LANES: Final = 64
+"""Threads that comparing one passcode may take."""
+_SALT: Final = 8
+_DIGEST: Final = 16
+"""Bytes of a salt, and of what is compared, at least."""
+_LEAST_MEMORY: Final = 8
+"""KiB for each thread, at least."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+")
 
 
 class User(NamedTuple):
@@ -75,14 +84,14 @@ class Users:
 
     def verify(self, name: str | None, passcode: bytes) -> bool:
         """Return whether this is the passcode of the user; call it in a thread. It takes as long for a name that is not
-        in the file, or has no hash.
+        in the file, or has no hash. Raises `VerificationError` where nothing can be compared: there is no memory.
         """
         user = None if name is None else self.entries.get(name)
         real = user is not None and bool(user.hash)
         spelled = user.hash if user is not None and real else self._any
         try:
             fits = bool(spelled) and PasswordHasher().verify(spelled, passcode)
-        except (VerificationError, InvalidHashError):
+        except VerifyMismatchError:
             return False
         if fits and real and name is not None:
             self._right[name] = self._digest(passcode)
@@ -108,5 +117,17 @@ def _check(spelled: str) -> None:
         costs = extract_parameters(spelled)
     except InvalidHashError:
         raise ValueError("has no Argon2 hash in its second field: write it by stomprelay passwd") from None
-    if costs.memory_cost > MOST_MEMORY or costs.time_cost > MOST_PASSES:
-        raise ValueError(f"has a hash that takes more than {MOST_MEMORY >> 20} GiB, or {MOST_PASSES} passes")
+    if costs.memory_cost > MOST_MEMORY or costs.time_cost > MOST_PASSES or costs.parallelism > MOST_LANES:
+        raise ValueError(
+            f"has a hash that takes more than {MOST_MEMORY >> 20} GiB, {MOST_PASSES} passes, or {MOST_LANES} threads"
+        )
+    parts = spelled.split("$")[-2:]
+    if (
+        not all(map(_BASE64.fullmatch, parts))
+        or costs.salt_len < _SALT
+        or costs.hash_len < _DIGEST
+        or costs.time_cost < 1
+        or costs.parallelism < 1
+        or costs.memory_cost < _LEAST_MEMORY * costs.parallelism
+    ):
+        raise ValueError("has a hash that is damaged: write it anew by stomprelay passwd")

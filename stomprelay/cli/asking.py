@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from typing import TypeAlias
 
 from stomprelay import remote
 from stomprelay.config import ConfigError, load_admin
@@ -67,8 +68,23 @@ cannot be asked.
 """
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add(commands: _Commands) -> None:
     """Add the commands that send requests to a running relay."""
+    relay = _relay()
+    table = argparse.ArgumentParser(add_help=False)
+    table.add_argument("--json", action="store_true", help="one JSON object in a line")
+    _add_brokers(commands, relay, table)
+    _add_sessions(commands, relay, table)
+    commands.add_parser("reload", parents=[relay], help="read the configuration anew", description=_RELOAD)
+    _add_drain(commands, relay, table)
+    _add_tail(commands, relay, table)
+
+
+def _relay() -> argparse.ArgumentParser:
+    """Return the options that say which relay is asked, and how."""
     relay = argparse.ArgumentParser(add_help=False)
     relay.add_argument(
         "--admin",
@@ -92,6 +108,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     relay.add_argument("--certificate", metavar="FILE", help="our own certificate (https), PEM")
     relay.add_argument("--key", metavar="FILE", help="its key; default: in the same file")
     relay.set_defaults(run=_ask)
+    return relay
+
+
+def _add_brokers(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
     named = argparse.ArgumentParser(add_help=False)
     named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
 
@@ -104,12 +124,15 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         metavar="SECONDS",
         help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
     )
-    table = argparse.ArgumentParser(add_help=False)
-    table.add_argument("--json", action="store_true", help="one JSON object in a line")
     commands.add_parser(
         "resume", parents=[named, relay, table], help="let a broker serve again", description=_RESUME
     )
     commands.add_parser("brokers", parents=[relay, table], help="list the brokers", description=_BROKERS)
+
+
+def _add_sessions(
+    commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser
+) -> None:
     sessions = commands.add_parser(
         "sessions",
         parents=[relay, table],
@@ -134,9 +157,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--rates", action="store_true", help="look twice, a second apart, and show what passes in a second"
     )
     sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
-    commands.add_parser("reload", parents=[relay], help="read the configuration anew", description=_RELOAD)
     kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
     kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
+
+
+def _add_drain(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
     drain = commands.add_parser(
         "drain",
         parents=[relay, table],
@@ -148,6 +173,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--within", type=_seconds, metavar="SECONDS", help="how long to wait; default: as long as it takes"
     )
     either.add_argument("--cancel", action="store_true", help="let clients in again")
+
+
+def _add_tail(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
     tail = commands.add_parser(
         "tail",
         parents=[relay, table],

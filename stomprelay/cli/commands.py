@@ -5,18 +5,13 @@ the brokers and sessions of a relay that runs, which it can pause and end.
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import stomprelay
-from stomprelay.cli import asking, configuration, passwd
+from stomprelay.cli import asking, configuration, explain, passwd
 from stomprelay.config import ConfigError
-from stomprelay.explain import Explanation
 from stomprelay.files import files
 from stomprelay.journal import command as journal
-from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.relay.model.profile import PROFILES
 from stomprelay.remote import AdminError
-from stomprelay.wire.dialect import DIALECTS
 
 _CONFIG = """
 Prints a file that comes with the relay: the configuration that has every setting with its default, a smaller one, or a
@@ -27,20 +22,6 @@ examples:
   stomprelay config > stomprelay.toml
   stomprelay config stomprelay.service > /etc/systemd/system/stomprelay.service
 """
-_EXPLAIN = """
-Reads the frames of a conversation, a client's and a broker's in one text, and shows what becomes of each between
-the two versions: the frame as it came and as it goes out, the steps that changed it and what was counted as lost,
-or the ERROR that the client gets. A frame's command tells who said it. What refers to an earlier frame (ACK, NACK,
-UNSUBSCRIBE, MESSAGE) needs that frame before it; what follows a refused frame is shown as if that had not been said.
-
-Where the text has no NUL, ^@ stands for it; the last frame needs none. A passcode is not shown. Exit status: 0 if
-every frame can be carried, 1 if not.
-"""
-_EXAMPLE = """
-example:
-  printf 'SUBSCRIBE\\ndestination:/queue/a\\nack:client\\n' | stomprelay explain --client 1.0 --broker 1.2
-"""
-_VERSIONS = [version.decode() for version in DIALECTS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,38 +74,7 @@ def parser() -> argparse.ArgumentParser:
     )
     config.set_defaults(run=_config)
 
-    explain = commands.add_parser(
-        "explain",
-        help="show how frames would be translated",
-        description=_EXPLAIN,
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    explain.add_argument(
-        "--client",
-        choices=_VERSIONS,
-        help="the client's version; default: what the CONNECT settles, else 1.2",
-    )
-    explain.add_argument(
-        "--broker",
-        choices=_VERSIONS,
-        help="the broker's version; default: what the CONNECTED settles, else 1.2",
-    )
-    explain.add_argument(
-        "--profile",
-        choices=PROFILES,
-        default="auto",
-        help="the broker's product; default: what CONNECTED shows",
-    )
-    explain.add_argument(
-        "--loss",
-        choices=[loss.value for loss in LossPolicy],
-        default=LossPolicy.REPLACE.value,
-        help="what becomes of a value that the other version cannot say; default: %(default)s",
-    )
-    explain.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
-    explain.set_defaults(run=_explain)
-
+    explain.add(commands)
     passwd.add(commands)
     asking.add(commands)
     journal.add(commands).set_defaults(run=_journal)
@@ -134,26 +84,6 @@ def parser() -> argparse.ArgumentParser:
 def _config(options: argparse.Namespace) -> int:
     print(files()[options.file].read_text(encoding="utf-8"), end="")
     return 0
-
-
-def _explain(options: argparse.Namespace) -> int:
-    try:
-        text = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
-    except OSError as error:
-        return _fail(f"{options.file}: cannot be read: {error.strerror}")
-    explanation = Explanation(
-        options.client and options.client.encode(),
-        options.broker and options.broker.encode(),
-        PROFILES[options.profile],
-        LossPolicy(options.loss),
-    )
-    paragraphs = 0
-    for paragraph in explanation.paragraphs(text):
-        print(paragraph, end="\n\n")
-        paragraphs += 1
-    if not paragraphs:
-        return _fail(f"{options.file}: there is no frame in it")
-    return 1 if explanation.refused else 0
 
 
 def _journal(options: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""What rules mean for a client's frames: each SEND and SUBSCRIBE is judged before anything else is done with it.
+"""What rules mean for a client's frames: each SEND and SUBSCRIBE is judged before anything else is done with it, and
+each UNSUBSCRIBE by its headers.
 
 A broker may read a head otherwise than the relay does: a repeated header, a name in capitals or with blanks, a
 destination with escapes. So all readings are judged, and a frame that cannot be judged is refused. That holds for a
@@ -6,7 +7,7 @@ destination with escapes. So all readings are judged, and a frame that cannot be
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from stomprelay.relay.effects import Identify, Outbox
@@ -25,6 +26,7 @@ from stomprelay.wire.names import (
     RECEIPT_HEADER,
     SEND,
     SUBSCRIBE,
+    UNSUBSCRIBE,
 )
 
 _KNOWN: Final = 64
@@ -141,7 +143,7 @@ class Guard:
     Those by which the client shows a new token are for its `renewal`, where there is one.
     """
 
-    __slots__ = ("_counters", "_identity", "_known", "_policy", "_renewal", "_rules")
+    __slots__ = ("_counters", "_doubted", "_identity", "_known", "_policy", "_renewal", "_rules")
 
     def __init__(
         self,
@@ -156,6 +158,7 @@ class Guard:
         self._counters = counters
         self._policy: Policy | None = None
         self._known: dict[bytes, Matching] | None = None
+        self._doubted: list[Subscription] | None = None
 
     @property
     def active(self) -> bool:
@@ -192,17 +195,33 @@ class Guard:
                 raise error.asked_for(frame.header(RECEIPT_HEADER, dialect)) from None
             yield frame
 
-    def objection(self, subscriptions: Iterable[Subscription]) -> Refused | None:
-        """Return why one of these open subscriptions is not allowed; None where all are."""
-        policy = self._its_policy()
-        if policy is None:
+    def doubt(self, subscriptions: list[Subscription]) -> None:
+        """These open subscriptions may not be allowed any more: ask for an `objection`. The list is the guard's now."""
+        subscriptions.reverse()
+        self._doubted = None if self._its_policy() is None else subscriptions
+
+    @property
+    def doubts(self) -> bool:
+        """Whether there are subscriptions that may not be allowed any more."""
+        return self._doubted is not None
+
+    def objection(self, most: int) -> Refused | None:
+        """Return why one of the next doubted subscriptions, of so many at most, is not allowed; None where all are: ask
+        again while there are `doubts`.
+        """
+        policy, doubted = self._policy, self._doubted
+        if policy is None or doubted is None:
             return None
         try:
-            for each in subscriptions:
-                matching = policy.matching(SUBSCRIBE, destinations(each.headers))
-                _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
+            for each in doubted[: -most - 1 : -1]:
+                if each.open:
+                    matching = policy.matching(SUBSCRIBE, destinations(each.headers))
+                    _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
         except Refused as error:
             return error
+        del doubted[-most:]
+        if not doubted:
+            self._doubted = None
         return None
 
     def _its_policy(self) -> Policy | None:
@@ -222,6 +241,11 @@ class Guard:
         lengths = lowered.count(CONTENT_LENGTH)
         if lengths and (lengths > 1 or b"\ncontent-length:" not in head):
             _judge_lengths(frame.headers(dialect))
+        if frame.command is UNSUBSCRIBE:
+            decision = policy.steering(frame.headers(dialect))
+            if decision is not None and not decision.allow:
+                raise Refused("not allowed", decision.reason(UNSUBSCRIBE))
+            return
         if frame.command is not SEND and frame.command is not SUBSCRIBE:
             return
         value = frame.raw(DESTINATION) if frame.command is SEND and lowered.count(DESTINATION) == 1 else None

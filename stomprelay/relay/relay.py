@@ -31,7 +31,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rates import Limiter
+from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.notes import End, ended, failed
 from stomprelay.relay.sample import Looks, Sample
@@ -147,9 +147,11 @@ class Relay:
         return self._connection is not None and self._connection.coupled
 
     @property
-    def held(self) -> bool:
-        """Whether the client is not read from because it sends too fast: it is read from again, whatever others do."""
-        return self._connection is not None and self._connection.turns.deadline < inf
+    def held_by(self) -> TokenBucket | None:
+        """The limit for which the client is not read from, because it sends too fast: it is read from again, whatever
+        others do. None where it need not wait.
+        """
+        return None if self._connection is None else self._connection.turns.held_by
 
     @property
     def over(self) -> bool:
@@ -260,12 +262,13 @@ class Relay:
         """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
         connection = self._connection
         if connection is not None:
-            if not connection.shutdown.asked:
+            if not connection.review.asked:
                 return []
             if identity.user != self.identity.user:
                 return self._end(REFUSED)
             self.identity = identity
-            return self._act(lambda: connection.shutdown.renewed(identity, now))
+            effects = self._act(lambda: connection.review.renewed(identity, now))
+            return effects if self.over else [*effects, Wake(connection.deadline)]
         let = None if self._opening is None else self._opening.identified(identity)
         return [] if let is None else self._act(lambda: self._let_in(let, now))
 
@@ -278,7 +281,7 @@ class Relay:
     def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
         """It was not found out who the client is, or it may not come in, or stay."""
         connection = self._connection
-        if connection is not None and connection.shutdown.asked and not self.client.closed:
+        if connection is not None and connection.review.asked and not self.client.closed:
             turn_away(refusal, self.counters, self._outbox)
             return self._end(REFUSED)
         if self._opening is not None:
@@ -354,7 +357,7 @@ class Relay:
             return []
         self._rules = rules
         connection, identity = self._connection, self.identity
-        return [] if connection is None else self._act(lambda: connection.shutdown.ruled(rules, identity))
+        return [] if connection is None else self._act(lambda: connection.review.ruled(rules, identity))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""

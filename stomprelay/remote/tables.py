@@ -23,7 +23,7 @@ BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving")
 """The columns; # is a number's, which stands at the right."""
 SESSION: Final = (
     "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",
-    "#from client", "#from broker", "subscribed to", "sent to",
+    "#from client", "#from broker", "limited by", "subscribed to", "sent to",
 )  # fmt: skip
 SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from broker/s", *SESSION[11:])
 
@@ -63,6 +63,7 @@ def session_cells(row: Any) -> tuple[str, ...]:
         _duration(row["age"]),
         "-" if row["idle"] is None else _duration(row["idle"]),
         *map(str, numbers),
+        visible(row["limited"] or "-"),
         visible(", ".join([*row["destinations"], *more])) or "-",
         visible(", ".join(row["sent_to"])) or "-",
     )

@@ -33,9 +33,9 @@ class Signals(Service):
     """Calls `actions` on their signals, by name, in the reactor's next turn, from `startService` to `stopService`;
     then the handlers that were there before are restored.
 
-    Nothing is installed where there is no such signal (Windows), outside the main thread, or with a reactor that no
-    other thread can wake. With `spare` those signals alone get an action for which nobody has one: `twistd` begins its
-    log file anew at SIGUSR1, `nohup` ignores SIGHUP.
+    Those that wait to be heeded, for they came before, come then. Nothing is installed where there is no such signal
+    (Windows), outside the main thread, or with a reactor that no other thread can wake. With `spare` those signals
+    alone get an action for which nobody has one: `twistd` begins its log file anew at SIGUSR1, `nohup` ignores SIGHUP.
     """
 
     def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]], spare: bool = False) -> None:
@@ -51,13 +51,16 @@ class Signals(Service):
             return
         for name, action in self._actions.items():
             number = getattr(signal, name, None)
-            if number is None or (self._spare and signal.getsignal(number) is not signal.SIG_DFL):
+            if number is None:
                 continue
-            installed = self._installed(action)
-            try:
-                self._before[number] = (installed, signal.signal(number, installed))
-            except ValueError:  # not the main thread
-                return
+            if not self._spare or signal.getsignal(number) is signal.SIG_DFL:
+                installed = self._installed(action)
+                try:
+                    self._before[number] = (installed, signal.signal(number, installed))
+                except ValueError:  # not the main thread
+                    return
+            if hasattr(signal, "pthread_sigmask"):
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
 
     def _installed(self, action: Callable[[], None]) -> Callable[[int, object], None]:
         def received(_number: int, _frame: object) -> None:

@@ -56,8 +56,8 @@ OPEN: Final = 32
 """File descriptors that are taken for open at the start where the system does not tell."""
 JOURNAL: Final = 8
 """File descriptors that the journal may have open: segments, their folder, files that are removed."""
-RULED: Final = 256
-"""Sessions that get other rules in one turn of the reactor."""
+RULING: Final = 0.01
+"""Seconds of one turn of the reactor in which sessions get other rules."""
 MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
 
@@ -360,16 +360,19 @@ class RelayService(MultiService):
         self.state.outages.change(self.state.brokers)
 
     def _rule_sessions(self) -> None:
-        """Have the sessions that run judged by the rules that their listeners have now, `RULED` of them in a turn."""
+        """Have the sessions that run judged by the rules that their listeners have now, `RULING` at a time."""
         waiting = [(session, each) for each in self.state.sessions.listeners.values() for session in each]
+        seconds = self._runtime.seconds
 
         def some() -> None:
-            for session, each in waiting[-RULED:]:
+            until = seconds() + RULING
+            while waiting:
+                session, each = waiting.pop()
                 if not session.over:
                     session.rule(each.listener.rules)
-            del waiting[-RULED:]
-            if waiting:
-                self._reactor.callLater(0, some)
+                if seconds() >= until:
+                    self._reactor.callLater(0, some)
+                    return
 
         some()
 

@@ -168,28 +168,30 @@ class Offer:
         """Return the CONNECT frame for a broker, in bytes: the client's headers, with the versions `asked` and the
         heart-beats `terms`.
 
-        `host` and `credentials` replace the client's own; so does `added` all that the client sent under that name, as
-        any broker may read it, and where it has no value nothing is put in its place. `STOMP` becomes `CONNECT`, which
-        every broker knows.
+        `host`, `credentials` and `added` replace all that the client sent under their names, as any broker may read
+        it; where one has no value nothing is put in its place. `STOMP` becomes `CONNECT`, which every broker knows.
         """
         values: dict[bytes, bytes | None] = {RECEIPT_HEADER: None}
         above = _negotiate(asked)
         if above or _first(self.headers, ACCEPT_VERSION) is not None:
             values[ACCEPT_VERSION] = spell_versions(asked)
-        if host is not None:
-            values[HOST] = host
-        elif above and _first(self.headers, HOST) is None:
+        if host is None and above and _first(self.headers, HOST) is None:
             values[HOST] = DEFAULT_HOST
         if self.beats(asked):
             values[HEART_BEAT] = bytes(terms)
+        ours: dict[bytes, bytes | None] = {}
+        if host is not None:
+            ours[HOST] = host
         if credentials is not None:
-            values[LOGIN] = credentials.login
-            values[PASSCODE] = credentials.passcode
-        headers = self.headers
+            ours[LOGIN] = credentials.login
+            ours[PASSCODE] = credentials.passcode
         if added is not None:
-            headers = [each for each in headers if each[0].strip(_TRIMMED).lower() != added.name.lower()]
-            values[added.name] = added.value
-        return compose_raw(CONNECT, put(headers, values), end=b"\0")
+            ours[added.name] = added.value
+        names = {name.lower() for name in ours}
+        headers = [
+            each for each in self.headers if each[0] in ours or each[0].strip(_TRIMMED).lower() not in names
+        ]
+        return compose_raw(CONNECT, put(headers, values | ours), end=b"\0")
 
     def holds(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""

@@ -4,6 +4,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from argon2.exceptions import VerificationError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,6 +87,17 @@ def test_unknown_users_cost_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compared == [users.entries["alice"].hash] * 3
 
 
+def test_nothing_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is said, and is not taken for another passcode."""
+
+    def verify(_: object, spelled: str, passcode: bytes) -> bool:
+        raise VerificationError("Memory allocation error")
+
+    monkeypatch.setattr("stomprelay.auth.users.PasswordHasher.verify", verify)
+    with pytest.raises(VerificationError):
+        Users.read(USERS).verify("alice", b"secret")
+
+
 def test_it_is_compared_in_several_threads() -> None:
     """They do not disturb each other."""
     users = Users.read(USERS)
@@ -124,6 +136,19 @@ WRONG = [
     (b"alice:$argon2id$v=19$m=8:\n", "line 1 has no Argon2 hash"),
     (f"alice:{HASH.replace('m=8', 'm=1048577')}:\n".encode(), "more than 1 GiB"),
     (f"alice:{HASH.replace('t=1', 't=65')}:\n".encode(), "64 passes"),
+    (f"alice:{HASH.replace('p=1', 'p=65')}:\n".encode(), "64 threads"),
+    *[
+        (f"alice:{damaged}:\n".encode(), "line 1 has a hash that is damaged")
+        for damaged in (
+            HASH[:-25],
+            HASH[:-1] + "!",
+            HASH.replace("m=8", "m=7"),
+            HASH.replace("m=8", "m=-8"),
+            HASH.replace("t=1", "t=0"),
+            HASH.replace("p=1", "p=0"),
+            "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$" + HASH.rpartition("$")[2],
+        )
+    ],
     (f"alice:{HASH}:a,,b\n".encode(), "line 1 has a group without a name"),
     (f"alice:{HASH}:a:b\n".encode(), "with a colon"),
     (f":{HASH}:\n".encode(), "does not begin with a name"),

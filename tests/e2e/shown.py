@@ -18,6 +18,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.destinations import DestinationTally
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.histogram import ACK, BOUNDS, CONNECT, RECEIPT, SILENCE
+from stomprelay.service.admin.condition import Condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.site import site
 from stomprelay.service.admin.snapshot import (
@@ -84,6 +85,10 @@ class Made:
         self._sessions = [_driver(number, self._began) for number in range(1, SESSIONS + 1)]
         one, two, three = (each.broker.health for each in self.brokers)
         one.up, two.up, three.up = True, False, None
+
+    def condition(self) -> Condition:
+        """Return how it is."""
+        return Condition(len(self._sessions), draining=self._draining, workers=2, serving=1)
 
     def snapshot(self, *, whole: bool) -> Snapshot:
         """Return what it is now."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stomprelay import cli
+from stomprelay.cli.commands import parser
 from stomprelay.pipeline import cli as pipeline
 from tests.config.reference import put_secrets
 from tests.e2e.child import PATIENCE, Child
@@ -237,7 +237,7 @@ def test_every_command_can_be_said(block: Block) -> None:
         assert cannot(command) or command.startswith(OURS), command
         program, *words = shlex.split(command.replace("\\\n", " ").partition(" > ")[0], comments=True)
         if program == "stomprelay":
-            cli.parser().parse_args(words)
+            parser().parse_args(words)
         elif program == "stomprelay-pipeline":
             pipeline._parser(words).parse_args(words)
         elif program == "make":

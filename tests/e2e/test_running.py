@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import socket
+import time
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -170,6 +172,36 @@ def test_signals_that_it_has_no_use_for(tmp_path: Path) -> None:
         for sig in (signal.SIGUSR1, signal.SIGUSR2):
             running.send(sig)
             running.wait_for_log(rf"\[stomprelay#warn\] {sig.name}: ")
+        assert greets(port)
+
+
+def read_by(child: Child, path: Path) -> TextIO:
+    """A pipe in place of a file, once the child has opened it: it waits for what we write."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return os.fdopen(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "w")
+        except OSError:  # nobody reads
+            assert time.monotonic() < deadline, child.last_words
+            assert not child.exited(within=0.01), child.last_words
+
+
+@pytest.mark.parametrize("way", DOORS)
+def test_signals_that_come_while_it_starts(tmp_path: Path, way: str) -> None:
+    """They wait until it has started, which it has not before it has its configuration."""
+    port, path = free_port(), tmp_path / "stomprelay.toml"
+    text = f'[listener.default]\nendpoint = "{place(port)}"\n'
+    os.mkfifo(path)
+    child = DOORS[way](tmp_path, "-c", str(path))
+    with read_by(child, path) as file:
+        child.send(signal.SIGHUP)
+        child.send(signal.SIGUSR2)
+        file.write(text)
+    with serving(child, [port]) as running:
+        with read_by(child, path) as file:
+            file.write(text)
+        running.wait_for_log("the configuration is reloaded; nothing changed")
+        running.wait_for_log(r"\[stomprelay#warn\] SIGUSR2: ")
         assert greets(port)
 
 

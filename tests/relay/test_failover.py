@@ -1298,12 +1298,12 @@ def test_disconnect_while_there_is_no_broker() -> None:
 
 
 def test_a_next_broker_that_does_not_confirm_disconnect() -> None:
-    """It has as long for it as the first one had, and so has each other one; then the client is told."""
+    """It has as long for it as the first one had, and so has the other one; then the client is told."""
     with started(disconnect_timeout=5.0) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_goes()
-        for _ in range(3):
+        for _ in range(2):
             found(play)
             assert play.broker_reads().endswith(b"DISCONNECT\nreceipt:bye\n\n\0")
             play.time_passes(4.9)
@@ -1311,6 +1311,23 @@ def test_a_next_broker_that_does_not_confirm_disconnect() -> None:
             play.time_passes(0.2)
         play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
         assert over(play)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_brokers_that_close_at_disconnect(brokers: int) -> None:
+    """Each is asked once more than it closed; then no other is sought, and the client is told: it closes anyway."""
+    with started(brokers=brokers) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        for _ in range(brokers):
+            gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
+            play.broker_goes()
+            found(play)
+        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_goes()
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
+        assert over(play)
+        assert play.counters["sessions_given_up"] == 0
+        assert "closed at DISCONNECT without its RECEIPT" in play.notes[-3].text
 
 
 def test_no_broker_for_a_disconnect() -> None:

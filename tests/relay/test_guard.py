@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stomprelay.relay.client.review import JUDGED
 from stomprelay.relay.guard import readings
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import LossPolicy
@@ -111,6 +112,35 @@ def test_what_needs_no_rule(client: bytes, broker: bytes) -> None:
             b"ACK", b"BEGIN", b"SEND", b"COMMIT", b"BEGIN", b"ABORT", b"UNSUBSCRIBE", b"DISCONNECT",
         ]  # fmt: skip
         assert play.counters["frames_denied"] == 0
+
+
+DURABLE = (
+    AccessRule(1, allow=True, subscribe=("/topic/a",), users=("alice",), headers=("durable-*",)),
+    AccessRule(2, allow=False, subscribe=("/topic/*",), headers=("durable-*", "activemq.*")),
+    AccessRule(3, allow=False, subscribe=("*",)),
+)
+
+
+@in_three_versions
+def test_an_unsubscribe_that_steers_a_broker(version: bytes) -> None:
+    """By a header it may end a subscription that is not its client's: rules on SUBSCRIBEs with such a one count."""
+    ends = b"UNSUBSCRIBE\nid:1\nDurable-Subscription-Name :bobs\nreceipt:r\n\n\0"
+    with joined(version, version, rules=AccessRules(DURABLE, allow=True)) as play:
+        play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0")
+        assert play.broker_reads() == b"UNSUBSCRIBE\nid:1\n\n\0"
+        said = denied(play, ends)
+        assert "rule 2 denies UNSUBSCRIBE" in said
+        assert "receipt-id:r\n" in said
+
+
+def test_an_unsubscribe_that_may_steer_a_broker() -> None:
+    """The first of these rules decides, as ever."""
+    ends = b"UNSUBSCRIBE\nid:1\ndurable-subscription-name:mine\n\n\0"
+    with known(Identity("alice"), AccessRules(DURABLE, allow=True)) as play:
+        play.client_says(ends)
+        play.broker_gets(ends)
+    with known(Identity("bob"), AccessRules(DURABLE, allow=True)) as play:
+        denied(play, ends)
 
 
 def test_a_send_in_a_transaction() -> None:
@@ -403,6 +433,56 @@ def test_a_subscription_that_is_no_longer_allowed(rules: AccessRules) -> None:
         play.client_gets_error(b"a subscription is no longer allowed")
         play.broker_is_closed()
         assert "the rules were changed" in play.noted(Event.DISCONNECTED)
+
+
+def many(last: bytes = b"/queue/last") -> Playbook:
+    """A session with more subscriptions than are judged in a turn; others may have theirs in between."""
+    play = joined(b"1.2", b"1.2")
+    told = b"".join(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(2 * JUDGED))
+    play.client_says(told + b"SUBSCRIBE\nid:last\ndestination:" + last + b"\n\n\0")
+    play.broker_reads()
+    play.busy = True
+    return play
+
+
+def test_many_subscriptions() -> None:
+    """They are judged a turn's worth at a time, and what the client says meanwhile waits for that."""
+    with many() as play:
+        play.rules_change(ALLOW)
+        play.client_says(GOOD)
+        play.broker_gets(b"")
+        assert play.turn_comes() is play.client.leg
+        play.broker_gets(b"")
+        play.turn_comes()
+        play.broker_gets(GOOD)
+    with many(b"/topic/b") as play:
+        play.rules_change(AccessRules((AccessRule(1, allow=True, subscribe=("/queue/*",)),), allow=False))
+        play.turn_comes()
+        play.both_stay()
+        play.turn_comes()
+        assert b"SUBSCRIBE: '/topic/b'" in play.client.written
+        play.client_gets_error(b"a subscription is no longer allowed")
+
+
+def test_rules_that_change_again_while_many_are_judged() -> None:
+    """All of them are judged by the last ones; who goes meanwhile, or ends a subscription, is no trouble."""
+    with many(b"/topic/b") as play:
+        play.rules_change(AccessRules((AccessRule(1, allow=True, subscribe=("/queue/*",)),), allow=False))
+        play.rules_change(None)
+        play.turn_comes()
+        play.client_says(BAD)
+        play.broker_gets(BAD)
+        play.both_stay()
+    with many() as play:
+        play.rules_change(ALLOW)
+        play.client_goes()
+        assert play.turn_comes() is play.client.leg
+        assert play.relay.over
+    with many(b"/topic/b") as play:
+        play.rules_change(ALLOW)
+        play.relay_stops()
+        play.turn_comes()
+        play.client_gets_error(b"the relay is stopping")
 
 
 def test_a_subscription_that_is_still_allowed() -> None:

@@ -433,6 +433,7 @@ def test_a_newer_token(cut: Cut) -> None:
         play.client_gets(b"")
         play.client_is(Identity("alice", until=play.now + 60))
         play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        assert play.wake == play.now + 60
         play.time_passes(59)
         play.client_says(send(b"3"))
         play.broker_gets(send(b"3"))

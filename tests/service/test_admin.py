@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,9 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.admin.requests import LONGEST, BadRequest, BrokerRequest, parse
 from stomprelay.service.admin.site import site
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.relay import RelayService
+from stomprelay.service.state import Sessions
 from stomprelay.session.handshake import Credentials
 from tests.service.harness import (
     CONNECT,
@@ -90,6 +92,19 @@ def test_health(harness: RelayHarness) -> None:
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_counts_need_no_look_at_sessions(pair: RelayHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks often how the relay is, and how many sessions it has, costs no more where these are many."""
+
+    def looked_at(_: Sessions) -> Iterator[RelayDriver]:
+        raise AssertionError("a session is looked at")
+
+    pair.session()
+    monkeypatch.setattr(Sessions, "__iter__", looked_at)
+    assert Answer(pair, "/healthz").text == "ok\n"
+    assert json.loads(Answer(pair, "/drain").text) == {"draining": False, "sessions": 1}
+    assert Answer(pair, "/readyz").status == 200
 
 
 def test_health_while_stopping(harness: RelayHarness) -> None:

@@ -12,10 +12,12 @@ from twisted.python.failure import Failure
 from twisted.web.test.requesthelper import DummyChannel
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.service.admin.condition import Condition
+from stomprelay.service.admin.condition import parse as parse_condition
 from stomprelay.service.admin.readiness import parse as parse_readiness
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
-from stomprelay.service.admin.site import STATE, STATE_WHOLE, site
+from stomprelay.service.admin.site import CONDITION, STATE, STATE_WHOLE, site
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow, parse, snapshot
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.reload import Reloads
@@ -35,6 +37,9 @@ class Slow:
         self.told: list[tuple[str, int, float | None]] = []
 
     def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
+        return self._later()
+
+    def condition(self) -> Deferred[Condition]:
         return self._later()
 
     def obstacles(self) -> Deferred[list[str]]:
@@ -171,17 +176,13 @@ def test_many_who_look(slow: Slow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "status", "text"),
-    [
-        ((SERVES, SERVES), 200, "ok\n"),
-        ((SERVES, "is away"), 200, "ok, but 1 of 2 workers serve\n"),
-        (("starts", "is away"), 503, "no worker serves\n"),
-    ],
+    ("serving", "status", "text"),
+    [(2, 200, "ok\n"), (1, 200, "ok, but 1 of 2 workers serve\n"), (0, 503, "no worker serves\n")],
 )
-def test_health(slow: Slow, states: tuple[str, ...], status: int, text: str) -> None:
+def test_health(slow: Slow, serving: int, status: int, text: str) -> None:
     """As long as one serves, clients are served."""
     asking = Asking(slow, "GET", "/healthz")
-    slow.answers(*states)
+    slow.asked.pop().callback(Condition(3, workers=2, serving=serving))
     assert asking() == (status, text)
 
 
@@ -209,6 +210,9 @@ def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
         assert status == 200
         shown = parse(text.encode())
         assert shown == snapshot(harness.service.state, whole=whole)._replace(time=shown.time)
+    assert Asking(harness.service.state, "GET", CONDITION)()[0] == 404
+    status, text = Asking(harness.service.state, "GET", CONDITION, worker=True)()
+    assert (status, parse_condition(text.encode())) == (200, Condition(1))
 
 
 def test_who_is_ended(slow: Slow) -> None:

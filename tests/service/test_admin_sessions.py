@@ -106,6 +106,7 @@ def test_all_that_is_known(harness: RelayHarness) -> None:
         "client_frames": 2,
         "broker_frames": 1,
         "sent_to": [],
+        "limited": None,
     }
 
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet import endpoints
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredQueue
+from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthService
 from stomprelay.relay.model.access import Claim, Refusal
 from stomprelay.service.clients.auth_service import AT_ONCE, LONGEST, Answer, AuthServiceClient
+from stomprelay.service.clients.identification import Turn
 from tests.service.sockets import ANY_PORT, Accepting, Peer, reactor, until
 
 NO_ANSWER = "unchecked"
@@ -40,9 +42,21 @@ class Scene:
         settings = {"url": f"http://127.0.0.1:{port}/who", "timeout": 5.0, **settings}
         self.client = AuthServiceClient(AuthService(**settings), reactor, self.clock)
 
-    def ask(self, claim: Claim = CLAIM, certificate: str = "") -> Deferred[Answer | Refusal]:
+    async def turn(self) -> Refusal | None:
+        """Nobody has left."""
+        return None
+
+    def ask(
+        self, claim: Claim = CLAIM, certificate: str = "", turn: Turn | None = None
+    ) -> Deferred[Answer | Refusal]:
         """Ask about a client."""
-        return Deferred.fromCoroutine(self.client.ask(claim, certificate, "192.0.2.7", "public"))
+        asked = self.client.ask(claim, certificate, "192.0.2.7", "public", turn or self.turn)
+        return Deferred.fromCoroutine(asked)
+
+    @property
+    def connections(self) -> DeferredQueue[Peer]:
+        """Those that nobody has looked at yet."""
+        return self._accepting.accepted
 
     async def asked(self) -> tuple[Deferred[Answer | Refusal], Peer]:
         """Ask about a client; return the answer to come, and the connection on which it was asked."""
@@ -53,7 +67,7 @@ class Scene:
 
     async def accepted(self) -> Peer:
         """The next connection to the service."""
-        peer: Peer = await self._accepting.accepted.get().addTimeout(20, reactor)
+        peer: Peer = await self.connections.get().addTimeout(20, reactor)
         self.peers.append(peer)
         return peer
 
@@ -165,13 +179,16 @@ async def test_an_answer_without_end() -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_service_that_does_not_answer() -> None:
-    """Not at all, or not to the end: it has its time."""
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"])
+async def test_a_service_that_does_not_answer(begun: bytes) -> None:
+    """Not at all, or not to the end: it has its time, and is not asked once more."""
     async with serving(timeout=0.2) as scene:
         coming, peer = await scene.asked()
-        peer.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{")
-        assert reason(await coming) == NO_ANSWER
+        peer.transport.write(begun)
         await peer.ended()
+        await until(lambda: coming.called)
+        assert reason(await coming) == NO_ANSWER
+        assert not scene.connections.pending
 
 
 @pytest_twisted.ensureDeferred
@@ -212,7 +229,8 @@ async def test_a_yes_is_remembered() -> None:
         answer(peer)
         assert await coming == YES
         assert await scene.ask() == YES
-        for other in (scene.ask(Claim(b"alice", b"x")), scene.ask(certificate="c")):
+        for claim, certificate in ((Claim(b"alice", b"x"), ""), (CLAIM, "c")):
+            other = scene.ask(claim, certificate)
             await question(peer)
             answer(peer, b"", b"403 No")
             assert reason(await other) == "service"
@@ -240,6 +258,35 @@ async def test_so_many_are_remembered() -> None:
 
 
 @pytest_twisted.ensureDeferred
+async def test_many_clients_with_the_same_login() -> None:
+    """Those that wait when the first yes comes are let in by that."""
+    async with serving(cache=10.0) as scene:
+        asked = [scene.ask() for _ in range(AT_ONCE + 3)]
+        peers = [await scene.accepted() for _ in range(AT_ONCE)]
+        for peer in peers:
+            await question(peer)
+        answer(peers[0])
+        for each in [asked[0], *asked[AT_ONCE:]]:
+            assert await each == YES
+        assert not peers[0].received
+        for peer in peers[1:]:
+            answer(peer)
+        assert [await each for each in asked[1:AT_ONCE]] == [YES] * (AT_ONCE - 1)
+
+
+@pytest_twisted.ensureDeferred
+async def test_its_connections_are_not_worth_a_line() -> None:
+    """Clients could fill the log by them."""
+    with capturedLogs() as logs:
+        async with serving() as scene:
+            coming, peer = await scene.asked()
+            answer(peer, more=b"Connection: close\r\n")
+            assert await coming == YES
+            await peer.ended()
+    assert not [each for each in logs if "HTTP11" in str(formatEvent(each))]
+
+
+@pytest_twisted.ensureDeferred
 async def test_so_many_are_asked_at_once() -> None:
     """The others have their turn when one was answered."""
     async with serving() as scene:
@@ -254,4 +301,28 @@ async def test_so_many_are_asked_at_once() -> None:
         for peer in peers:
             answer(peer)
         for each in asked:
+            assert await each == YES
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_is_gone_when_it_is_its_turn() -> None:
+    """The service is not asked about it, and the next one has the place."""
+    gone = Refusal("unchecked", "gone")
+
+    async def leaves() -> Refusal | None:
+        return gone
+
+    async with serving() as scene:
+        asked = [scene.ask(Claim(b"alice", b"%d" % number)) for number in range(AT_ONCE)]
+        peers = [await scene.accepted() for _ in asked]
+        left, last = scene.ask(turn=leaves), scene.ask()
+        for peer in peers:
+            await question(peer)
+        answer(peers[0])
+        assert await left == gone
+        await until(lambda: peers[0].received)
+        assert (await question(peers[0]))[1]["passcode"] == "größer"
+        for peer in peers:
+            answer(peer)
+        for each in [*asked, last]:
             assert await each == YES

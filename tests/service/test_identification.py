@@ -1,6 +1,7 @@
 """Who a client is, found out by the service: by what method, for whom there is time, and what is counted and logged."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from stomprelay.relay.model.access import Identity, Refusal
 from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
+from stomprelay.service.connection.repeats import MOST as MOST_LINES
 from stomprelay.session.handshake import Credentials
 from tests.auth.issuing import NOW, USERS, public_pem, token
 from tests.service.harness import (
@@ -286,6 +288,26 @@ def test_an_address_that_fails_is_slowed_down() -> None:
     assert harness.counters["logins_failed"] + unchecked == FREE + 1 + MOST
 
 
+def test_many_guesses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that fails is slowed down also where it had not failed when all of its clients came."""
+    compared: list[Callable[[], None]] = []
+
+    def later(reactor: Any, pool: Any, call: Any, *arguments: Any) -> Deferred[bool]:
+        done: Deferred[bool] = Deferred()
+        compared.append(lambda: done.callback(call(*arguments)))
+        return done
+
+    monkeypatch.setattr(identification, "deferToThreadPool", later)
+    harness = Harness()
+    for number in range(WAITING):
+        harness.says("alice", f"guess-{number}")
+    while compared:
+        compared.pop(0)()
+        harness.reactor.advance(0)
+    assert harness.counters["logins_failed"] <= FREE + THREADS
+    assert harness.counters["logins_unchecked"] + harness.counters["logins_failed"] == WAITING
+
+
 def test_a_client_that_goes_while_it_waits() -> None:
     """Nothing is compared for it, and it was no failure."""
     harness = Harness()
@@ -301,7 +323,7 @@ def test_a_client_that_goes_while_it_waits() -> None:
 
 
 def test_what_nobody_thought_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lets nobody in, and the log has it."""
+    """It lets nobody in and is no failure of an address, and the log has it a few times."""
 
     def fails(*_: Any) -> bool:
         raise RuntimeError("a bug")
@@ -309,11 +331,13 @@ def test_what_nobody_thought_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Users, "verify", fails)
     harness = Harness()
     with capturedLogs() as logs:
-        client = harness.says("alice", "secret")
+        clients = [harness.says("alice", "secret") for _ in range(2 * MOST_LINES)]
         harness.reactor.advance(REFUSAL)
-    assert client.written().startswith(ERROR)
-    assert harness.counters["logins_unchecked"] == 1
-    assert "it could not be found out who a client is" in [formatEvent(each) for each in logs]
+    assert all(client.written().startswith(ERROR) for client in clients)
+    assert harness.counters["logins_unchecked"] == len(clients)
+    assert len(harness.service._identification._attempts) == 0
+    lines = [formatEvent(each) for each in logs]
+    assert lines.count("it could not be found out who a client is") == MOST_LINES
     assert harness.waiting == 0
 
 
@@ -383,7 +407,7 @@ def test_whom_the_service_lets_in(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(service=HTTP, logins={})
     harness.comes_in("dave", "pass-of-dave")
     harness.comes_in("alice", "secret")
-    [(claim, certificate, address, name)] = service.asked
+    [(claim, certificate, address, name, _)] = service.asked
     assert (claim.login, claim.passcode) == (b"dave", b"pass-of-dave")
     assert (certificate, address, name) == ("", "192.0.2.7", "public")
     assert sorted(each.relay.identity.user for each in harness.service.state.sessions) == ["alice", "dora"]

@@ -134,6 +134,8 @@ def test_a_client_that_sends_too_fast() -> None:
         assert broker.written() == SEND * 5
         client.sends(SEND)
         assert client.producerState == "paused"
+        waiting = [each.info().limited for each in harness.service.state.sessions]
+        assert waiting == ["frames (address)", None]
         other.sends(SEND * 2)
         turns(harness)
         assert its.written() == SEND * 2
@@ -141,6 +143,7 @@ def test_a_client_that_sends_too_fast() -> None:
             turns(harness, 0.1)
         assert broker.written() == SEND * 3
         assert client.producerState == "producing"
+        assert [each.info().limited for each in harness.service.state.sessions] == [None, None]
     told = [formatEvent(each) for each in logs if each.get("event") == "limited"]
     assert len(told) == 1
     assert told[0].endswith("client is read from no faster: frames, the limit for one address is 10 a second")

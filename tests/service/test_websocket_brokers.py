@@ -203,6 +203,19 @@ def test_both_ways() -> None:
         assert client.written() == MESSAGE
 
 
+def test_a_length_with_blanks() -> None:
+    """In 1.0 blanks are no part of a header: a body behind such a length is not taken for another frame."""
+    relay = over_websocket()
+    client = relay.client()
+    client.sends(b"CONNECT\n\n\0")
+    broker = reached(relay)
+    broker.written()
+    broker.sends(said(TEXT, b"CONNECTED\nsession:1\n\n\0"))
+    send = b"SEND\ndestination:/queue/a\ncontent-length: 20 \n\n\0SEND\ndestination:/b\0"
+    client.sends(send)
+    assert [payload for _, payload in messages(broker.written())] == [send]
+
+
 def test_one_frame_in_a_message() -> None:
     """Some brokers take a message for one frame, so that each has its own, whatever is in its body."""
     client, broker = session(over_websocket())

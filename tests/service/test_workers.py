@@ -21,6 +21,9 @@ from stomprelay.config.change import Source
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse as parse_segment
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.service.admin.condition import Condition, condition, summed
+from stomprelay.service.admin.condition import parse as parse_condition
+from stomprelay.service.admin.condition import spell as spell_condition
 from stomprelay.service.admin.readiness import AWAY, DRAINED, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions, parse
@@ -518,6 +521,13 @@ class Asked:
     def snapshot(self, *, whole: bool) -> Deferred[Any]:
         return fail(TimeoutError("no answer")) if self.answer is None else succeed(self.answer)
 
+    def condition(self) -> Deferred[Condition]:
+        return (
+            fail(TimeoutError("no answer"))
+            if self.state is None
+            else succeed(parse_condition(spell_condition(condition(self.state)).encode()))
+        )
+
     def obstacles(self) -> Deferred[Any]:
         return fail(TimeoutError("no answer")) if self.reasons is None else succeed(self.reasons)
 
@@ -606,6 +616,28 @@ def test_what_one_that_ended_has_counted(crew: Crew) -> None:
         first.plan = plan_of([])
         crew.changed(first)
         assert total(crew).listeners[0].counters["sessions_opened"] == 3
+
+
+def test_the_condition_of_a_crew(crew: Crew) -> None:
+    """The sum of all that answer; of one that does not, what is known. What is wrong with a journal counts."""
+
+    def now() -> Condition:
+        found: list[Condition] = []
+        _ = crew.condition().addCallback(found.append)
+        return found[0]
+
+    assert now() == Condition(3, workers=2, serving=2)
+    total(crew)
+    asked(crew, 1).state = None
+    _ = crew.drain(True)
+    with capturedLogs():
+        assert now() == Condition(3, draining=True, workers=2, serving=2)
+    crew.workers[0].admin = None
+    assert now() == Condition(1, draining=True, workers=2, serving=1)
+    ill, stuck = Condition(1, journal="is ill"), Condition(2, journal="is full", stuck=True)
+    assert summed(Condition(0), [ill, stuck, Condition(3)], 3, 3) == Condition(
+        6, False, False, *stuck[3:5], 3, 3
+    )
 
 
 def reasons(crew: Crew) -> list[str]:

@@ -280,6 +280,14 @@ def test_the_upstreams_own_host_and_credentials() -> None:
     )
 
 
+def test_another_spelling_of_what_is_not_the_clients() -> None:
+    """A broker that ignores case or blanks must not find the client's own beside it."""
+    own = offer(b"Login:admin\nlogin :admin\nPASSCODE:secret\n Host:other\nlogin:me\nlogins:1\n")
+    assert own.connect(ONLY_1_0, OURS, host=b"vh", credentials=Credentials(b"relay")) == (
+        b"CONNECT\nlogin:relay\nlogins:1\nhost:vh\n\n\0"
+    )
+
+
 def test_the_upstreams_own_login_without_a_passcode() -> None:
     """The client's passcode is for another login: it does not reach the broker."""
     assert offer(b"login:me\npasscode:secret\n").connect(
@@ -291,7 +299,7 @@ def test_the_upstreams_own_login_without_a_passcode() -> None:
     ("lines", "value", "wire"),
     [
         (b"", b"192.0.2.7", b"CONNECT\nX-Client:192.0.2.7\n\n\0"),
-        (b"X-Client:forged\nfoo:1\n", b"192.0.2.7", b"CONNECT\nfoo:1\nX-Client:192.0.2.7\n\n\0"),
+        (b"X-Client:forged\nfoo:1\n", b"192.0.2.7", b"CONNECT\nX-Client:192.0.2.7\nfoo:1\n\n\0"),
         (b"x-client:1\nX-CLIENT:2\nX-Client:3\n", b"::1", b"CONNECT\nX-Client:::1\n\n\0"),
         (b" X-Client\t:1\n\x01x-client:2\nx-client-2:3\n", None, b"CONNECT\nx-client-2:3\n\n\0"),
         (b"X-Client:forged\n", None, b"CONNECT\n\n\0"),

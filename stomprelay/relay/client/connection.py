@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.client.pace import Pace
+from stomprelay.relay.client.review import Review
 from stomprelay.relay.client.search import Search
 from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import Turns
@@ -63,6 +64,11 @@ class ClientConnection:
     @property
     def _search(self) -> Search:
         return Search(self._flow, self._outbox)
+
+    @property
+    def review(self) -> Review:
+        """What is done when its rules change."""
+        return Review(self._client, self.session, self._flow, self.shutdown, self.turns, self._outbox)
 
     @property
     def links(self) -> list[Link]:
@@ -145,6 +151,7 @@ class ClientConnection:
         """Others had their turn: go on with what waits on the leg."""
         self.turns.had(leg)
         if leg is self._client:
+            self.review.go_on()
             self._release(now)
         else:
             self._to_client(leg, now)
@@ -174,8 +181,10 @@ class ClientConnection:
         else:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
-                self._carry_to_client(link, leg, now)
-            if not leg.closed:
+                self._carry(leg, lambda: self._flow.to_client(link, now), now)
+            if self.shutdown.answered_by_closing(link):
+                self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
+            elif not leg.closed:
                 self._broker_lost(link, f"closed the connection: {reason}", now)
 
     def half_closed(self, now: float) -> None:
@@ -228,8 +237,6 @@ class ClientConnection:
     def stop_began(self, now: float) -> None:
         """The service begins to stop; see `Relay.stop_began`."""
         self.shutdown.stop_began()
-        if self.shutdown.drained:
-            self.shutdown.stopped()
         self._wake()
 
     def blocked(self, leg: Leg) -> None:
@@ -243,9 +250,8 @@ class ClientConnection:
 
     def let_pass(self, *, watched: bool) -> None:
         """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
-        turns = self.turns
-        if turns.allowed or self._client.state is State.CONNECTED:
-            turns.let_pass([] if watched or self.shutdown.begun else self._flow.passes())
+        if self.turns.allowed or self._client.state is State.CONNECTED:
+            self.turns.let_pass([] if watched or self.shutdown.begun else self._flow.passes())
 
     # Brokers accept
 
@@ -358,7 +364,7 @@ class ClientConnection:
         link = self._search.link(leg)
         if link is None or leg.closed:
             return
-        self._carry_to_client(link, leg, now)
+        self._carry(leg, lambda: self._flow.to_client(link, now), now)
         if link.done:
             self._broker_lost(link, "", now)
             return
@@ -374,9 +380,6 @@ class ClientConnection:
         except StompError as error:
             failure = error
         self._carried(leg, before, failure, now)
-
-    def _carry_to_client(self, link: Link, leg: Leg, now: float) -> None:
-        self._carry(leg, lambda: self._flow.to_client(link, now), now)
 
     def _hurry(self) -> None:
         """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""

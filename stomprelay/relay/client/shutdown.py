@@ -9,12 +9,8 @@ from typing import Final, NamedTuple
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow, broker_lost
-from stomprelay.relay.forward import give_receipts
-from stomprelay.relay.guard import UNGUARDED, Guard
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
 from stomprelay.session.heartbeat import BEAT
@@ -123,14 +119,16 @@ class Shutdown:
 
     def searching(self) -> None:
         """A broker was lost. Where there are too few now they are sought, which has a time of its own; but for a
-        client that is gone no more than is left of its own.
+        client that is gone no more than is left of its own, nor after too many closed at DISCONNECT.
         """
-        if not self._flow.ready:
+        if not self._flow.ready and self._tries >= 0:
             self.until = self._last
 
     def found(self, now: float) -> None:
-        """A broker was found: what was under way goes on. For a client that is there it has its time again."""
-        if self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
+        """A broker was found: what was under way goes on. For a client that is there it has its time again, unless too
+        many closed at DISCONNECT.
+        """
+        if self._client.gone or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
@@ -139,7 +137,7 @@ class Shutdown:
         """
         if not self._client.gone:
             return now + self._listener.upstream.disconnect_timeout
-        return (now + self._last) / 2 if self._tries else self._last
+        return (now + self._last) / 2 if self._tries > 0 else self._last
 
     @property
     def listening(self) -> bool:
@@ -237,7 +235,9 @@ class Shutdown:
     # The relay stops
 
     def stop_began(self) -> None:
-        """Read from the client no more, unless the session is about to end anyway; it ends when it is `drained`."""
+        """Read from the client no more, unless the session is about to end anyway; it ends when it is `drained`, which
+        may be now.
+        """
         client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
@@ -248,41 +248,8 @@ class Shutdown:
             if link.up and link.leg is not None:
                 # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
                 self._outbox.put(Resume(link.leg))
-
-    @property
-    def asked(self) -> bool:
-        """Whether the client has shown a token, and it is not known yet whose it is."""
-        return self._flow.guard.asked
-
-    def renewed(self, identity: Identity, now: float) -> None:
-        """The client has shown a new token: it may stay until that expires, with the groups of that."""
-        client = self._client
-        if client.gone or client.closed:
-            return
-        self.expires = identity.until
-        receipt = self._flow.guard.renewed(identity)
-        give_receipts([] if receipt is None else [receipt], client, self._outbox, now)
-        self._outbox.put(Wake(now))  # it is asked anew when something is due
-        self._object()
-
-    def ruled(self, rules: AccessRules | None, identity: Identity) -> None:
-        """These are the rules from now on."""
-        flow = self._flow
-        if flow.guard is UNGUARDED and rules is not None:
-            flow.guard = Guard(rules, identity, self._session.counters)
-        elif flow.guard is not UNGUARDED:
-            flow.guard.ruled(rules)
-        self._object()
-
-    def _object(self) -> None:
-        """End the session where it has a subscription that is not allowed any more, unless it is about to end."""
-        if self._client.closed or self.begun:
-            return
-        subscriptions = [each for link in self._flow.links for each in link.session.subscriptions]
-        error = self._flow.guard.objection(subscriptions)
-        if error is not None:
-            text = f"the rules were changed: {error.detail}"
-            self.stopped(Reason("a subscription is no longer allowed", error.detail, text, error.quoted))
+        if self.drained:
+            self.stopped()
 
     @property
     def drained(self) -> bool:
@@ -335,13 +302,27 @@ class Shutdown:
         flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
         impatient = self._listener.upstream.confirm or self._client.gone or sent
-        if flow.settled or not self._tries or not impatient:
+        if flow.settled or self._tries <= 0 or not impatient:
             return []
         self._tries -= 1
         return flow.unanswered()
 
-    def overdue(self, now: float) -> None:
-        """End the step that is not done in time: send the DISCONNECT that waits, or close the session."""
+    def answered_by_closing(self, link: Link) -> bool:
+        """A broker closes its connection. Return whether that is all that will be heard of the client's DISCONNECT, for
+        as many brokers as there are did so before: then call `overdue`. Where others may still confirm it, they have
+        what is left of the time.
+        """
+        flow = self._flow
+        waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
+        if link not in waiting or self._client.gone or flow.over(link):
+            return False
+        self._tries -= 1
+        return self._tries < 0 and len(waiting) == 1
+
+    def overdue(self, now: float, what: str = "did not confirm DISCONNECT in time") -> None:
+        """End the step that is not done in time, or will not be: send the DISCONNECT that waits, or close the session.
+        `what`: what brokers did instead.
+        """
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone = self._client.gone
         if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone:
@@ -356,7 +337,6 @@ class Shutdown:
             return
         counters["brokers_lost"] += flow.ready
         missing = self.lose(flow.links)
-        what = "did not confirm DISCONNECT in time"
         if gone:
             counters["clients_undelivered"] += 1
             what = "did not confirm all that was said"

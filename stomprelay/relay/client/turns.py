@@ -8,6 +8,7 @@ from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.forward import TURN
+from stomprelay.relay.model.rates import TokenBucket
 from stomprelay.relay.notes import limited
 from stomprelay.session.effects import GiveWay
 from stomprelay.session.leg import Leg, State
@@ -52,6 +53,12 @@ class Turns:
         """Whether what the client sent may be carried to brokers now, as far as its pace allows."""
         client = self._client
         return client.state is State.CONNECTED and self._flow.flowing and client not in self._deferred
+
+    @property
+    def held_by(self) -> TokenBucket | None:
+        """The limit for which the client waits now; None where it does not."""
+        pace = self._buffer.pace
+        return None if pace is None or self.deadline == inf else pace.held_by
 
     def release(self, carry: Callable[[float, bytes, int], int], now: float) -> None:
         """Have `carry` carry what waits in the buffer: all of it, or as much as the pace allows now, before others have

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.model.access import Identity
 from stomprelay.wire.dialect import Headers
-from stomprelay.wire.names import SEND, SUBSCRIBE
+from stomprelay.wire.names import SEND, SUBSCRIBE, UNSUBSCRIBE
 
 USER: Final = "{user}"
 """What stands in a destination's pattern for the name of the user."""
@@ -249,6 +249,15 @@ class Policy:
                 return decision
         assert decision is not None
         return decision
+
+    def steering(self, headers: Headers) -> Decision | None:
+        """Return the decision about an UNSUBSCRIBE: by the first rule on a SUBSCRIBE's headers of which these are some,
+        wherever that is to, for which subscription a broker ends may stand in such a header; None where none decides.
+        """
+        for rule in self._rules:
+            if rule.subscribe and rule.headers and rule.holds(Request(UNSUBSCRIBE, headers, frozenset(), 0)):
+                return Decision(rule.allow, rule, "")
+        return None
 
     def trail(self, request: Request, destination: str) -> Iterator[tuple[AccessRule, bool, bool]]:
         """Yield the rules for this client that are asked about a destination, in order, up to that which decides: each

@@ -58,11 +58,13 @@ class Asked(NamedTuple):
     accept: str = ""
 
 
-Page = Callable[[Asked], Response | Deferred[Response]]
-"""Returns the response to a GET, at once or later."""
-Action = Callable[[bytes], Response | Deferred[Response]]
-"""Does what the body of a POST asks for, and returns the response, at once or later."""
-Kill = Callable[[str, bytes], Response | Deferred[Response]]
+Answer = Response | Deferred[Response]
+"""A response that is there at once or later."""
+Page = Callable[[Asked], Answer]
+"""Returns the response to a GET."""
+Action = Callable[[bytes], Answer]
+"""Does what the body of a POST asks for, and returns the response."""
+Kill = Callable[[str, bytes], Answer]
 """The same for the session of this name."""
 
 
@@ -86,7 +88,7 @@ class SharedPage:
         self._until = 0.0
         self._waiting: list[Deferred[Response]] | None = None
 
-    def __call__(self, asked: Asked) -> Response | Deferred[Response]:
+    def __call__(self, asked: Asked) -> Answer:
         """Return the page as it was made less than `SHARED` seconds ago, or else is made now."""
         if self._waiting is not None:
             self._waiting.append(Deferred())
@@ -157,7 +159,7 @@ class AdminPages(Resource):
         _ = response.addErrback(_failed).addCallback(respond)
         return NOT_DONE_YET
 
-    def _response(self, request: Any) -> Response | Deferred[Response] | None:
+    def _response(self, request: Any) -> Answer | None:
         page, action = self._pages.get(request.path), self._action(request.path)
         upgrade = self._upgrades.get(request.path)
         if upgrade is not None:
@@ -229,7 +231,7 @@ def _failed(failure: Failure) -> Response:
     return refusal(500, "the relay failed; see its log")
 
 
-def _post(request: Any, action: Action) -> Response | Deferred[Response]:
+def _post(request: Any, action: Action) -> Answer:
     """Return the response of `action`, or a refusal where a web page that is not ours could have sent the request."""
     if not own_page(request.requestHeaders, secure=request.isSecure()):
         return refusal(403, "not from a web page but the relay's own")

@@ -60,11 +60,6 @@ def _within(values: Mapping[str, object]) -> float | None:
     return float(within)
 
 
-def drain(taken: Snapshot) -> str:
-    """Return whether new clients are refused, and how many sessions there are, as JSON text."""
-    return json.dumps({"draining": taken.draining, "sessions": taken.clients}) + "\n"
-
-
 def brokers(taken: Snapshot) -> str:
     """Return all brokers with their states, as JSON text."""
     rows = [{name: getattr(each, name) for name in _SAID} for each in taken.brokers]

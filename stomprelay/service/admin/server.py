@@ -108,14 +108,15 @@ class AdminChannel(HTTPChannel):
 
 class AdminSite(Site):
     """A site without an access log, which would have little but the requests of monitoring. It has room for
-    `CONNECTIONS` connections. `name` is that of its endpoint; `on_end` is called when nobody listens with it any more.
+    `CONNECTIONS` connections. `name` is that of its endpoint; `on_end`, if any, is called when nobody listens with it
+    any more.
     """
 
     noisy = False
     protocol: Callable[[], Any] = AdminChannel
 
     def __init__(
-        self, name: str, pages: Resource, reactor: Any, on_end: Callable[[], None] = lambda: None
+        self, name: str, pages: Resource, reactor: Any, on_end: Callable[[], None] | None = None
     ) -> None:
         self._name = name
         self._on_end = on_end
@@ -160,7 +161,8 @@ class AdminSite(Site):
             channel.persistent = False
             if not channel.requests:
                 channel.loseConnection()
-        self._on_end()
+        if self._on_end is not None:
+            self._on_end()
 
     def log(self, request: Any) -> None:
         """Write no line to an access log."""

@@ -32,6 +32,7 @@ about draining that of `/drain`.
 
 import json
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
@@ -42,6 +43,8 @@ from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.access import Hosts, Token
+from stomprelay.service.admin.condition import Condition, condition, drain, health
+from stomprelay.service.admin.condition import spell as spell_condition
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
 from stomprelay.service.admin.overview import FILES, file, overview
@@ -49,18 +52,20 @@ from stomprelay.service.admin.pages import (
     JSON,
     Action,
     AdminPages,
+    Answer,
     Asked,
     Page,
     Response,
     SharedPage,
+    Upgrade,
     refusal,
 )
 from stomprelay.service.admin.readiness import alive, obstacles
 from stomprelay.service.admin.readiness import spell as spell_readiness
-from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, drain, parse
+from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
 from stomprelay.service.admin.server import CONNECTIONS, AdminSite
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
-from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
+from stomprelay.service.admin.snapshot import Snapshot, snapshot, spell
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.journal.tails import TooMany
@@ -73,8 +78,9 @@ T = TypeVar("T")
 
 READY: Final = "/readyz"
 STATE: Final = "/state"
-"""The page of a worker that has its snapshot; `STATE_WHOLE` the whole one."""
+"""The page of a worker that has its snapshot; `STATE_WHOLE` the whole one, `CONDITION` how it is in a few words."""
 STATE_WHOLE: Final = "/state/whole"
+CONDITION: Final = "/state/condition"
 
 _NO_BODIES: Final = (
     "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
@@ -99,6 +105,9 @@ class Shown(Protocol):
 
     def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]:
         """Return what it is now; for `whole` see `snapshot.snapshot`."""
+
+    def condition(self) -> Condition | Deferred[Condition]:
+        """Return how it is, in a few words."""
 
     def obstacles(self) -> list[str] | Deferred[list[str]]:
         """Return why it is not to be sent clients; see `readiness.obstacles`."""
@@ -147,6 +156,10 @@ class OwnRelay:
         """Return what it is now."""
         return snapshot(self._state, whole=whole)
 
+    def condition(self) -> Condition:
+        """Return how it is."""
+        return condition(self._state)
+
     def obstacles(self) -> list[str]:
         """Return why it is not to be sent clients."""
         return obstacles(self._state)
@@ -167,44 +180,26 @@ class OwnRelay:
             return fail(Unavailable(str(error)))
 
 
-def _empty(body: bytes) -> bool:
-    """Whether the body of a POST says nothing."""
-    return body.strip() in (b"", b"{}")
-
-
-def _health(taken: Snapshot) -> Response:
-    """Return the response to GET /healthz. A journal that cannot be written is reported, and workers that are away; the
-    status is 503 only where sessions are held for the journal, no worker serves, or the relay stops.
-    """
-    journal, workers = taken.journal, taken.workers
-    serve = sum(each.state == SERVES for each in workers)
-    if taken.stopping:
-        return Response("stopping\n", status=503)
-    if workers and not serve:
-        return Response("no worker serves\n", status=503)
-    if journal is not None and journal.stuck:
-        return Response(f"nobody is read from: the journal {journal.state}\n", status=503)
-    trouble = [f"{serve} of {len(workers)} workers serve"] if serve < len(workers) else []
-    if journal is not None and journal.trouble:
-        trouble.append(f"the journal {journal.state}")
-    if taken.draining:
-        trouble.append("new clients are refused")
-    return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
+def _health(found: Condition) -> Response:
+    served, text = health(found)
+    return Response(text, status=200 if served else 503)
 
 
 def _readiness(found: list[str]) -> Response:
     return Response(spell_readiness(found), JSON, 503 if found else 200)
 
 
-def _later(
-    made: T | Deferred[T], page: Callable[[T], Response | Deferred[Response]]
-) -> Deferred[Response] | Response:
+def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
     """Return the page that is made of something, or a Deferred of it where that takes its time."""
     return made.addCallback(page) if isinstance(made, Deferred) else page(made)
 
 
 def _page(relay: Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
     return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
+
+
+def _condition_page(relay: Shown, made: Callable[[Condition], str]) -> Page:
+    return lambda _: _later(relay.condition(), lambda found: Response(made(found), JSON))
 
 
 def _file(name: str, kind: str) -> Page:
@@ -217,21 +212,116 @@ def _watching(relay: Shown) -> dict[bytes, Page]:
     return {
         b"/livez": lambda _: Response(alive(), JSON),
         READY.encode(): lambda _: _later(relay.obstacles(), _readiness),
-        b"/healthz": lambda _: _later(relay.snapshot(whole=False), _health),
+        b"/healthz": lambda _: _later(relay.condition(), _health),
         b"/metrics": lambda asked: _metrics(relay, asked.accept),
     }
 
 
-def _metrics(relay: Shown, accept: str) -> Response | Deferred[Response]:
+def _metrics(relay: Shown, accept: str) -> Answer:
     # Loaded when it is asked for: most processes never are, workers among them.
     from stomprelay.service.admin.metrics import chosen, metrics
 
     form = chosen(accept)
 
-    def page(taken: Snapshot) -> Response | Deferred[Response]:
+    def page(taken: Snapshot) -> Answer:
         return _later(relay.obstacles(), lambda found: Response(metrics(taken, not found, form), form.kind))
 
     return _later(relay.snapshot(whole=False), page)
+
+
+class _Orders:
+    """What a POST has a relay do. Responses about brokers are the page `listed`, those about draining `drained`; by
+    `bodies` those of messages may be shown.
+    """
+
+    def __init__(self, relay: Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
+        self._relay = relay
+        self._listed = listed
+        self._drained = drained
+        self._bodies = bodies
+
+    @property
+    def actions(self) -> dict[bytes, Action]:
+        """Return what is done by path; all but `kill`, whose path has a name in it."""
+        return {
+            b"/brokers/pause": self._pause,
+            b"/brokers/resume": self._resume,
+            b"/drain": _plain(partial(self._drain, draining=True)),
+            b"/drain/cancel": _plain(partial(self._drain, draining=False)),
+            b"/tail": self._tail,
+            b"/reload": _plain(self._reload),
+        }
+
+    def kill(self, name: str, body: bytes) -> Answer:
+        """End the session of this name, and return the response."""
+        return _plain(partial(self._kill, name))(body)
+
+    def _kill(self, name: str) -> Answer:
+        missing = refusal(404, f"there is no session {json.dumps(name)}")
+        killed = Response(json.dumps({"killed": name}) + "\n", JSON)
+        return _later(self._relay.kill(name), lambda found: killed if found else missing)
+
+    def _pause(self, body: bytes) -> Answer:
+        return self._brokers(body, lambda found, asked: self._relay.pause(found, asked.within), timed=True)
+
+    def _resume(self, body: bytes) -> Answer:
+        return self._brokers(body, lambda found, _: self._relay.resume(found), timed=False)
+
+    def _brokers(
+        self,
+        body: bytes,
+        order: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], Deferred[None] | None],
+        *,
+        timed: bool,
+    ) -> Answer:
+        try:
+            request = parse(body, timed=timed)
+        except BadRequest as error:
+            return refusal(400, str(error))
+        found = self._relay.brokers.find(request.broker)
+        if not found:
+            return refusal(404, f"there is no broker {json.dumps(request.broker)}")
+        return _later(order(found, request), lambda _: self._listed(Asked()))
+
+    def _drain(self, *, draining: bool) -> Answer:
+        return _later(self._relay.drain(draining), lambda _: self._drained(Asked()))
+
+    def _tail(self, body: bytes) -> Answer:
+        try:
+            request = TailRequest.parse(body)
+        except ValueError as error:
+            return refusal(400, str(error))
+        for name in request.listeners:
+            if name not in self._relay.listeners:
+                return refusal(404, f"there is no listener {json.dumps(name)}")
+        if request.bodies and not self._bodies:
+            return refusal(403, _NO_BODIES)
+        return self._relay.tail(request).addCallback(lambda found: Response(found.spell(), JSON))
+
+    def _reload(self) -> Answer:
+        if self._relay.reloads is None:
+            return refusal(409, "this process reads no configuration anew")
+        done = self._relay.reloads.reload()
+        return done.addCallbacks(
+            lambda found: Response(json.dumps(found._asdict()) + "\n", JSON),
+            lambda failure: (
+                refusal(409, failure.getErrorMessage()) if failure.check(NotReloaded) else failure
+            ),
+        )
+
+
+def _plain(do: Callable[[], Answer]) -> Action:
+    """Return the action of a POST that says nothing in its body."""
+    return lambda body: do() if body.strip() in (b"", b"{}") else refusal(400, "the body must be {}")
+
+
+def _sessions(relay: Shown, asked: Asked) -> Answer:
+    """Return the response to GET /sessions."""
+    try:
+        query = SessionQuery.read(asked.arguments)
+    except BadRequest as error:
+        return refusal(400, str(error))
+    return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
 
 
 def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
@@ -263,75 +353,10 @@ def site(
     sessions this begins; only where the relay is that of this process.
     """
     relay = _relay(shown)
-
-    def act(
-        body: bytes,
-        do: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], Deferred[None] | None],
-        *,
-        timed: bool,
-    ) -> Response | Deferred[Response]:
-        try:
-            request = parse(body, timed=timed)
-        except BadRequest as error:
-            return refusal(400, str(error))
-        found = relay.brokers.find(request.broker)
-        if not found:
-            return refusal(404, f"there is no broker {json.dumps(request.broker)}")
-        done = do(found, request)
-        return _later(done, lambda _: listed(Asked()))
-
-    def pause(found: tuple[ConfiguredBroker, ...], request: BrokerRequest) -> Deferred[None] | None:
-        return relay.pause(found, request.within)
-
-    def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> Deferred[None] | None:
-        return relay.resume(found)
-
-    def order_drain(body: bytes, *, draining: bool) -> Response | Deferred[Response]:
-        if not _empty(body):
-            return refusal(400, "the body must be {}")
-        return _later(relay.drain(draining), lambda _: drained(Asked()))
-
-    def kill(name: str, body: bytes) -> Response | Deferred[Response]:
-        if not _empty(body):
-            return refusal(400, "the body must be {}")
-        missing = refusal(404, f"there is no session {json.dumps(name)}")
-        killed = Response(json.dumps({"killed": name}) + "\n", JSON)
-        return _later(relay.kill(name), lambda found: killed if found else missing)
-
-    def tail(body: bytes) -> Response | Deferred[Response]:
-        try:
-            request = TailRequest.parse(body)
-        except ValueError as error:
-            return refusal(400, str(error))
-        for name in request.listeners:
-            if name not in relay.listeners:
-                return refusal(404, f"there is no listener {json.dumps(name)}")
-        if request.bodies and not guarded:
-            return refusal(403, _NO_BODIES)
-        return relay.tail(request).addCallback(lambda found: Response(found.spell(), JSON))
-
-    def reload(body: bytes) -> Response | Deferred[Response]:
-        if not _empty(body):
-            return refusal(400, "the body must be {}")
-        if relay.reloads is None:
-            return refusal(409, "this process reads no configuration anew")
-        done = relay.reloads.reload()
-        return done.addCallbacks(
-            lambda found: Response(json.dumps(found._asdict()) + "\n", JSON),
-            lambda failure: (
-                refusal(409, failure.getErrorMessage()) if failure.check(NotReloaded) else failure
-            ),
-        )
-
-    def sessions(asked: Asked) -> Response | Deferred[Response]:
-        try:
-            query = SessionQuery.read(asked.arguments)
-        except BadRequest as error:
-            return refusal(400, str(error))
-        return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
-
     listed = _page(relay, brokers, JSON, whole=True)
-    drained = _page(relay, drain, JSON, whole=False)
+    drained = _condition_page(relay, drain)
+    orders = _Orders(relay, listed, drained, bodies=guarded)
+    actions = orders.actions
 
     def shown_now(taken: Snapshot) -> str:
         return overview(taken, [path.decode() for path in actions])
@@ -340,33 +365,26 @@ def site(
         **{path: _file(name, kind) for path, (name, kind) in FILES.items()},
         b"/overview": SharedPage(_page(relay, shown_now, JSON, whole=False), reactor.seconds),
         b"/brokers": listed,
-        b"/sessions": sessions,
+        b"/sessions": partial(_sessions, relay),
         b"/drain": drained,
         **_watching(relay),
     }
     if worker:
         pages[STATE.encode()] = _page(relay, spell, JSON, whole=False)
         pages[STATE_WHOLE.encode()] = _page(relay, spell, JSON, whole=True)
-    actions: dict[bytes, Action] = {
-        b"/brokers/pause": lambda body: act(body, pause, timed=True),
-        b"/brokers/resume": lambda body: act(body, resume, timed=False),
-        b"/drain": lambda body: order_drain(body, draining=True),
-        b"/drain/cancel": lambda body: order_drain(body, draining=False),
-        b"/tail": tail,
-        b"/reload": reload,
-    }
+        pages[CONDITION.encode()] = _condition_page(relay, spell_condition)
+    upgrades: dict[bytes, Upgrade] = {}
+    opened = None
+    if console is not None:
+        assert isinstance(shown, RelayState)
+        opened = Console(shown, console, reactor.seconds)
+        pages.update((path, _file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
+        pages[LISTENERS] = opened.listeners
+        actions[OPEN] = opened.open
+        upgrades[SOCKET] = opened.connect
     secret = None if token is None else Token(token)
-    named = Hosts(hosts)
-    if console is None:
-        return AdminSite("admin", AdminPages(pages, actions, kill, named, secret, relay.repeats), reactor)
-    assert isinstance(shown, RelayState)
-    opened = Console(shown, console, reactor.seconds)
-    pages.update((path, _file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
-    pages[LISTENERS] = opened.listeners
-    actions[OPEN] = opened.open
-    upgrades = {SOCKET: opened.connect}
-    served = AdminPages(pages, actions, kill, named, secret, relay.repeats, upgrades)
-    return AdminSite("admin", served, reactor, opened.end)
+    served = AdminPages(pages, actions, orders.kill, Hosts(hosts), secret, relay.repeats, upgrades)
+    return AdminSite("admin", served, reactor, None if opened is None else opened.end)
 
 
 def admin_services(

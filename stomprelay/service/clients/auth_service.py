@@ -5,15 +5,21 @@ names the user lets one in. It is asked by a few connections at a time, which ar
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from twisted.internet.defer import Deferred, DeferredSemaphore, succeed
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
 from twisted.internet.interfaces import IConsumer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone, ResponseNeverReceived
+from twisted.web.client import (
+    Agent,
+    HTTPConnectionPool,
+    ResponseDone,
+    ResponseNeverReceived,
+    _HTTP11ClientFactory,
+)
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer
 from zope.interface import implementer
@@ -91,6 +97,12 @@ class _Body(Protocol):
             self.transport.loseConnection()
 
 
+class _Quiet(_HTTP11ClientFactory):
+    """Connections of which the log has no lines: clients cause them, as many as they like."""
+
+    noisy = False
+
+
 class AuthServiceClient:
     """Asks one service. `seconds` is a clock that never goes back; call `close` at the end."""
 
@@ -99,6 +111,7 @@ class AuthServiceClient:
         self._reactor = reactor
         self._seconds = seconds
         self._pool = HTTPConnectionPool(reactor)
+        self._pool._factory = _Quiet
         self._pool.maxPersistentPerHost = AT_ONCE
         self._pool.cachedConnectionTimeout = IDLE
         self._agent = Agent(reactor, connectTimeout=settings.timeout, pool=self._pool)
@@ -112,10 +125,15 @@ class AuthServiceClient:
         return closed
 
     async def ask(
-        self, claim: Claim, certificate: str, address: str | None, listener: str
+        self,
+        claim: Claim,
+        certificate: str,
+        address: str | None,
+        listener: str,
+        turn: Callable[[], Awaitable[Refusal | None]],
     ) -> Answer | Refusal:
         """Return what the service says of a client. That it could not be asked, or answered what is no answer, is a
-        `Refusal` as well.
+        `Refusal` as well; so is what `turn` returns, when there is a place to ask, for one not to be asked about.
         """
         try:
             said = {
@@ -130,12 +148,22 @@ class AuthServiceClient:
         known = self._remembered(digest)
         if known is not None:
             return known
-        found = await self._free.run(self._asked, body)
-        if isinstance(found, Answer) and self._settings.cache:
-            if len(self._known) >= self._settings.cache_entries:
-                self._known.popitem(last=False)
-            self._known[digest] = (self._seconds() + self._settings.cache, found)
-        return found
+        await self._free.acquire()
+        try:
+            refusal = await turn()
+            if refusal is not None:
+                return refusal
+            known = self._remembered(digest)  # as one that came with it is
+            if known is not None:
+                return known
+            found = await self._asked(body)
+            if isinstance(found, Answer) and self._settings.cache:
+                if len(self._known) >= self._settings.cache_entries:
+                    self._known.popitem(last=False)
+                self._known[digest] = (self._seconds() + self._settings.cache, found)
+            return found
+        finally:
+            self._free.release()
 
     def _remembered(self, digest: bytes) -> Answer | None:
         until, found = self._known.get(digest, (0.0, None))
@@ -151,7 +179,9 @@ class AuthServiceClient:
     async def _exchange(self, body: bytes) -> Answer | Refusal:
         try:
             response = await self._request(body)
-        except ResponseNeverReceived:
+        except ResponseNeverReceived as error:
+            if any(each.check(CancelledError) for each in error.reasons):
+                raise CancelledError from error  # its time is over
             response = await self._request(body)  # on a connection that was kept, and closed meanwhile
         found = _Body()
         response.deliverBody(found)

@@ -2,7 +2,8 @@
 service. What takes long is done in threads; no more waits than is bounded, and nobody waits for it but the client.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from cryptography.x509.oid import NameOID
@@ -13,7 +14,7 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
-from stomprelay.auth.attempts import Attempts
+from stomprelay.auth.attempts import FREE, Attempts
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthSettings, Method, login
 from stomprelay.relay.model.access import Claim, Identity, Refusal
@@ -28,9 +29,13 @@ THREADS: Final = 2
 WAITING: Final = 1000
 """Clients that may wait at a time until it is found out who they are."""
 
+Turn = Callable[[], Awaitable[Refusal | None]]
+"""What a client waits for whom it takes long to know; then it returns why nothing is found out about it any more."""
+
 _log: Final = logger()
 
 _CROWDED: Final = Refusal("unchecked", "too many clients wait until it is found out who they are")
+_LEFT: Final = Refusal("unchecked", "it left while it waited")
 _SLOWED: Final = Refusal("unchecked", "too many of its address were not let in")
 _GONE: Final = Refusal("unchecked", "its listener's auth is not configured any more")
 _FAILED: Final = Refusal("unchecked", "the relay failed; see its log")
@@ -106,7 +111,8 @@ class Identification(Service):
         _ = done.addErrback(self._failed, driver)
 
     def _failed(self, failure: Any, driver: RelayDriver) -> None:
-        _log.failure("it could not be found out who a client is", failure)
+        if self._runtime.repeats.passes("who a client is"):
+            _log.failure("it could not be found out who a client is", failure)
         driver.unknown(_FAILED)
 
     async def _answer(self, driver: RelayDriver, claim: Claim) -> None:
@@ -124,26 +130,39 @@ class Identification(Service):
                 driver.identified(found)
             else:
                 driver.unwanted(excess)
-        elif found is not None:
+        else:
             if found.reason != "unchecked":
                 self._attempts.failed(address, self._runtime.seconds())
             driver.unknown(found)
 
-    async def _slowed(self, driver: RelayDriver, claim: Claim, address: str) -> Identity | Refusal | None:
-        """Return who the client is, at its time, or why that is not known; None where nobody waits for it any more."""
+    async def _slowed(self, driver: RelayDriver, claim: Claim, address: str) -> Identity | Refusal:
+        """Return who the client is, at its time, or why that is not known."""
         wait = self._attempts.wait(address, self._runtime.seconds())
         if wait is None:
             return _SLOWED
         if wait:
             await deferLater(self._reactor, wait)
             if driver.relay.over:
-                return None
+                return _LEFT
         auth = self._auths.get(driver.relay.listener.auth or "")
-        return _GONE if auth is None else await self._found(auth, driver, claim)
+        if auth is None:
+            return _GONE
+        before = self._attempts.failures(address, self._runtime.seconds())
+        return await self._found(auth, driver, claim, partial(self._turn, driver, address, before))
+
+    async def _turn(self, driver: RelayDriver, address: str, before: float) -> Refusal | None:
+        """It is the turn of a client that may have waited among many. Return why nothing is found out about it: it is
+        gone, or its address failed too often since it had `before` failures, by others that came with this one.
+        """
+        await deferLater(self._reactor, 0)  # else those that wait would go on within one another
+        if driver.relay.over:
+            return _LEFT
+        failures = self._attempts.failures(address, self._runtime.seconds())
+        return _SLOWED if failures > before + FREE else None
 
     async def _found(
-        self, auth: AuthSettings, driver: RelayDriver, claim: Claim
-    ) -> Identity | Refusal | None:
+        self, auth: AuthSettings, driver: RelayDriver, claim: Claim, turn: Turn
+    ) -> Identity | Refusal:
         protocol = self._runtime.protocols.get(driver.relay.client)
         shown = None if protocol is None else protocol.certificate
         certificate = "" if shown is None else common_name(shown)
@@ -153,9 +172,9 @@ class Identification(Service):
             case Method.TOKEN:
                 return self._by_token(auth, claim, certificate)
             case Method.PASSCODE:
-                return await self._by_passcode(auth, driver, claim, certificate)
+                return await self._by_passcode(auth, claim, certificate, turn)
             case Method.SERVICE:
-                return await self._by_service(auth, driver, claim, certificate)
+                return await self._by_service(auth, driver, claim, certificate, turn)
         if auth.certificates and not certificate:
             return Refusal("certificate", "it has shown no certificate that names somebody")
         return _NOTHING
@@ -174,17 +193,17 @@ class Identification(Service):
         return auth.identity(bearer.user, bearer.groups, certificate, until)
 
     async def _by_passcode(
-        self, auth: AuthSettings, driver: RelayDriver, claim: Claim, certificate: str
-    ) -> Identity | Refusal | None:
+        self, auth: AuthSettings, claim: Claim, certificate: str, turn: Turn
+    ) -> Identity | Refusal:
         users, name, passcode = auth.users, login(claim), claim.passcode or b""
         assert users is not None
         right = users.known(name, passcode)
         if not right:
             await self._free.acquire()
             try:
-                await deferLater(self._reactor, 0)  # else those that wait would go on within one another
-                if driver.relay.over:
-                    return None
+                refusal = await turn()
+                if refusal is not None:
+                    return refusal
                 right = users.known(name, passcode) or await deferToThreadPool(
                     self._reactor, self._pool(), users.verify, name, passcode
                 )
@@ -201,11 +220,11 @@ class Identification(Service):
         return self._threads
 
     async def _by_service(
-        self, auth: AuthSettings, driver: RelayDriver, claim: Claim, certificate: str
+        self, auth: AuthSettings, driver: RelayDriver, claim: Claim, certificate: str, turn: Turn
     ) -> Identity | Refusal:
         listener = driver.relay.listener.name
         address = getattr(driver.address, "host", None)
-        answer = await self._services[auth.name].ask(claim, certificate, address, listener)
+        answer = await self._services[auth.name].ask(claim, certificate, address, listener, turn)
         if isinstance(answer, Refusal):
             return answer
         return auth.identity(answer.user, answer.groups, certificate)

@@ -207,7 +207,7 @@ class RelayDriver(Driver):
 
     def patient(self, protocol: LegProtocol) -> bool:
         """Whether the leg is a client's that only waits because it sends too fast."""
-        return protocol.leg is self._relay.client and self._relay.held
+        return protocol.leg is self._relay.client and self._relay.held_by is not None
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that a broker cannot be connected to."""

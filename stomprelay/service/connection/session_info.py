@@ -36,7 +36,8 @@ class SessionInfo(NamedTuple):
     `destinations` are the first `SHOWN` that the client subscribed to, and there are `more_destinations`.
     `unconfirmed`: SENDs for which a RECEIPT is awaited; `unacknowledged`: deliveries that the client owes an ACK for.
     Frames and bytes are those received from the client, and from brokers; bytes also those sent to them. `sent_to` are
-    destinations that the client sent to lately.
+    destinations that the client sent to lately. `limited` is the limit for which the client waits, because it sends too
+    fast.
     """
 
     session: str
@@ -59,6 +60,7 @@ class SessionInfo(NamedTuple):
     to_client_bytes: int
     to_broker_bytes: int
     sent_to: tuple[str, ...]
+    limited: str | None = None
 
 
 def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Sizes) -> SessionInfo:
@@ -85,6 +87,7 @@ def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Si
         sizes.to_client,
         sizes.to_brokers,
         () if session is None else tuple(map(spell_words, session.sent_to)),
+        None if relay.held_by is None else f"{relay.held_by.limit.value} ({relay.held_by.scope.value})",
     )
 
 

@@ -222,7 +222,7 @@ def masked(payload: bytes, mask: bytes) -> bytes:
 
 _EOLS: Final = re.compile(rb"[\r\n]*")
 _BLANK: Final = re.compile(rb"\n\r?\n")
-_LENGTH: Final = re.compile(rb"\ncontent-length: *([0-9]{1,18})\r?\n")
+_LENGTH: Final = re.compile(rb"\ncontent-length: *([0-9]{1,18}) *\r?\n")
 
 
 def each_frame(data: bytes) -> Iterator[bytes]:

@@ -17,9 +17,11 @@ from zope.interface import implementer
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin import sessions
+from stomprelay.service.admin.condition import Condition
+from stomprelay.service.admin.condition import parse as parse_condition
 from stomprelay.service.admin.readiness import parse as parse_readiness
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
-from stomprelay.service.admin.site import READY, STATE, STATE_WHOLE
+from stomprelay.service.admin.site import CONDITION, READY, STATE, STATE_WHOLE
 from stomprelay.service.admin.snapshot import Snapshot, parse
 
 WITHIN: Final = 5.0
@@ -66,6 +68,10 @@ class WorkerAdmin:
     def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
         """Return the worker's snapshot."""
         return self._asked("GET", STATE_WHOLE if whole else STATE).addCallback(lambda said: parse(said[1]))
+
+    def condition(self) -> Deferred[Condition]:
+        """Return how the worker is."""
+        return self._asked("GET", CONDITION).addCallback(lambda said: parse_condition(said[1]))
 
     def obstacles(self) -> Deferred[list[str]]:
         """Return why the worker is not to be sent clients."""

@@ -7,6 +7,8 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.service.admin.condition import Condition, condition
+from stomprelay.service.admin.condition import summed as summed_condition
 from stomprelay.service.admin.readiness import AWAY, DRAINED, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, merged
@@ -95,6 +97,19 @@ class Crew(Shown):
 
         asked = [ask(each) for each in self.workers if each.admin is not None]
         return DeferredList(asked).addCallback(added)
+
+    def condition(self) -> Deferred[Condition]:
+        """Return how all workers are together. One that does not answer has as many sessions as it had."""
+        answers, asked = self._ask_all(lambda worker: worker.admin.condition())
+
+        def added(silent: list[str]) -> Condition:
+            last = [
+                each.last.clients for each in self.workers if each.last is not None and each.name in silent
+            ]
+            found = [*answers, *map(Condition, last)]
+            return summed_condition(condition(self._own), found, len(self.workers), self.serving)
+
+        return asked.addCallback(added)
 
     def obstacles(self) -> Deferred[list[str]]:
         """Return why the relay is not to be sent clients: all that any worker names, each once. Workers that are away,

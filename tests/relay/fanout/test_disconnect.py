@@ -3,6 +3,7 @@
 import pytest
 
 from stomprelay.session.effects import Event, How
+from tests.playbook import Playbook
 from tests.relay.several import (
     begun,
     both_get,
@@ -42,6 +43,41 @@ def test_all_brokers_are_sent_it(quorum: int) -> None:
         play.broker_goes(at=last)
         play.client_is_closed()
         assert play.counters["brokers_lost"] == 0
+
+
+def closes(play: Playbook, at: str) -> None:
+    """A broker closes at DISCONNECT; where the session goes on, it is asked again."""
+    play.broker_goes(at=at)
+    before = len(play.opened)
+    while play.client.closed is None and len(play.opened) == before:
+        play.time_passes(play.wake - play.now)
+    if play.client.closed is None:
+        comes(play, at)
+        assert play.broker_reads(at=at) == DISCONNECT
+
+
+def test_brokers_that_close_without_a_receipt() -> None:
+    """They are asked again a few times; one that says nothing has what is left of the time, and then it is over."""
+    with fanned(quorum=1, disconnect_timeout=5.0) as play:
+        play.client_says(DISCONNECT)
+        both_get(play, DISCONNECT)
+        closes(play, "a")
+        closes(play, "a")
+        began = play.now
+        while play.client.closed is None:
+            closes(play, "a")
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
+        assert began < play.now <= began + 5.0
+    with fanned(quorum=2, disconnect_timeout=5.0) as play:
+        play.client_says(DISCONNECT)
+        both_get(play, DISCONNECT)
+        began = play.now
+        while play.client.closed is None:
+            closes(play, "a")
+            if play.client.closed is None:
+                closes(play, "b")
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
+        assert play.now < began + 10.0
 
 
 def test_without_a_receipt() -> None:

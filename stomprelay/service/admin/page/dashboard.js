@@ -443,8 +443,9 @@ const sessions = {
     const version = row.version === null ? "no CONNECT yet" : spoken && spoken !== row.version ? `STOMP ${row.version} to ${spoken}` : `STOMP ${row.version}`;
     const brokers = row.brokers.map((each) => each ?? "searching").join(", ");
     const destinations = [...row.destinations, ...(row.more_destinations ? [`${count(row.more_destinations)} more`] : [])].join(", ");
+    const client = row.limited === null ? version : `${version}; waits: ${row.limited}`;
     const sent = row.sent_to.length ? `sends to ${row.sent_to.join(", ")}` : "";
-    return [row.session, row.login, [row.client, version], row.listener, brokers, duration(row.age), row.idle === null ? "" : duration(row.idle), [destinations, sent],
+    return [row.session, row.login, [row.client, client], row.listener, brokers, duration(row.age), row.idle === null ? "" : duration(row.idle), [destinations, sent],
       count(row.unconfirmed), count(row.unacknowledged), passed("client_bytes"), passed("broker_bytes"), { text: "End", what: row.session, act: () => kill(row) }];
   },
 };

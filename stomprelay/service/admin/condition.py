@@ -1,0 +1,88 @@
+"""How a relay is, in a few words: what `/healthz` and `/drain` are answered with.
+
+Whoever asks for these may ask often, and wants no more than counts: no session is looked at for it.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from stomprelay.service.state import RelayState
+
+
+class Condition(NamedTuple):
+    """How many `sessions` a relay has, whether it stops, and whether it refuses new clients (`draining`). `journal` is
+    what is wrong with its journal, "" for nothing; `stuck`: sessions are held for that. `serving` of its `workers`
+    serve; a relay of one process has none.
+    """
+
+    sessions: int
+    stopping: bool = False
+    draining: bool = False
+    journal: str = ""
+    stuck: bool = False
+    workers: int = 0
+    serving: int = 0
+
+
+def condition(state: RelayState) -> Condition:
+    """Return how the relay of this process is."""
+    sessions, journal = state.sessions, state.journal
+    ill = journal is not None and (journal.trouble or journal.stuck)
+    return Condition(
+        len(sessions),
+        sessions.stopping,
+        sessions.draining,
+        journal.state if journal is not None and ill else "",
+        journal is not None and journal.stuck,
+    )
+
+
+def summed(own: Condition, others: Iterable[Condition], workers: int, serving: int) -> Condition:
+    """Return how a relay of several processes is: `own` is that of the one that starts the others, which has no
+    sessions and keeps no journal.
+    """
+    each = list(others)
+    worst = max(each, key=lambda one: (one.stuck, bool(one.journal)), default=own)
+    return own._replace(
+        sessions=sum(one.sessions for one in each),
+        journal=worst.journal,
+        stuck=worst.stuck,
+        workers=workers,
+        serving=serving,
+    )
+
+
+def health(found: Condition) -> tuple[bool, str]:
+    """Return whether clients are served, and that in a line of words. A journal that cannot be written is named in it,
+    and workers that are away; clients are served none the less, unless sessions are held for it, or all are away.
+    """
+    if found.stopping:
+        return False, "stopping\n"
+    if found.workers and not found.serving:
+        return False, "no worker serves\n"
+    if found.stuck:
+        return False, f"nobody is read from: the journal {found.journal}\n"
+    trouble = []
+    if found.serving < found.workers:
+        trouble.append(f"{found.serving} of {found.workers} workers serve")
+    if found.journal:
+        trouble.append(f"the journal {found.journal}")
+    if found.draining:
+        trouble.append("new clients are refused")
+    return True, f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n"
+
+
+def drain(found: Condition) -> str:
+    """Return whether new clients are refused, and how many sessions there are, as JSON text."""
+    return json.dumps({"draining": found.draining, "sessions": found.sessions}) + "\n"
+
+
+def spell(found: Condition) -> str:
+    """Return it as JSON text, for `parse` of the same version of the relay."""
+    return json.dumps(found)
+
+
+def parse(text: bytes) -> Condition:
+    """Return the condition in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
+    return Condition(*json.loads(text))
