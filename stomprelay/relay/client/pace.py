@@ -19,10 +19,11 @@ class Pace:
     keeps from others is little.
     """
 
-    __slots__ = ("_buckets", "_early", "_since", "frames", "held_by", "size", "told", "until")
+    __slots__ = ("_begun", "_buckets", "_early", "_since", "frames", "held_by", "size", "told", "until")
 
     def __init__(self, buckets: Buckets) -> None:
         self._buckets = buckets
+        self._begun = 0
         self._early = 0
         self._since = 0.0
         self.frames = self.size = 0
@@ -61,8 +62,9 @@ class Pace:
         self.frames, self.size, self.until, self._since = frames, size, now, now
         refused = self.held_by = None
         early, self._early = self._early, 0
+        begun, self._begun = self._begun, 0
         for each in self._buckets:
-            at = each.take(frames if each.limit is Limit.FRAMES else size + early, now)
+            at = each.take(frames - begun if each.limit is Limit.FRAMES else size + early, now)
             if at > now and each.refuses:
                 refused = each
             if at > self.until:
@@ -80,15 +82,21 @@ class Pace:
         self.until = NOW
         return spent
 
-    def done(self, frames: int, size: int) -> None:
-        """So many frames and bytes of those were not needed."""
+    def done(self, frames: int, size: int, *, begun: bool) -> None:
+        """So many frames and bytes of those were not needed. `begun`: bytes of a further frame wait. One token is kept
+        for it: to be put back and taken again for each part of a long frame would have others wait for nothing.
+        """
+        if begun and frames:
+            self._begun = 1
+            frames -= 1
         for each in self._buckets:
             each.give_back(frames if each.limit is Limit.FRAMES else size)
 
     def leave(self) -> None:
         """The session is over, or has another pace: put back what was taken and not spent."""
         frames, size = self.begin()
-        self.done(frames, size)
+        begun, self._begun = self._begun, 0
+        self.done(frames + begun, size, begun=False)
 
 
 def pace_of(limiter: Limiter | None, address: str | None, user: str, now: float) -> Pace | None:

@@ -81,7 +81,8 @@ class Turns:
             else:
                 frames, size = pace.begin()
                 data = b"" if behind else buffer.part(size)
-                pace.done(frames - carry(now, data, frames), size - len(data))
+                frames -= carry(now, data, frames)
+                pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or len(buffer) > 0)
                 self.give_way(client, more=client.state is State.CONNECTED and buffer.unread)
 
     def let_pass(self, able: Collection[Pass]) -> None:

@@ -135,9 +135,11 @@ class TokenBucket:
         return self._level
 
     def take(self, tokens: int, now: float) -> float:
-        """Take tokens; return from when on they may be used, which is `now` where there are so many."""
+        """Take tokens; return from when on they may be used, which is `now` where there are so many. Who takes none
+        waits for nobody.
+        """
         self._level = self.left(now) - tokens
-        return now if self._level >= 0.0 else now - self._level / self.rate
+        return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
     def give_back(self, tokens: int) -> None:
         """Put back what was taken and not used."""
