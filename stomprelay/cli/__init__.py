@@ -16,7 +16,8 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return the exit status. Wrong usage ends in `SystemExit`, as argparse does."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["run"]:
+    begins = given[:1] == ["run"]
+    if begins:
         hold()
     try:
         # Loaded when a signal can wait.
@@ -24,4 +25,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return commands.main(given)
     finally:
-        release()
+        if begins:
+            release()
