@@ -175,23 +175,25 @@ class Offer:
         above = _negotiate(asked)
         if above or _first(self.headers, ACCEPT_VERSION) is not None:
             values[ACCEPT_VERSION] = spell_versions(asked)
-        if host is None and above and _first(self.headers, HOST) is None:
+        ours: set[bytes] = set()
+        if host is not None:
+            values[HOST] = host
+            ours.add(HOST)
+        elif above and _first(self.headers, HOST) is None:
             values[HOST] = DEFAULT_HOST
         if self.beats(asked):
             values[HEART_BEAT] = bytes(terms)
-        ours: dict[bytes, bytes | None] = {}
-        if host is not None:
-            ours[HOST] = host
         if credentials is not None:
-            ours[LOGIN] = credentials.login
-            ours[PASSCODE] = credentials.passcode
+            values[LOGIN] = credentials.login
+            values[PASSCODE] = credentials.passcode
+            ours.update((LOGIN, PASSCODE))
         if added is not None:
-            ours[added.name] = added.value
-        names = {name.lower() for name in ours}
+            values[added.name] = added.value
+            ours.add(added.name.lower())
         headers = [
-            each for each in self.headers if each[0] in ours or each[0].strip(_TRIMMED).lower() not in names
+            each for each in self.headers if each[0] in values or each[0].strip(_TRIMMED).lower() not in ours
         ]
-        return compose_raw(CONNECT, put(headers, values | ours), end=b"\0")
+        return compose_raw(CONNECT, put(headers, values), end=b"\0")
 
     def holds(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""
