@@ -17,7 +17,8 @@ from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.service.network.endpoints import WebSocketEndpoint, broker_endpoint
 from stomprelay.service.network.proxy_protocol import header
 from stomprelay.service.network.upgrade import Accepted, Handshake, Opened, Request
-from stomprelay.service.network.websocket import each_frame, masked
+from stomprelay.service.network.messages import masked
+from stomprelay.service.network.websocket import each_frame
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
