@@ -1,13 +1,15 @@
 """The handshake of a WebSocket (RFC 6455, section 4), from both ends: from a request over HTTP to the bytes that answer
 it, and from what a broker answers to whether a WebSocket is open.
 
-Both are read by h11, which holds them to RFC 9112. A request that is refused gets a status and words, and nothing
+Both are read by h11, which holds them to RFC 9112, but for a request that comes in one piece and has nothing unusual:
+that is recognized as a whole, by the same grammar. A request that is refused gets a status and words, and nothing
 behind it is read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer,
 and what stands there may be a request that a proxy took for a body.
 """
 
+import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from secrets import token_bytes
 from typing import Final, NamedTuple
@@ -26,6 +28,17 @@ _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.s
 """The subprotocol of each version of STOMP, the best one first."""
 _MOST_ANSWERED: Final = 16 * 1024
 """Bytes that the head of a broker's answer may have."""
+
+_USUAL: Final = re.compile(
+    rb"GET ([\x21-\x7e]++) HTTP/1\.1\r\n"
+    rb"(?:[-!#$%&'*+.^_`|~0-9A-Za-z]++:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\r\n)++\r\n"
+)
+"""A request with nothing behind it. h11 takes its lines as well."""
+_UNUSUAL: Final = (b"content-length", b"transfer-encoding")
+"""The names of headers of which h11 knows what is wrong; with them no WebSocket is opened."""
+
+Fields = Mapping[bytes, Sequence[bytes]]
+"""The values of headers, by their names in lower case."""
 
 
 class Refusal(NamedTuple):
@@ -52,80 +65,113 @@ class Accepted(NamedTuple):
     window: int = 0
 
 
+class Asked(NamedTuple):
+    """A request over HTTP, whose headers are right."""
+
+    version: bytes
+    method: bytes
+    target: bytes
+    fields: Fields
+
+
 class Handshake:
     """Reads one request, of `most` bytes at most, for a listener whose clients may speak these versions of STOMP."""
 
     def __init__(self, web: Web, versions: Iterable[bytes], most: int) -> None:
         self._web = web
         self._versions = frozenset(versions)
-        self._http = h11.Connection(h11.SERVER, most)
+        self._most = most
+        self._http: h11.Connection | None = None
 
     def received(self, data: bytes) -> Accepted | Refusal | None:
         """Return what the client is answered; None while the request is not complete."""
-        try:
-            self._http.receive_data(data)
-            request = self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            return Refusal(
-                HTTPStatus(error.error_status_hint), "This is no request of HTTP/1.1 that is taken here."
-            )
-        if not isinstance(request, h11.Request):
-            return None
-        refusal = self._refused(request)
+        asked = None if self._http is not None or len(data) > self._most else _usual(data)
+        if asked is None:
+            if self._http is None:
+                self._http = h11.Connection(h11.SERVER, self._most)
+            found = _read(self._http, data)
+            if not isinstance(found, Asked):
+                return found
+            asked = found
+        refusal = self._refused(asked)
         if refusal is not None:
             return refusal
-        if self._http.trailing_data[0]:
+        if self._http is not None and self._http.trailing_data[0]:
             return Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
-        return self._agreed(request)
+        return self._agreed(asked.fields)
 
-    def _refused(self, request: h11.Request) -> Refusal | None:
+    def _refused(self, asked: Asked) -> Refusal | None:
         """Return what is wrong with a request, whatever its subprotocols are."""
         web = self._web
-        if request.http_version != b"1.1":
+        if asked.version != b"1.1":
             return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
-        if request.target.partition(b"?")[0] != web.path.encode():
+        if asked.target.partition(b"?")[0] != web.path.encode():
             return Refusal(
                 HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path."
             )
-        if request.method != b"GET":
+        if asked.method != b"GET":
             return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n")
-        headers = list(request.headers)
-        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
-            headers, b"connection"
-        ):
+        fields = asked.fields
+        if not _switches(fields):
             return _upgrade("Here is STOMP over WebSocket: ask for an upgrade to websocket.")
-        if _values(headers, b"sec-websocket-version") != [_VERSION]:
+        if fields.get(b"sec-websocket-version") != [_VERSION]:
             return _upgrade("Use version 13 of WebSocket.")
-        if any(name in (b"content-length", b"transfer-encoding") for name, _ in headers):
+        if any(name in fields for name in _UNUSUAL):
             return Refusal(HTTPStatus.BAD_REQUEST, "A handshake has no body.")
-        keys = _values(headers, b"sec-websocket-key")
+        keys = fields.get(b"sec-websocket-key", ())
         if len(keys) != 1 or not _is_key(keys[0]):
             return Refusal(HTTPStatus.BAD_REQUEST, "One Sec-WebSocket-Key is needed: 16 bytes in base64.")
-        origins = _values(headers, b"origin")
+        origins = fields.get(b"origin", ())
         if origins and not (len(origins) == 1 and _permitted(origins[0], web.origins)):
             return Refusal(
                 HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: it is not among the origins."
             )
         return None
 
-    def _agreed(self, request: h11.Request) -> Accepted | Refusal:
-        headers = list(request.headers)
-        offered = [each for value in _values(headers, b"sec-websocket-protocol") for each in _split(value)]
+    def _agreed(self, fields: Fields) -> Accepted | Refusal:
+        offered = _listed(fields, b"sec-websocket-protocol")
         spoken = [name for version, name in _PROTOCOLS.items() if version in self._versions]
         chosen = next((name for name in spoken if name in offered), None)
         if offered and chosen is None:
             known = b", ".join(spoken).decode()
             return Refusal(HTTPStatus.BAD_REQUEST, f"None of these subprotocols is spoken here: use {known}.")
-        token = generate_accept_token(_values(headers, b"sec-websocket-key")[0])
+        token = generate_accept_token(fields[b"sec-websocket-key"][0])
         protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
-        offers = [each for value in _values(headers, b"sec-websocket-extensions") for each in _split(value)]
-        agreed = agree(offers) if self._web.compression else None
+        agreed = agree(_listed(fields, b"sec-websocket-extensions")) if self._web.compression else None
         return Accepted(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Accept: %b\r\n%b%b\r\n"
             % (token, protocol, b"" if agreed is None else agreed.header),
             0 if agreed is None else agreed.bits,
         )
+
+
+def _usual(data: bytes) -> Asked | None:
+    """Return the request that this is, if it is whole and as nearly all clients send it."""
+    found = _USUAL.fullmatch(data)
+    if found is None:
+        return None
+    fields: dict[bytes, list[bytes]] = {}
+    for line in data[:-4].split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        fields.setdefault(name.lower(), []).append(value.strip(b" \t"))
+    if len(fields.get(b"host", ())) != 1 or any(name in fields for name in _UNUSUAL):
+        return None
+    return Asked(b"1.1", b"GET", found[1], fields)
+
+
+def _read(http: h11.Connection, data: bytes) -> Asked | Refusal | None:
+    """Return the request that ends with this; None while it does not."""
+    try:
+        http.receive_data(data)
+        request = http.next_event()
+    except h11.RemoteProtocolError as error:
+        return Refusal(
+            HTTPStatus(error.error_status_hint), "This is no request of HTTP/1.1 that is taken here."
+        )
+    if not isinstance(request, h11.Request):
+        return None
+    return Asked(request.http_version, request.method, request.target, _fields(request.headers))
 
 
 class Opened(NamedTuple):
@@ -167,20 +213,18 @@ class Request:
         except h11.RemoteProtocolError:
             return "the peer does not speak HTTP/1.1"
         if isinstance(answer, h11.InformationalResponse):
-            return self._wrong(list(answer.headers)) or Opened(self._http.trailing_data[0])
+            return self._wrong(_fields(answer.headers)) or Opened(self._http.trailing_data[0])
         return _declined(answer.status_code) if isinstance(answer, h11.Response) else None
 
-    def _wrong(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
+    def _wrong(self, fields: Fields) -> str:
         """Return what is wrong with an answer that switches protocols; "" where nothing is."""
-        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
-            headers, b"connection"
-        ):
+        if not _switches(fields):
             return "the peer switched to something other than WebSocket"
-        if _values(headers, b"sec-websocket-accept") != [self._token]:
+        if fields.get(b"sec-websocket-accept") != [self._token]:
             return "the peer answered another WebSocket's handshake"
-        if _values(headers, b"sec-websocket-extensions"):
+        if fields.get(b"sec-websocket-extensions"):
             return "the peer speaks an extension of WebSocket that was not offered"
-        if any(each not in self._offered for each in _values(headers, b"sec-websocket-protocol")):
+        if any(each not in self._offered for each in fields.get(b"sec-websocket-protocol", ())):
             return "the peer chose a subprotocol of WebSocket that was not offered"
         return ""
 
@@ -198,16 +242,24 @@ def _upgrade(why: str) -> Refusal:
     return Refusal(HTTPStatus.UPGRADE_REQUIRED, why, headers)
 
 
-def _values(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [value for each, value in headers if each == name]
+def _fields(headers: Iterable[tuple[bytes, bytes]]) -> Fields:
+    fields: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        fields.setdefault(name, []).append(value)
+    return fields
 
 
-def _split(value: bytes) -> list[bytes]:
-    return [part for each in value.split(b",") if (part := each.strip(b" \t"))]
+def _listed(fields: Fields, name: bytes) -> list[bytes]:
+    """Return what stands between the commas in all values of this name."""
+    return [
+        part for value in fields.get(name, ()) for each in value.split(b",") if (part := each.strip(b" \t"))
+    ]
 
 
-def _listed(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [each.lower() for value in _values(headers, name) for each in _split(value)]
+def _switches(fields: Fields) -> bool:
+    """Return whether the sender wants a WebSocket, or takes part in one."""
+    upgrade, connection = _listed(fields, b"upgrade"), _listed(fields, b"connection")
+    return b"websocket" in map(bytes.lower, upgrade) and b"upgrade" in map(bytes.lower, connection)
 
 
 def _is_key(value: bytes) -> bool:
