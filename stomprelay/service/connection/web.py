@@ -90,9 +90,10 @@ class _WebSocketProtocol(LegProtocol):
 
     def socket(self) -> tcp.Connection | None:
         """Return the bare socket that frames come on, where there is one, by themselves or in messages."""
-        if self._websocket is None:
+        websocket = self._websocket
+        if websocket is None:
             return super().socket()
-        return self._websocket.transport if isinstance(self._websocket, DirectWebSocket) else None
+        return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
 
     def unwrapped(self, data: bytes) -> bytes:
         """Return what came in whole messages, where that is all there is; else deal with it, and return b""."""
@@ -312,5 +313,6 @@ class WebLegProtocol(_WebSocketProtocol):
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""
         if self._pings is not None:
-            self.runtime.timers.set(self._pings, inf)
+            self.runtime.timers.forget(self._pings)
+            self._pings = None
         super().close(how)

@@ -1,10 +1,11 @@
 """The handshake of a WebSocket (RFC 6455, section 4), from both ends: from a request over HTTP to the bytes that answer
 it, and from what a broker answers to whether a WebSocket is open.
 
-Both are read by h11, which holds them to RFC 9112, but for a request that comes in one piece and has nothing unusual:
-that is recognized as a whole, by the same grammar. A request that is refused gets a status and words, and nothing
-behind it is read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer,
-and what stands there may be a request that a proxy took for a body.
+A request is read here, by the grammar of RFC 9112 without what no client sends: lines that end with LF alone, or go on in
+the next one. h11 reads an answer; it is not for requests, since its patterns try blanks again and again, for seconds
+where somebody sends enough of them. A request that is refused gets a status and words, and nothing behind it is read.
+Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what stands there
+may be a request that a proxy took for a body.
 """
 
 import re
@@ -29,13 +30,13 @@ _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.s
 _MOST_ANSWERED: Final = 16 * 1024
 """Bytes that the head of a broker's answer may have."""
 
-_USUAL: Final = re.compile(
-    rb"GET ([\x21-\x7e]++) HTTP/1\.1\r\n"
-    rb"(?:[-!#$%&'*+.^_`|~0-9A-Za-z]++:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\r\n)++\r\n"
+_REQUEST: Final = re.compile(
+    rb"([-!#$%&'*+.^_`|~0-9A-Za-z]++) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n"
+    rb"(?:[-!#$%&'*+.^_`|~0-9A-Za-z]++:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\r\n)*+\r\n"
 )
-"""A request with nothing behind it. h11 takes its lines as well."""
-_UNUSUAL: Final = (b"content-length", b"transfer-encoding")
-"""The names of headers of which h11 knows what is wrong; with them no WebSocket is opened."""
+"""A request without a body. No byte is looked at more than a few times, whatever it does not fit."""
+_END: Final = re.compile(rb"\n\r?\n")
+"""The end of a head, also of one that is wrong, and is not waited for any longer."""
 
 Fields = Mapping[bytes, Sequence[bytes]]
 """The values of headers, by their names in lower case."""
@@ -66,11 +67,11 @@ class Accepted(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request over HTTP, whose headers are right."""
+    """A request over HTTP whose lines are right."""
 
-    version: bytes
     method: bytes
     target: bytes
+    version: bytes
     fields: Fields
 
 
@@ -81,22 +82,28 @@ class Handshake:
         self._web = web
         self._versions = frozenset(versions)
         self._most = most
-        self._http: h11.Connection | None = None
+        self._came = bytearray()
 
     def received(self, data: bytes) -> Accepted | Refusal | None:
         """Return what the client is answered; None while the request is not complete."""
-        asked = None if self._http is not None or len(data) > self._most else _usual(data)
+        came = self._came
+        since = max(0, len(came) - 2)
+        came += data
+        found = _END.search(came, since)
+        end = len(came) if found is None else found.end()
+        if end > self._most:
+            return Refusal(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have {self._most} bytes."
+            )
+        if found is None:
+            return None
+        asked = _asked(bytes(came[:end]))
         if asked is None:
-            if self._http is None:
-                self._http = h11.Connection(h11.SERVER, self._most)
-            found = _read(self._http, data)
-            if not isinstance(found, Asked):
-                return found
-            asked = found
+            return Refusal(HTTPStatus.BAD_REQUEST, "This is no request of HTTP/1.1 that is taken here.")
         refusal = self._refused(asked)
         if refusal is not None:
             return refusal
-        if self._http is not None and self._http.trailing_data[0]:
+        if end < len(came):
             return Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
         return self._agreed(asked.fields)
 
@@ -105,18 +112,20 @@ class Handshake:
         web = self._web
         if asked.version != b"1.1":
             return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
+        fields = asked.fields
+        if len(fields.get(b"host", ())) != 1:
+            return Refusal(HTTPStatus.BAD_REQUEST, "One Host is needed.")
         if asked.target.partition(b"?")[0] != web.path.encode():
             return Refusal(
                 HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path."
             )
         if asked.method != b"GET":
             return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n")
-        fields = asked.fields
         if not _switches(fields):
             return _upgrade("Here is STOMP over WebSocket: ask for an upgrade to websocket.")
         if fields.get(b"sec-websocket-version") != [_VERSION]:
             return _upgrade("Use version 13 of WebSocket.")
-        if any(name in fields for name in _UNUSUAL):
+        if b"content-length" in fields or b"transfer-encoding" in fields:
             return Refusal(HTTPStatus.BAD_REQUEST, "A handshake has no body.")
         keys = fields.get(b"sec-websocket-key", ())
         if len(keys) != 1 or not _is_key(keys[0]):
@@ -146,32 +155,14 @@ class Handshake:
         )
 
 
-def _usual(data: bytes) -> Asked | None:
-    """Return the request that this is, if it is whole and as nearly all clients send it."""
-    found = _USUAL.fullmatch(data)
+def _asked(head: bytes) -> Asked | None:
+    """Return the request whose head this is; None where it is none."""
+    found = _REQUEST.fullmatch(head)
     if found is None:
         return None
-    fields: dict[bytes, list[bytes]] = {}
-    for line in data[:-4].split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        fields.setdefault(name.lower(), []).append(value.strip(b" \t"))
-    if len(fields.get(b"host", ())) != 1 or any(name in fields for name in _UNUSUAL):
-        return None
-    return Asked(b"1.1", b"GET", found[1], fields)
-
-
-def _read(http: h11.Connection, data: bytes) -> Asked | Refusal | None:
-    """Return the request that ends with this; None while it does not."""
-    try:
-        http.receive_data(data)
-        request = http.next_event()
-    except h11.RemoteProtocolError as error:
-        return Refusal(
-            HTTPStatus(error.error_status_hint), "This is no request of HTTP/1.1 that is taken here."
-        )
-    if not isinstance(request, h11.Request):
-        return None
-    return Asked(request.http_version, request.method, request.target, _fields(request.headers))
+    parts = (line.partition(b":") for line in head.split(b"\r\n")[1:-2])
+    fields = _fields((name.lower(), value.strip(b" \t")) for name, _, value in parts)
+    return Asked(found[1], found[2], found[3], fields)
 
 
 class Opened(NamedTuple):

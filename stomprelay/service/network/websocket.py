@@ -128,11 +128,16 @@ class WebSocket(ProtocolWrapper):
             return Received(b"".join(payloads), self._broken(error), ping)
         return Received(payloads[0] if len(payloads) == 1 else b"".join(payloads), ping=ping)
 
+    @property
+    def divided(self) -> bool:
+        """Whether messages need not be read by wsproto: those of a client, uncompressed."""
+        return not self._client and not self._window
+
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """Return for the protocol what these bytes begin with, and where that ends. What stands behind is for
-        `received`, and all of it, where messages may be compressed.
+        """Return for the protocol what these bytes begin with, and where that ends, where it is `divided`. What stands
+        behind is for `received`.
         """
-        return (b"", 0) if self._window or self._heard or self._failed else self._division.begun(data)
+        return (b"", 0) if self._heard or self._failed else self._division.begun(data)
 
     def _wsproto(self) -> FrameProtocol:
         """Return what reads the frames that `messages` does not: most peers send none before their end."""
