@@ -192,7 +192,9 @@ LINES = st.sampled_from(
         b"",
     ]
 )
-FIRST = st.sampled_from([b"GET /ws HTTP/1.1", b"GET /ws?a HTTP/1.1", b"GET  /ws HTTP/1.1", b"GET /\xff HTTP/1.1"])
+FIRST = st.sampled_from(
+    [b"GET /ws HTTP/1.1", b"GET /ws?a HTTP/1.1", b"GET  /ws HTTP/1.1", b"GET /\xff HTTP/1.1"]
+)
 
 
 @given(FIRST, st.lists(LINES, max_size=6))
@@ -221,7 +223,9 @@ def test_what_is_taken_is_right(first: bytes, more: list[bytes]) -> None:
         assert (b"v12.stomp" in found.answer) == ((b"sec-websocket-protocol", b"v12.stomp") in fields)
 
 
-@pytest.mark.parametrize("value", [b" " * 60_000 + b"\0", b"a " * 30_000 + b"\0", b":" * 60_000, b"," * 60_000])
+@pytest.mark.parametrize(
+    "value", [b" " * 60_000 + b"\0", b"a " * 30_000 + b"\0", b":" * 60_000, b"," * 60_000]
+)
 def test_no_request_takes_long(value: bytes) -> None:
     """No byte is looked at again and again, whatever is wrong behind it."""
     handshake = Handshake(Web(), (b"1.2",), 65536)

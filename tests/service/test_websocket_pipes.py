@@ -168,4 +168,6 @@ def test_all_this_under_address_sanitizer(tmp_path: Path) -> None:
         "stomprelay/service/connection/_pipe.pyx",
         "stomprelay/service/network/_messages.pyx",
     ]
-    run_sanitized(tmp_path, sources, "tests/service/test_websocket_pipes.py", "tests/service/test_messages.py")
+    run_sanitized(
+        tmp_path, sources, "tests/service/test_websocket_pipes.py", "tests/service/test_messages.py"
+    )

@@ -84,9 +84,7 @@ class _WebSocketProtocol(LegProtocol):
         """Speak WebSocket from now on; see `WebSocket`."""
         kind = WebSocket if self.plain is None else DirectWebSocket
         self.plain = None
-        self.transport = self._websocket = kind(
-            self.transport, most, farewell, client=client, window=window
-        )
+        self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
 
     def socket(self) -> tcp.Connection | None:
         """Return the bare socket that frames come on, where there is one, by themselves or in messages."""
@@ -295,9 +293,7 @@ class WebLegProtocol(_WebSocketProtocol):
             return
         if silent >= interval:
             websocket.ping()
-        self.runtime.timers.set(
-            pings, pings.heard_at + interval * (2 if silent >= interval else 1)
-        )
+        self.runtime.timers.set(pings, pings.heard_at + interval * (2 if silent >= interval else 1))
 
     def write(self, data: bytes) -> None:
         """Write bytes, always whole frames. To a client that has not finished its handshake, an answer to that."""

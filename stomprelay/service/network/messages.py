@@ -1,5 +1,5 @@
-"""Messages on the wire. What comes over a WebSocket is divided: messages in one fragment, which the compiled `_messages`
-takes at once, and all else, which is wsproto's to read. What goes is framed here.
+"""Messages on the wire. What comes over a WebSocket is divided: messages in one fragment, which the compiled
+`_messages` takes at once, and all else, which is wsproto's to read. What goes is framed here.
 
 Most clients send nothing but such messages, of which wsproto takes some ten microseconds each. It gets the others
 fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what is wrong, what
@@ -88,7 +88,9 @@ class Division:
         return at
 
 
-def _compiled() -> "tuple[type[Messages], Callable[[bytes, int], int], Callable[[bytes, bool], bytes]] | None":
+def _compiled() -> (
+    "tuple[type[Messages], Callable[[bytes, int], int], Callable[[bytes, bool], bytes]] | None"
+):
     if decoder.SCANNER is None:
         return None
     try:

@@ -1,11 +1,11 @@
 """The handshake of a WebSocket (RFC 6455, section 4), from both ends: from a request over HTTP to the bytes that answer
 it, and from what a broker answers to whether a WebSocket is open.
 
-A request is read here, by the grammar of RFC 9112 without what no client sends: lines that end with LF alone, or go on in
-the next one. h11 reads an answer; it is not for requests, since its patterns try blanks again and again, for seconds
-where somebody sends enough of them. A request that is refused gets a status and words, and nothing behind it is read.
-Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what stands there
-may be a request that a proxy took for a body.
+Both are read here, by the grammar of RFC 9112 without what nobody sends any more: lines that end with LF alone, or go
+on in the next one. A library's patterns may try blanks again and again, for seconds where somebody sends enough of
+them; these look at no byte twice. A request that is refused gets a status and words, and nothing behind it is read.
+Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what stands
+there may be a request that a proxy took for a body.
 """
 
 import re
@@ -15,7 +15,6 @@ from http import HTTPStatus
 from secrets import token_bytes
 from typing import Final, NamedTuple
 
-import h11
 from wsproto.utilities import generate_accept_token
 
 from stomprelay.relay.model.listener import ANY_ORIGIN, Web
@@ -30,11 +29,10 @@ _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.s
 _MOST_ANSWERED: Final = 16 * 1024
 """Bytes that the head of a broker's answer may have."""
 
-_REQUEST: Final = re.compile(
-    rb"([-!#$%&'*+.^_`|~0-9A-Za-z]++) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n"
-    rb"(?:[-!#$%&'*+.^_`|~0-9A-Za-z]++:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\r\n)*+\r\n"
-)
-"""A request without a body. No byte is looked at more than a few times, whatever it does not fit."""
+_TOKEN: Final = rb"[-!#$%&'*+.^_`|~0-9A-Za-z]++"
+_LINES: Final = rb"(?:%b:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\r\n)*+\r\n" % _TOKEN
+_REQUEST: Final = re.compile(rb"(%b) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n%b" % (_TOKEN, _LINES))
+_ANSWER: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\x00\r\n]*+)?\r\n%b" % _LINES)
 _END: Final = re.compile(rb"\n\r?\n")
 """The end of a head, also of one that is wrong, and is not waited for any longer."""
 
@@ -66,13 +64,29 @@ class Accepted(NamedTuple):
     window: int = 0
 
 
-class Asked(NamedTuple):
-    """A request over HTTP whose lines are right."""
+class _Heads:
+    """Finds heads of HTTP, each of `most` bytes at most, in what comes. `rest` stands behind the last of them."""
 
-    method: bytes
-    target: bytes
-    version: bytes
-    fields: Fields
+    __slots__ = ("_most", "_seen", "rest")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seen = 0
+        self.rest = bytearray()
+
+    def received(self, data: bytes = b"") -> bytes | None:
+        """Return the next head; None while it is not all there, b"" where it is too large: then ask no more."""
+        self.rest += data
+        found = _END.search(self.rest, max(0, self._seen - 2))
+        self._seen = end = len(self.rest) if found is None else found.end()
+        if end > self._most:
+            return b""
+        if found is None:
+            return None
+        head = bytes(self.rest[:end])
+        del self.rest[:end]
+        self._seen = 0
+        return head
 
 
 class Handshake:
@@ -81,45 +95,39 @@ class Handshake:
     def __init__(self, web: Web, versions: Iterable[bytes], most: int) -> None:
         self._web = web
         self._versions = frozenset(versions)
-        self._most = most
-        self._came = bytearray()
+        self._heads = _Heads(most)
 
     def received(self, data: bytes) -> Accepted | Refusal | None:
         """Return what the client is answered; None while the request is not complete."""
-        came = self._came
-        since = max(0, len(came) - 2)
-        came += data
-        found = _END.search(came, since)
-        end = len(came) if found is None else found.end()
-        if end > self._most:
-            return Refusal(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have {self._most} bytes."
-            )
-        if found is None:
+        head = self._heads.received(data)
+        if head is None:
             return None
-        asked = _asked(bytes(came[:end]))
-        if asked is None:
+        if not head:
+            return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request is too large.")
+        request = _REQUEST.fullmatch(head)
+        if request is None:
             return Refusal(HTTPStatus.BAD_REQUEST, "This is no request of HTTP/1.1 that is taken here.")
-        refusal = self._refused(asked)
+        fields = _fields(head)
+        refusal = self._refused(request, fields)
         if refusal is not None:
             return refusal
-        if end < len(came):
+        if self._heads.rest:
             return Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
-        return self._agreed(asked.fields)
+        return self._agreed(fields)
 
-    def _refused(self, asked: Asked) -> Refusal | None:
+    def _refused(self, request: re.Match[bytes], fields: Fields) -> Refusal | None:
         """Return what is wrong with a request, whatever its subprotocols are."""
         web = self._web
-        if asked.version != b"1.1":
+        method, target, version = request.groups()
+        if version != b"1.1":
             return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
-        fields = asked.fields
         if len(fields.get(b"host", ())) != 1:
             return Refusal(HTTPStatus.BAD_REQUEST, "One Host is needed.")
-        if asked.target.partition(b"?")[0] != web.path.encode():
+        if target.partition(b"?")[0] != web.path.encode():
             return Refusal(
                 HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path."
             )
-        if asked.method != b"GET":
+        if method != b"GET":
             return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n")
         if not _switches(fields):
             return _upgrade("Here is STOMP over WebSocket: ask for an upgrade to websocket.")
@@ -155,16 +163,6 @@ class Handshake:
         )
 
 
-def _asked(head: bytes) -> Asked | None:
-    """Return the request whose head this is; None where it is none."""
-    found = _REQUEST.fullmatch(head)
-    if found is None:
-        return None
-    parts = (line.partition(b":") for line in head.split(b"\r\n")[1:-2])
-    fields = _fields((name.lower(), value.strip(b" \t")) for name, _, value in parts)
-    return Asked(found[1], found[2], found[3], fields)
-
-
 class Opened(NamedTuple):
     """The broker's end of a WebSocket is open, and sent these bytes on it."""
 
@@ -181,31 +179,29 @@ class Request:
         spoken = frozenset(versions)
         self._token = generate_accept_token(key)
         self._offered = [name for version, name in _PROTOCOLS.items() if version in spoken]
-        self._http = h11.Connection(h11.CLIENT, _MOST_ANSWERED)
-        headers = [
-            (b"Host", host.encode("ascii")),
-            (b"Upgrade", b"websocket"),
-            (b"Connection", b"Upgrade"),
-            (b"Sec-WebSocket-Key", key),
-            (b"Sec-WebSocket-Version", _VERSION),
-            (b"Sec-WebSocket-Protocol", b", ".join(self._offered)),
-        ]
-        self.wire: bytes = self._http.send(h11.Request(method="GET", target=path, headers=headers)) or b""
+        self._heads = _Heads(_MOST_ANSWERED)
+        self.wire = (
+            b"GET %b HTTP/1.1\r\nHost: %b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: %b\r\n"
+            b"Sec-WebSocket-Version: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n"
+            % (path.encode("ascii"), host.encode("ascii"), key, _VERSION, b", ".join(self._offered))
+        )
 
     def received(self, data: bytes) -> Opened | str | None:
         """Return what the broker's answer means: a WebSocket, or why there is none, for the log; None while the answer
         is not complete. Nothing that the broker says is repeated but the number of a status.
         """
-        try:
-            self._http.receive_data(data)
-            answer = self._http.next_event()
-            while isinstance(answer, h11.InformationalResponse) and answer.status_code != _SWITCHING:
-                answer = self._http.next_event()
-        except h11.RemoteProtocolError:
-            return "the peer does not speak HTTP/1.1"
-        if isinstance(answer, h11.InformationalResponse):
-            return self._wrong(_fields(answer.headers)) or Opened(self._http.trailing_data[0])
-        return _declined(answer.status_code) if isinstance(answer, h11.Response) else None
+        head = self._heads.received(data)
+        while head is not None:
+            answer = _ANSWER.fullmatch(head)
+            if answer is None:
+                return "the peer does not speak HTTP/1.1"
+            status = int(answer[1])
+            if status == _SWITCHING:
+                return self._wrong(_fields(head)) or Opened(bytes(self._heads.rest))
+            if not 100 <= status < 200:
+                return _declined(status)
+            head = self._heads.received()
+        return None
 
     def _wrong(self, fields: Fields) -> str:
         """Return what is wrong with an answer that switches protocols; "" where nothing is."""
@@ -233,10 +229,12 @@ def _upgrade(why: str) -> Refusal:
     return Refusal(HTTPStatus.UPGRADE_REQUIRED, why, headers)
 
 
-def _fields(headers: Iterable[tuple[bytes, bytes]]) -> Fields:
+def _fields(head: bytes) -> Fields:
+    """Return the headers of a head that is right."""
     fields: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        fields.setdefault(name, []).append(value)
+    for line in head.split(b"\r\n")[1:-2]:
+        name, _, value = line.partition(b":")
+        fields.setdefault(name.lower(), []).append(value.strip(b" \t"))
     return fields
 
 
