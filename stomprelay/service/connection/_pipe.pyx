@@ -56,10 +56,10 @@ cdef class Pipe:
 
     What is received, out of its messages where the source speaks WebSocket, goes to `target` as long as `scan(data, at)`
     finds runs that `takes` takes, in the bytes that it had them go out in; from the first frame on that is none it goes
-    to `source.came`, as all of it would without the pipe. Where the peer `trails`, nothing is sent on that lacks the LF behind its last frame. `failed` is called with
-    what any of them raised: then what was received goes nowhere. With a `recording` its recorder is given each run that
-    passes; where all of a chunk did, `record` is called. A `counter` is told of frames of this `session` when it wants
-    to be (`DestinationCounter.passed`).
+    to `source.came`, as all of it would without the pipe. Where the peer `trails`, nothing is sent on that lacks the LF
+    behind its last frame. `failed` is called with what any of them raised: then what was received goes nowhere. With a
+    `recording` its recorder is given each run that passes; where all of a chunk did, `record` is called. A `counter` is
+    told of frames of this `session` when it wants to be (`DestinationCounter.passed`).
     """
 
     cdef readonly object source

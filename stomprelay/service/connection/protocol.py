@@ -218,10 +218,6 @@ class LegProtocol(Timed):
         """Return the bare socket that frames come on, where there is one."""
         return self.plain
 
-    def unwrapped(self, data: bytes) -> bytes:
-        """Return the frames in what came on `socket`; b"" where there are none for who asks, for `came` had them."""
-        return data
-
     def dataReceived(self, data: bytes) -> None:
         """Bytes came."""
         owner = self._owner

@@ -87,23 +87,23 @@ class _WebSocketProtocol(LegProtocol):
         self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the bare socket that frames come on, where there is one, by themselves or in messages."""
+        """Return the bare socket that frames come on, by themselves or in messages that `unwrapped` can take."""
         websocket = self._websocket
         if websocket is None:
             return super().socket()
         return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
 
     def unwrapped(self, data: bytes) -> bytes:
-        """Return what came in whole messages, where that is all there is; else deal with it, and return b""."""
+        """Return the frames in what a pipe received on `socket`, where messages are all there is; else deal with it,
+        and return b"".
+        """
         websocket = self._websocket
-        if websocket is None:
-            return data
+        assert websocket is not None
         payload, end = websocket.begun(data)
         if end == len(data):
             return payload
-        if payload:
-            self.came(payload)
-        self._take(websocket, data[end:] if end else data)
+        rest = websocket.received(data[end:] if end else data)
+        self._found(websocket, rest._replace(data=payload + rest.data))
         return b""
 
     def connectionLost(self, reason: Failure) -> None:
@@ -265,7 +265,7 @@ class WebLegProtocol(_WebSocketProtocol):
             self.runtime.timers.set(self._pings, self._pings.heard_at + self._web.ping_interval)
 
     def unwrapped(self, data: bytes) -> bytes:
-        """Return what came in whole messages, where that is all there is; else deal with it, and return b""."""
+        """The same; what passes by a pipe was heard."""
         if self._pings is not None:
             self._pings.heard_at = self.runtime.seconds()
         return super().unwrapped(data)

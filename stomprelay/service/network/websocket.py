@@ -142,8 +142,7 @@ class WebSocket(ProtocolWrapper):
     def _wsproto(self) -> FrameProtocol:
         """Return what reads the frames that `messages` does not: most peers send none before their end."""
         if self._frames is None:
-            extensions = [Inflation()] if self._window else []
-            self._frames = FrameProtocol(client=self._client, extensions=extensions)
+            self._frames = FrameProtocol(self._client, [Inflation()] if self._window else [])
         return self._frames
 
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
