@@ -205,7 +205,7 @@ class Bench:
         """STOMP over WebSocket."""
         warm = 1.0 if self.asked.quick else web.WARM
         for beside in web.measure_all(load, self.directory, self.asked.rounds, self.seconds, self.note, warm):
-            self.took(f"{web.NAME}, beside {beside.other}", beside.found)
+            self.took(f"{web.NAME}, {beside.name}", beside.found)
             self.judged += beside.judged()
             print(beside.report(), flush=True)
 

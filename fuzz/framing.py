@@ -14,8 +14,9 @@ from wsproto.frame_protocol import FrameProtocol
 from fuzz.caller import Finding, raised
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.network.deflate import Inflation, compressed
+from stomprelay.service.network.messages import masked
 from stomprelay.service.network.upgrade import Accepted, Handshake, Refusal
-from stomprelay.service.network.websocket import WebSocket, masked
+from stomprelay.service.network.websocket import WebSocket
 
 MOST: Final = 1 << 40
 _HEAD: Final = (
@@ -29,8 +30,11 @@ _OPCODES: Final = (0x00, 0x01, 0x02, 0x80, 0x81, 0x82, 0x88, 0x89, 0x8A, 0xC1, 0
 _TEXT, _BINARY, _PING, _FINAL, _COMPRESSED = 0x01, 0x02, 0x89, 0x80, 0x40
 
 
-class _Ended:
-    """What is beneath a WebSocket here: it is never asked for anything but its end."""
+class _Wire:
+    """What is beneath a WebSocket here."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.write = write
 
     def loseConnection(self) -> None:
         """Do nothing: what comes behind is looked at, too."""
@@ -48,7 +52,7 @@ class Framing:
         self._client = FrameProtocol(client=True, extensions=[Inflation()] if self._window else [])
 
     def _opened(self, window: int, most: float) -> WebSocket:
-        return WebSocket(_Ended(), self._wire.append, None, most, lambda: _CODE, window=window)
+        return WebSocket(_Wire(self._wire.append), most, lambda: _CODE, window=window)
 
     def carry(self, pieces: Iterable[bytes]) -> list[bytes]:
         """Return what the relay reads of what the client says in these pieces."""

@@ -146,7 +146,7 @@ def test_what_is_refused(wire: bytes, code: int) -> None:
 
 def test_a_bomb() -> None:
     """Of a message that is inflated to a thousand times its size no more is made than `message` and a piece."""
-    websocket = WebSocket(FakeTransport(), lambda data: None, None, 100_000, lambda: 1000, window=15)
+    websocket = WebSocket(FakeTransport(), 100_000, lambda: 1000, window=15)
     wire = masked(BINARY | RSV1, compressed(b"\n" * 50_000_000, 15))
     found = [websocket.received(wire)]
     while websocket.waits:
@@ -184,7 +184,7 @@ def test_many_bombs_one_at_a_time() -> None:
 )
 def test_any_cutting(messages: list[bytes], cuts: list[int], bits: int) -> None:
     """However the wire is cut, compressed or not (0), the bytes are the same."""
-    websocket = WebSocket(FakeTransport(), lambda data: None, None, 100_000, lambda: 1000, window=bits)
+    websocket = WebSocket(FakeTransport(), 100_000, lambda: 1000, window=bits)
     wire = b"".join(
         masked(BINARY | RSV1, compressed(each, bits)) if bits else masked(BINARY, each) for each in messages
     )

@@ -1,6 +1,7 @@
 """What comes over a WebSocket, divided: in whatever pieces, the same bytes and faults that wsproto alone finds."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,8 @@ from hypothesis import strategies as st
 from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from stomprelay.service.network import messages
-from stomprelay.service.network.messages import Division
-from tests.service.test_websocket import BINARY, CLOSE, PING, TEXT, masked
+from stomprelay.service.network.messages import Division, framed_in_python
+from tests.service.test_websocket import BINARY, CLOSE, PING, TEXT, masked, said
 
 MOST = 70_000
 FRAGMENT, REST = 0x01, 0x80
@@ -115,6 +116,22 @@ def test_without_the_compiled_part(monkeypatch: pytest.MonkeyPatch) -> None:
     division, whole = Division(MOST), masked(TEXT, b"a") + masked(PING, b"")
     assert taken(division, whole) == (b"", [whole])
     assert division.first == 0
+
+
+@compiled
+@given(st.one_of(st.binary(max_size=300), st.text(max_size=300).map(str.encode)), st.booleans())
+def test_what_goes_is_framed_alike(payload: bytes, binary: bool) -> None:
+    """By the compiled part as without it: text where it is UTF-8."""
+    assert messages.framed(payload, binary) == framed_in_python(payload, binary)
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65535, 65536])
+@pytest.mark.parametrize("frames", [messages.framed, framed_in_python])
+def test_lengths_of_what_goes(frames: Callable[[bytes, bool], bytes], size: int) -> None:
+    """Each of the three ways to say a length; a character that is cut makes it binary."""
+    assert frames(b"x" * size, False) == said(TEXT, b"x" * size)
+    assert frames(b"x" * size, True) == said(BINARY, b"x" * size)
+    assert frames(b"x" * size + b"\xc3", False) == said(BINARY, b"x" * size + b"\xc3")
 
 
 FRAGMENTS = st.one_of(

@@ -84,7 +84,7 @@ class Scene:
         core: Any = self.relay
         self.driver = self.driver_of(core, endpoints)
         self._kind = kind
-        self.client = self.accept(LegProtocol(self.driver, self.relay.client))
+        self.client = self.accept(self.client_protocol())
         self.relay.client.enter(State.CONNECTING, V1_2)
         self.relay.client.enter(State.CONNECTED)
         self.broker: Any = None
@@ -95,6 +95,10 @@ class Scene:
     def driver_of(self, core: Any, endpoints: Any) -> RelayDriver:
         """Return the driver of a core."""
         return RelayDriver(self.runtime, core, endpoints, self.ended.append)
+
+    def client_protocol(self) -> LegProtocol:
+        """Return the protocol of the client's leg."""
+        return LegProtocol(self.driver, self.relay.client)
 
     def accept(self, protocol: LegProtocol) -> socket.socket:
         """Give a leg a connection, and return its other end."""

@@ -4,9 +4,13 @@ import subprocess
 import sys
 from http import HTTPStatus
 from struct import pack
+from time import process_time
 from typing import Any
 
+import h11
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.clients.admission import LINGERING
@@ -150,6 +154,8 @@ def test_no_subprotocol_in_common() -> None:
         (b"Host:", b"Transfer-Encoding: chunked\r\nHost:", 400),
         (b"Host:", b"X: " + b"x" * 1000 + b"\r\nHost:", 431),
         (b"Host:", b"X\0: x\r\nHost:", 400),
+        (b"Upgrade: websocket\r\n", b"Upgrade: websocket\n", 400),
+        (b"\r\nHost:", b"\n\nHost:", 400),
     ],
 )
 def test_a_request_that_opens_no_websocket(old: bytes, new: bytes, status: int) -> None:
@@ -159,6 +165,73 @@ def test_a_request_that_opens_no_websocket(old: bytes, new: bytes, status: int) 
     assert found.status == status
     assert found.answer.startswith(b"HTTP/1.1 %d " % status)
     assert found.answer.endswith(b"Connection: close\r\n\r\n" + found.why.encode() + b"\r\n")
+
+
+LINES = st.sampled_from(
+    [
+        b"host:a",
+        b"Upgrade: websocket",
+        b"UPGRADE:\tWebSocket , h2c \t",
+        b"Connection: keep-alive, Upgrade",
+        b"Sec-WebSocket-Version: 13",
+        b"Sec-WebSocket-Protocol: v12.stomp",
+        b"Origin: https://a.example",
+        b"Cookie:  a=b;\tc=\xe4  ",
+        b"Empty:",
+        b"Empty: \t",
+        b"Content-Length: 0",
+        b"Transfer-Encoding: chunked",
+        b"Name : x",
+        b": x",
+        b" folded",
+        b"no colon",
+        b"A: \0",
+        b"A: \x0b",
+        b"A: b\rC: d",
+        b"A: b\nHost: d",
+        b"",
+    ]
+)
+FIRST = st.sampled_from(
+    [b"GET /ws HTTP/1.1", b"GET /ws?a HTTP/1.1", b"GET  /ws HTTP/1.1", b"GET /\xff HTTP/1.1"]
+)
+
+
+@given(FIRST, st.lists(LINES, max_size=6))
+def test_what_is_taken_is_right(first: bytes, more: list[bytes]) -> None:
+    """To whatever opens a WebSocket, h11 says as well that it is one request, and has the same values in it."""
+    request = b"\r\n".join([first, *HEAD.split(b"\r\n")[1:-1], *more, b"", b""])
+    found = Handshake(Web(origins=("https://a.example",)), (b"1.2",), 1000).received(request)
+    http = h11.Connection(h11.SERVER)
+    http.receive_data(request)
+    try:
+        read = http.next_event()
+    except h11.RemoteProtocolError:
+        assert isinstance(found, Refusal)
+        return
+    assert isinstance(read, h11.Request)
+    fields = list(read.headers)
+    good = (
+        not http.trailing_data[0]
+        and read.target in (b"/ws", b"/ws?a")
+        and not any(name in (b"content-length", b"transfer-encoding") for name, _ in fields)
+        and [value for name, value in fields if name == b"sec-websocket-version"] == [b"13"]
+        and [value for name, value in fields if name == b"origin"] in ([], [b"https://a.example"])
+    )
+    assert isinstance(found, Accepted) == (good and b" folded" not in more and b"A: b\nHost: d" not in more)
+    if isinstance(found, Accepted):
+        assert (b"v12.stomp" in found.answer) == ((b"sec-websocket-protocol", b"v12.stomp") in fields)
+
+
+@pytest.mark.parametrize(
+    "value", [b" " * 60_000 + b"\0", b"a " * 30_000 + b"\0", b":" * 60_000, b"," * 60_000]
+)
+def test_no_request_takes_long(value: bytes) -> None:
+    """No byte is looked at again and again, whatever is wrong behind it."""
+    handshake = Handshake(Web(), (b"1.2",), 65536)
+    started = process_time()
+    assert handshake.received(HEAD + b"Sec-WebSocket-Protocol:" + value + b"\r\n\r\n") is not None
+    assert process_time() - started < 0.5
 
 
 def test_bytes_behind_the_request() -> None:

@@ -1,6 +1,7 @@
 """Brokers over WebSocket: the request, every answer to it, and a session through masked messages."""
 
 from struct import pack, unpack
+from time import process_time
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.service.network.endpoints import WebSocketEndpoint, broker_endpoint
+from stomprelay.service.network.messages import masked
 from stomprelay.service.network.proxy_protocol import header
 from stomprelay.service.network.upgrade import Accepted, Handshake, Opened, Request
-from stomprelay.service.network.websocket import each_frame, masked
+from stomprelay.service.network.websocket import each_frame
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -32,6 +34,7 @@ from tests.service.harness import (
 )
 from tests.service.test_websocket import BINARY, CLOSE, PING, PONG, TEXT, said
 
+NO_HTTP = "the peer does not speak HTTP/1.1"
 URL = "ws://192.0.2.1:15674/stomp/ws"
 
 
@@ -119,6 +122,14 @@ def test_the_host(url: str, host: str) -> None:
     assert (endpoint.host, endpoint.path) == (host, "/ws")
 
 
+def test_no_answer_takes_long() -> None:
+    """No byte is looked at again and again, whatever is wrong behind it."""
+    request = Request("a", "/ws", (b"1.2",))
+    started = process_time()
+    assert request.received(b"HTTP/1.1 101 a\r\nX:" + b" " * 16_000 + b"\0\r\n\r\n") == NO_HTTP
+    assert process_time() - started < 0.1
+
+
 def test_an_answer_in_pieces() -> None:
     """Byte by byte, behind another one that only says to wait; what follows it is the WebSocket's."""
     request = Request("a", "/stomp/ws", (b"1.2",))
@@ -134,7 +145,7 @@ def test_an_answer_in_pieces() -> None:
         (b"101 Switching Protocols", b"403 Go away", "HTTP 403 Forbidden"),
         (b"101 Switching Protocols", b"302 Found", "HTTP 302 Found"),
         (b"101 Switching Protocols", b"599 Odd", "HTTP 599"),
-        (b"HTTP/1.1 101", b"ERROR\n101", "the peer does not speak HTTP/1.1"),
+        (b"HTTP/1.1 101", b"ERROR\n101", NO_HTTP),
         (b"Upgrade: websocket", b"Upgrade: h2c", "the peer switched to something other than WebSocket"),
         (b"Connection: Upgrade", b"Connection: close", "the peer switched to something other than WebSocket"),
         (b"Accept: ", b"Accept: x", "the peer answered another WebSocket's handshake"),
@@ -144,7 +155,8 @@ def test_an_answer_in_pieces() -> None:
             "the peer speaks an extension",
         ),
         (b"v12.stomp", b"mqtt", "the peer chose a subprotocol"),
-        (b"\r\n\r\n", b"\r\nX: " + b"x" * 20000, "the peer does not speak HTTP/1.1"),
+        (b"\r\n\r\n", b"\r\nX: " + b"x" * 20000, NO_HTTP),
+        (b"\r\nUpgrade:", b"\r\n folded\r\nUpgrade:", NO_HTTP),
     ],
 )
 def test_an_answer_that_opens_nothing(old: bytes, new: bytes, why: str, log: list[str]) -> None:

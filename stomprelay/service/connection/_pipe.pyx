@@ -52,14 +52,14 @@ def write(connection, bytes data not None):
 
 
 cdef class Pipe:
-    """Reads `source` (a `LegProtocol` on a bare socket), in place of its transport's `doRead` while it is `open`.
+    """Reads `source` (a `LegProtocol` with a `socket`), in place of that socket's `doRead` while it is `open`.
 
-    What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes, in the bytes that it had
-    them go out in; from the first frame on that is none it goes to `source.dataReceived`, as all of it would without the
-    pipe. Where the peer `trails`, nothing is sent on that lacks the LF behind its last frame. `failed` is called with
-    what any of them raised: then what was received goes nowhere. With a `recording` its recorder is given each run that
-    passes; where all of a chunk did, `record` is called. A `counter` is told of frames of this `session` when it wants
-    to be (`DestinationCounter.passed`).
+    What is received, out of its messages where the source speaks WebSocket, goes to `target` as long as `scan(data, at)`
+    finds runs that `takes` takes, in the bytes that it had them go out in; from the first frame on that is none it goes
+    to `source.came`, as all of it would without the pipe. Where the peer `trails`, nothing is sent on that lacks the LF
+    behind its last frame. `failed` is called with what any of them raised: then what was received goes nowhere. With a
+    `recording` its recorder is given each run that passes; where all of a chunk did, `record` is called. A `counter` is
+    told of frames of this `session` when it wants to be (`DestinationCounter.passed`).
     """
 
     cdef readonly object source
@@ -72,7 +72,7 @@ cdef class Pipe:
     cdef list _runs     # None: nothing is recorded
     cdef object _recorder
     cdef object _record
-    cdef bint _trails
+    cdef bint _trails, _wrapped
     cdef int _descriptor
     cdef object _counter    # None: nobody counts by destination
     cdef object _session
@@ -84,7 +84,8 @@ cdef class Pipe:
     def __init__(self, source, target, scan, takes, trails, seconds, failed, recording=None, counter=None, session=None):
         self.source = source
         self.target = target
-        self._transport = source.plain
+        self._transport = source.socket()
+        self._wrapped = source.plain is None
         self._descriptor = self._transport.fileno()
         self._scan = scan
         self._takes = takes
@@ -125,6 +126,7 @@ cdef class Pipe:
         cdef PyObject *chunk = NULL
         cdef int failure
         cdef Py_ssize_t kept = 0, after, count
+        cdef bint more
         cdef bytes data, out
         cdef list anew = []
         if room > FEW:
@@ -144,9 +146,18 @@ cdef class Pipe:
             _PyBytes_Resize(&chunk, size)
             data = <bytes>chunk
             Py_DECREF(chunk)    # `data` has a reference of its own
+        # What fills the room is part of more, which is cheaper in large chunks.
+        more = <size_t>size == room
+        if self._wrapped:
+            if more:
+                self.source.dataReceived(data)
+                return None
+            data = self.source.unwrapped(data)
+            size = len(data)
+            if not size:
+                return None
         try:
-            # What fills the room is part of more, which is cheaper in large chunks.
-            if <size_t>size < room and not (self._trails and data[size - 1] == 0):
+            if not more and not (self._trails and data[size - 1] == 0):
                 while at < size:
                     run = self._scan(data, at)
                     if type(run) is not Run or not self._takes(run):
@@ -186,5 +197,5 @@ cdef class Pipe:
             self._failed(error)
             return None
         if at < size:
-            self.source.dataReceived(data[at:] if at else data)
+            self.source.came(data[at:] if at else data)
         return None

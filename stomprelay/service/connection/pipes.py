@@ -56,7 +56,7 @@ def make_pipe(
     """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next. It
     counts by destination what passes of this session, where anything is counted so.
     """
-    if PIPE is None or decoder.SCANNER is None or source.plain is None:
+    if PIPE is None or decoder.SCANNER is None or source.socket() is None:
         return None
     leg, reads = source.leg, source.leg.decoder
     keep = None if recording is None else recording.recorder.keep

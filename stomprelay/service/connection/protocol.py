@@ -214,6 +214,10 @@ class LegProtocol(Timed):
         self._ready = True
         owner.connected(self)
 
+    def socket(self) -> tcp.Connection | None:
+        """Return the bare socket that frames come on, where there is one."""
+        return self.plain
+
     def dataReceived(self, data: bytes) -> None:
         """Bytes came."""
         owner = self._owner
@@ -227,6 +231,9 @@ class LegProtocol(Timed):
         if reading is not None and reading.held:
             reading.received()
         owner.received(self, data)
+
+    came = dataReceived
+    """Bytes of frames came, whatever else the connection speaks."""
 
     def passed(self, received: int = 0, sent: int = 0) -> None:
         """Count bytes that were received without `dataReceived`, and bytes that were written."""

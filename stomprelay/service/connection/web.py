@@ -5,10 +5,12 @@ The core does not know of it. For a client without WebSocket all is as on any ot
 """
 
 from collections.abc import Callable
-from functools import partial
 from http import HTTPStatus
 from math import inf
-from typing import Any, Final
+from typing import Final
+
+from twisted.internet import tcp
+from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.service.connection import direct
@@ -40,17 +42,31 @@ _UNFINISHED: Final = {
 class Pings(Timed):
     """When the client of a WebSocket is asked whether it is there, `interval` seconds after it was heard."""
 
-    __slots__ = ("_due", "heard_at", "interval")
+    __slots__ = ("_protocol", "heard_at")
 
-    def __init__(self, interval: float, due: Callable[[float], None]) -> None:
+    def __init__(self, protocol: "WebLegProtocol", heard_at: float) -> None:
         super().__init__()
-        self.interval = interval
-        self.heard_at = 0.0
-        self._due = due
+        self.heard_at = heard_at
+        self._protocol = protocol
 
     def woke(self, now: float) -> None:
         """Ask, or give up."""
-        self._due(now)
+        self._protocol.ask(now)
+
+
+class DirectWebSocket(WebSocket):
+    """A WebSocket on a bare socket; see `direct`."""
+
+    __slots__ = ()
+
+    def _send(self, data: bytes) -> None:
+        direct.write(self.transport, data)
+
+    def _close(self) -> None:
+        direct.close(self.transport)
+
+    def _shut(self) -> None:
+        self.transport.loseWriteConnection()
 
 
 class _WebSocketProtocol(LegProtocol):
@@ -66,22 +82,45 @@ class _WebSocketProtocol(LegProtocol):
         self, most: float, farewell: Callable[[], Farewell], *, client: bool = False, window: int = 0
     ) -> None:
         """Speak WebSocket from now on; see `WebSocket`."""
-        plain, beneath = self.plain, self.transport
-        send: Any = beneath.write if plain is None else partial(direct.write, plain)
-        shut = None if plain is None else plain.loseWriteConnection
+        kind = WebSocket if self.plain is None else DirectWebSocket
         self.plain = None
-        self.transport = self._websocket = WebSocket(
-            beneath, send, shut, most, farewell, client=client, window=window
-        )
+        self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
+
+    def socket(self) -> tcp.Connection | None:
+        """Return the bare socket that frames come on, by themselves or in messages that `unwrapped` can take."""
+        websocket = self._websocket
+        if websocket is None:
+            return super().socket()
+        return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
+
+    def unwrapped(self, data: bytes) -> bytes:
+        """Return the frames in what a pipe received on `socket`, where messages are all there is; else deal with it,
+        and return b"".
+        """
+        websocket = self._websocket
+        assert websocket is not None
+        payload, end = websocket.begun(data)
+        if end == len(data):
+            return payload
+        rest = websocket.received(data[end:] if end else data)
+        self._found(websocket, rest._replace(data=payload + rest.data))
+        return b""
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The connection ended."""
+        super().connectionLost(reason)
+        self._websocket = None
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
+        if len(data) == direct.FIRST_READ and isinstance(websocket, DirectWebSocket):
+            websocket.transport.bufferSize = direct.READ
         self._found(websocket, websocket.received(data))
         while websocket.waits and not self.held:
             self._found(websocket, websocket.received())
 
     def _found(self, websocket: WebSocket, found: Received) -> None:
         if found.data:
-            super().dataReceived(found.data)
+            self.came(found.data)
         if found.ping is not None and not direct.waits(self.transport):
             # A peer that reads nothing gets none: what it has to be sent already tells it that we are there.
             websocket.pong(found.ping)
@@ -222,16 +261,21 @@ class WebLegProtocol(_WebSocketProtocol):
     def _ping_later(self) -> None:
         """Ask from now on whether a silent client is there, where that is wanted."""
         if self._web.ping_interval:
-            self._pings = Pings(self._web.ping_interval, self._ask)
+            self._pings = Pings(self, self.runtime.seconds())
+            self.runtime.timers.set(self._pings, self._pings.heard_at + self._web.ping_interval)
+
+    def unwrapped(self, data: bytes) -> bytes:
+        """The same; what passes by a pipe was heard."""
+        if self._pings is not None:
             self._pings.heard_at = self.runtime.seconds()
-            self.runtime.timers.set(self._pings, self._pings.heard_at + self._pings.interval)
+        return super().unwrapped(data)
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
         if self._pings is not None:
             self._pings.heard_at = self.runtime.seconds()
         super()._take(websocket, data)
 
-    def _ask(self, now: float) -> None:
+    def ask(self, now: float) -> None:
         """Ping a client that is silent, and give it up where that does not help. Who is not read from, or does not read
         what is sent, cannot be heard.
         """
@@ -240,20 +284,22 @@ class WebLegProtocol(_WebSocketProtocol):
             return
         if self.held or direct.waits(self.transport):
             pings.heard_at = now
+        interval = self._web.ping_interval
         silent = now - pings.heard_at
-        if silent >= 2 * pings.interval:
+        if silent >= 2 * interval:
             self._leave(_SILENT)
             if self.transport is not None:
                 self.transport.abortConnection()
             return
-        if silent >= pings.interval:
+        if silent >= interval:
             websocket.ping()
-        self.runtime.timers.set(
-            pings, pings.heard_at + pings.interval * (2 if silent >= pings.interval else 1)
-        )
+        self.runtime.timers.set(pings, pings.heard_at + interval * (2 if silent >= interval else 1))
 
     def write(self, data: bytes) -> None:
         """Write bytes, always whole frames. To a client that has not finished its handshake, an answer to that."""
+        if self._websocket is not None:
+            self._websocket.write(data)
+            return
         if self._handshake is None:
             super().write(data)
             return
@@ -263,5 +309,6 @@ class WebLegProtocol(_WebSocketProtocol):
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""
         if self._pings is not None:
-            self.runtime.timers.set(self._pings, inf)
+            self.runtime.timers.forget(self._pings)
+            self._pings = None
         super().close(how)

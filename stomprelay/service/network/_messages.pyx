@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages of WebSocket as nearly all clients send them, found, unmasked and checked at once; see `messages`."""
+"""Messages of WebSocket as nearly all clients send them, found, unmasked and checked at once; see `messages`. And such
+as servers send.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -9,6 +11,7 @@ from libc.string cimport memcpy
 
 cdef extern from "Python.h":
     PyObject *room "PyBytes_FromStringAndSize"(const char *none, Py_ssize_t size) except NULL
+    bytes room_of "PyBytes_FromStringAndSize"(const char *none, Py_ssize_t size)
     int shrink "_PyBytes_Resize"(PyObject **payload, Py_ssize_t size) except -1
 
 cdef enum:
@@ -19,6 +22,12 @@ cdef enum:
     MASK = 4
     MIDDLE = 126
     LONG = 127
+
+cdef uint64_t _NOT_ASCII = 0x8080808080808080
+
+cdef struct Text:           # how far a text is UTF-8
+    int owed                # bytes of a character that are to come
+    uint8_t least, last     # bounds of the next one
 
 cdef struct Head:
     uint8_t first
@@ -46,11 +55,58 @@ cdef Head head_at(const uint8_t *data, Py_ssize_t at, Py_ssize_t end) noexcept n
     return head
 
 
+cdef bint is_utf8(Text *text, const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    """Whether this can go on, or begin, a text (RFC 3629)."""
+    cdef uint64_t word
+    cdef uint8_t byte
+    cdef Py_ssize_t at = 0
+    while at < size:
+        if not text.owed:
+            while at + 8 <= size:
+                memcpy(&word, data + at, 8)
+                if word & _NOT_ASCII:
+                    break
+                at += 8
+            if at == size:
+                break
+        byte = data[at]
+        at += 1
+        if text.owed:
+            if not text.least <= byte <= text.last:
+                return False
+            text.owed -= 1
+            text.least, text.last = 0x80, 0xBF
+        elif byte >= 0x80:
+            if not 0xC2 <= byte <= 0xF4:
+                return False
+            text.owed = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+            text.least = 0xA0 if byte == 0xE0 else 0x90 if byte == 0xF0 else 0x80
+            text.last = 0x9F if byte == 0xED else 0x8F if byte == 0xF4 else 0xBF
+    return True
+
+
 def extent(bytes data, Py_ssize_t at):
     """Return how many bytes the fragment has that begins here, its head among them; 0 where that is not all there."""
     cdef Head head = head_at(<const uint8_t *>PyBytes_AS_STRING(data), at, PyBytes_GET_SIZE(data))
     cdef object size = head.size    # up to 64 bits
     return size + (head.end - at) if head.end else 0
+
+
+def framed(bytes data not None, bint binary):
+    """Return a whole message as servers send it: text where it is UTF-8 and need not be `binary`."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data), more = 0 if size < MIDDLE else 2 if size <= 0xFFFF else 8, i
+    cdef bytes message = room_of(NULL, 2 + more + size)
+    cdef uint8_t *into = <uint8_t *>PyBytes_AS_STRING(message)
+    cdef const uint8_t *payload = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef Text text = Text(0, 0, 0)
+    if not binary:
+        binary = not is_utf8(&text, payload, size) or text.owed
+    into[0] = WHOLE | (BINARY if binary else TEXT)
+    into[1] = <uint8_t>size if not more else MIDDLE if more == 2 else LONG
+    for i in range(more):
+        into[2 + i] = <uint8_t>(size >> 8 * (more - 1 - i))
+    memcpy(into + 2 + more, payload, size)
+    return message
 
 
 cdef class Messages:
@@ -65,9 +121,8 @@ cdef class Messages:
     cdef uint64_t most
     cdef uint64_t within        # bytes of the last message that are to come
     cdef uint8_t key[MASK]
-    cdef bint text
-    cdef int owed               # bytes of a character that are to come
-    cdef uint8_t least, last    # bounds of the next one
+    cdef bint texts             # whether it is text
+    cdef Text text
 
     def __init__(self, uint64_t most):
         self.most = most
@@ -80,6 +135,7 @@ cdef class Messages:
         cdef const uint8_t *here = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef PyObject *payload
         cdef bytes found
+        cdef bint ascii
         cdef uint8_t *into
         cdef Head head = Head(0, False, 0, 0)
         if not self.within and not self.begins(&head, here, at, end):
@@ -91,13 +147,15 @@ cdef class Messages:
                 self.within = head.size
                 at = head.end
                 memcpy(self.key, here + at - MASK, MASK)
-                self.text = head.first & 0xF == TEXT
+                self.texts = head.first & 0xF == TEXT
                 if not self.first:
                     self.first = head.first & 0xF
             size = end - at if <uint64_t>(end - at) < self.within else <Py_ssize_t>self.within
-            self.unmask(into + taken, here + at, size)
+            ascii = self.unmask(into + taken, here + at, size)
             self.within -= <uint64_t>size
-            if self.text and (not self.is_utf8(into + taken, size) or (self.owed and not self.within)):
+            if self.texts and not (ascii and not self.text.owed) and (
+                not is_utf8(&self.text, into + taken, size) or (self.text.owed and not self.within)
+            ):
                 self.broken = True
                 break
             at += size
@@ -122,10 +180,10 @@ cdef class Messages:
             and (head.size > 0xFFFF or head.end - at <= 4 + MASK)
         )
 
-    cdef void unmask(self, uint8_t *into, const uint8_t *data, Py_ssize_t size) noexcept:
-        """Write so much of the payload, and turn the key so that it fits what follows."""
+    cdef bint unmask(self, uint8_t *into, const uint8_t *data, Py_ssize_t size) noexcept:
+        """Write so much of the payload, and turn the key so that it fits what follows. Return whether it is ASCII."""
         cdef uint8_t key[8]
-        cdef uint64_t word, wide
+        cdef uint64_t word, wide, high = 0
         cdef Py_ssize_t at = 0, i
         memcpy(key, self.key, MASK)
         memcpy(key + MASK, self.key, MASK)
@@ -133,39 +191,13 @@ cdef class Messages:
         while at + 8 <= size:
             memcpy(&word, data + at, 8)
             word ^= wide
+            high |= word
             memcpy(into + at, &word, 8)
             at += 8
         while at < size:
             into[at] = data[at] ^ key[at & 3]
+            high |= into[at]
             at += 1
         for i in range(MASK):
             self.key[i] = key[(size + i) & 3]
-
-    cdef bint is_utf8(self, const uint8_t *data, Py_ssize_t size) noexcept:
-        """Whether this can go on, or begin, a text (RFC 3629)."""
-        cdef uint64_t word
-        cdef uint8_t byte
-        cdef Py_ssize_t at = 0
-        while at < size:
-            if not self.owed:
-                while at + 8 <= size:
-                    memcpy(&word, data + at, 8)
-                    if word & <uint64_t>0x8080808080808080:
-                        break
-                    at += 8
-                if at == size:
-                    break
-            byte = data[at]
-            at += 1
-            if self.owed:
-                if not self.least <= byte <= self.last:
-                    return False
-                self.owed -= 1
-                self.least, self.last = 0x80, 0xBF
-            elif byte >= 0x80:
-                if not 0xC2 <= byte <= 0xF4:
-                    return False
-                self.owed = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-                self.least = 0xA0 if byte == 0xE0 else 0x90 if byte == 0xF0 else 0x80
-                self.last = 0x9F if byte == 0xED else 0x8F if byte == 0xF4 else 0xBF
-        return True
+        return not high & _NOT_ASCII

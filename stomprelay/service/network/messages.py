@@ -1,5 +1,5 @@
-"""What comes over a WebSocket, divided: messages in one fragment, which the compiled `_messages` takes at once, and all
-else, which is wsproto's to read.
+"""Messages on the wire. What comes over a WebSocket is divided: messages in one fragment, which the compiled
+`_messages` takes at once, and all else, which is wsproto's to read. What goes is framed here.
 
 Most clients send nothing but such messages, of which wsproto takes some ten microseconds each. It gets the others
 fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what is wrong, what
@@ -7,32 +7,48 @@ is in many fragments, and what controls the connection is judged by wsproto alon
 """
 
 from collections.abc import Callable, Iterator
+from struct import pack
 from typing import TYPE_CHECKING, Final
 
-from wsproto.frame_protocol import CloseReason, ParseFailed
+from wsproto.frame_protocol import CloseReason, Opcode, ParseFailed
 
 from stomprelay.wire import decoder
 
 if TYPE_CHECKING:
     from stomprelay.service.network._messages import Messages
 
+SHORT: Final = 125
+"""Bytes that what controls a connection may have."""
+
 _FINAL: Final = 0x80
 _CONTROL: Final = 0x8
+_MIDDLE: Final = 0xFFFF
+_MASKED: Final = 0x80
+_MASK: Final = 4
 
 
 class Division:
     """The bytes of one client, whose messages may have `most` bytes each."""
+
+    __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
 
     def __init__(self, most: int) -> None:
         self._messages = None if _COMPILED is None else _COMPILED[0](most)
         self._carried = b""
         self._due = 0
         self._fragments = False
+        self.first = 0
+        """The opcode of the first message, 0 while there was none. Who has wsproto read that one notes it here."""
 
-    @property
-    def first(self) -> int:
-        """The opcode of the first message that was taken; 0 while none was."""
-        return 0 if self._messages is None else self._messages.first
+    def begun(self, data: bytes) -> tuple[bytes, int]:
+        """Return the payloads with which these bytes begin, and where they end. Give all that stands behind to
+        `others`.
+        """
+        if self._messages is None or self._carried or self._due or self._fragments:
+            return b"", 0
+        found = self._messages.take(data, 0)
+        self.first = self.first or self._messages.first
+        return found
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
         """Append the payloads that can be taken of these bytes. Yield what is for wsproto, as it came: have it read,
@@ -62,23 +78,69 @@ class Division:
             yield part
 
     def _take(self, messages: "Messages", data: bytes, at: int, payloads: list[bytes]) -> int:
-        payload, at = messages.take(data, at)
-        if payload:
-            payloads.append(payload)
+        if not messages.broken:
+            payload, at = messages.take(data, at)
+            self.first = self.first or messages.first
+            if payload:
+                payloads.append(payload)
         if messages.broken:
             raise ParseFailed("text is not UTF-8", CloseReason.INVALID_FRAME_PAYLOAD_DATA)
         return at
 
 
-def _compiled() -> "tuple[type[Messages], Callable[[bytes, int], int]] | None":
+def _compiled() -> (
+    "tuple[type[Messages], Callable[[bytes, int], int], Callable[[bytes, bool], bytes]] | None"
+):
     if decoder.SCANNER is None:
         return None
     try:
-        from stomprelay.service.network._messages import Messages, extent
+        from stomprelay.service.network._messages import Messages, extent, framed
     except ImportError:
         return None
-    return Messages, extent
+    return Messages, extent, framed
 
 
 _COMPILED: Final = _compiled()
 """None where nothing compiled is wanted, or it was not built: then wsproto reads all."""
+
+
+def framed_in_python(data: bytes, binary: bool) -> bytes:
+    """Return a whole message as servers send it: text where it is UTF-8 and need not be `binary`."""
+    return frame(opcode_of(data, binary), data)
+
+
+framed: Final = framed_in_python if _COMPILED is None else _COMPILED[2]
+"""The same, compiled where it can be."""
+
+
+def opcode_of(data: bytes, binary: bool) -> int:
+    """Return what kind of message this is: text where it is UTF-8 and need not be `binary`."""
+    if binary:
+        return Opcode.BINARY
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return Opcode.BINARY
+    return Opcode.TEXT
+
+
+def frame(first: int, payload: bytes, mask: bytes = b"") -> bytes:
+    """Return a whole message, or what controls the connection, as it is on the wire: its opcode with the bits of an
+    extension, and the payload, masked as clients do, where there is a mask.
+    """
+    size = len(payload)
+    mark = 0
+    if mask:
+        mark, payload = _MASKED, mask + masked(payload, mask)
+    if size <= SHORT:
+        return pack("!BB", _FINAL | first, mark | size) + payload
+    if size <= _MIDDLE:
+        return pack("!BBH", _FINAL | first, mark | 126, size) + payload
+    return pack("!BBQ", _FINAL | first, mark | 127, size) + payload
+
+
+def masked(payload: bytes, mask: bytes) -> bytes:
+    """Return a payload with this mask, or without it, where it has it."""
+    size = len(payload)
+    key = (mask * (size // _MASK + 1))[:size]
+    return (int.from_bytes(payload) ^ int.from_bytes(key)).to_bytes(size)

@@ -1,18 +1,20 @@
 """The handshake of a WebSocket (RFC 6455, section 4), from both ends: from a request over HTTP to the bytes that answer
 it, and from what a broker answers to whether a WebSocket is open.
 
-Both are read by h11, which holds them to RFC 9112. A request that is refused gets a status and words, and nothing
-behind it is read. Bytes behind the request of a handshake are refused as well: no client sends any before the answer,
-and what stands there may be a request that a proxy took for a body.
+Both are read here, by the grammar of RFC 9112 without what nobody sends any more: lines that end with LF alone, or go
+on in the next one. A library's patterns may try blanks again and again, for seconds where somebody sends enough of
+them; these look at no byte twice. A request that is refused gets a status and words, and nothing behind it is read.
+Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what stands
+there may be a request that a proxy took for a body.
 """
 
+import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from secrets import token_bytes
 from typing import Final, NamedTuple
 
-import h11
 from wsproto.utilities import generate_accept_token
 
 from stomprelay.relay.model.listener import ANY_ORIGIN, Web
@@ -26,6 +28,16 @@ _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.s
 """The subprotocol of each version of STOMP, the best one first."""
 _MOST_ANSWERED: Final = 16 * 1024
 """Bytes that the head of a broker's answer may have."""
+
+_TOKEN: Final = rb"[-!#$%&'*+.^_`|~0-9A-Za-z]++"
+_LINES: Final = rb"(?:%b:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\r\n)*+\r\n" % _TOKEN
+_REQUEST: Final = re.compile(rb"(%b) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n%b" % (_TOKEN, _LINES))
+_ANSWER: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\x00\r\n]*+)?\r\n%b" % _LINES)
+_END: Final = re.compile(rb"\n\r?\n")
+"""The end of a head, also of one that is wrong, and is not waited for any longer."""
+
+Fields = Mapping[bytes, Sequence[bytes]]
+"""The values of headers, by their names in lower case."""
 
 
 class Refusal(NamedTuple):
@@ -52,74 +64,97 @@ class Accepted(NamedTuple):
     window: int = 0
 
 
+class _Heads:
+    """Finds heads of HTTP, each of `most` bytes at most, in what comes. `rest` stands behind the last of them."""
+
+    __slots__ = ("_most", "_seen", "rest")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seen = 0
+        self.rest = bytearray()
+
+    def received(self, data: bytes = b"") -> bytes | None:
+        """Return the next head; None while it is not all there, b"" where it is too large: then ask no more."""
+        self.rest += data
+        found = _END.search(self.rest, max(0, self._seen - 2))
+        self._seen = end = len(self.rest) if found is None else found.end()
+        if end > self._most:
+            return b""
+        if found is None:
+            return None
+        head = bytes(self.rest[:end])
+        del self.rest[:end]
+        self._seen = 0
+        return head
+
+
 class Handshake:
     """Reads one request, of `most` bytes at most, for a listener whose clients may speak these versions of STOMP."""
 
     def __init__(self, web: Web, versions: Iterable[bytes], most: int) -> None:
         self._web = web
         self._versions = frozenset(versions)
-        self._http = h11.Connection(h11.SERVER, most)
+        self._heads = _Heads(most)
 
     def received(self, data: bytes) -> Accepted | Refusal | None:
         """Return what the client is answered; None while the request is not complete."""
-        try:
-            self._http.receive_data(data)
-            request = self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            return Refusal(
-                HTTPStatus(error.error_status_hint), "This is no request of HTTP/1.1 that is taken here."
-            )
-        if not isinstance(request, h11.Request):
+        head = self._heads.received(data)
+        if head is None:
             return None
-        refusal = self._refused(request)
+        if not head:
+            return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request is too large.")
+        request = _REQUEST.fullmatch(head)
+        if request is None:
+            return Refusal(HTTPStatus.BAD_REQUEST, "This is no request of HTTP/1.1 that is taken here.")
+        fields = _fields(head)
+        refusal = self._refused(request, fields)
         if refusal is not None:
             return refusal
-        if self._http.trailing_data[0]:
+        if self._heads.rest:
             return Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
-        return self._agreed(request)
+        return self._agreed(fields)
 
-    def _refused(self, request: h11.Request) -> Refusal | None:
+    def _refused(self, request: re.Match[bytes], fields: Fields) -> Refusal | None:
         """Return what is wrong with a request, whatever its subprotocols are."""
         web = self._web
-        if request.http_version != b"1.1":
+        method, target, version = request.groups()
+        if version != b"1.1":
             return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
-        if request.target.partition(b"?")[0] != web.path.encode():
+        if len(fields.get(b"host", ())) != 1:
+            return Refusal(HTTPStatus.BAD_REQUEST, "One Host is needed.")
+        if target.partition(b"?")[0] != web.path.encode():
             return Refusal(
                 HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path."
             )
-        if request.method != b"GET":
+        if method != b"GET":
             return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n")
-        headers = list(request.headers)
-        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
-            headers, b"connection"
-        ):
+        if not _switches(fields):
             return _upgrade("Here is STOMP over WebSocket: ask for an upgrade to websocket.")
-        if _values(headers, b"sec-websocket-version") != [_VERSION]:
+        if fields.get(b"sec-websocket-version") != [_VERSION]:
             return _upgrade("Use version 13 of WebSocket.")
-        if any(name in (b"content-length", b"transfer-encoding") for name, _ in headers):
+        if b"content-length" in fields or b"transfer-encoding" in fields:
             return Refusal(HTTPStatus.BAD_REQUEST, "A handshake has no body.")
-        keys = _values(headers, b"sec-websocket-key")
+        keys = fields.get(b"sec-websocket-key", ())
         if len(keys) != 1 or not _is_key(keys[0]):
             return Refusal(HTTPStatus.BAD_REQUEST, "One Sec-WebSocket-Key is needed: 16 bytes in base64.")
-        origins = _values(headers, b"origin")
+        origins = fields.get(b"origin", ())
         if origins and not (len(origins) == 1 and _permitted(origins[0], web.origins)):
             return Refusal(
                 HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: it is not among the origins."
             )
         return None
 
-    def _agreed(self, request: h11.Request) -> Accepted | Refusal:
-        headers = list(request.headers)
-        offered = [each for value in _values(headers, b"sec-websocket-protocol") for each in _split(value)]
+    def _agreed(self, fields: Fields) -> Accepted | Refusal:
+        offered = _listed(fields, b"sec-websocket-protocol")
         spoken = [name for version, name in _PROTOCOLS.items() if version in self._versions]
         chosen = next((name for name in spoken if name in offered), None)
         if offered and chosen is None:
             known = b", ".join(spoken).decode()
             return Refusal(HTTPStatus.BAD_REQUEST, f"None of these subprotocols is spoken here: use {known}.")
-        token = generate_accept_token(_values(headers, b"sec-websocket-key")[0])
+        token = generate_accept_token(fields[b"sec-websocket-key"][0])
         protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
-        offers = [each for value in _values(headers, b"sec-websocket-extensions") for each in _split(value)]
-        agreed = agree(offers) if self._web.compression else None
+        agreed = agree(_listed(fields, b"sec-websocket-extensions")) if self._web.compression else None
         return Accepted(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Accept: %b\r\n%b%b\r\n"
@@ -144,43 +179,39 @@ class Request:
         spoken = frozenset(versions)
         self._token = generate_accept_token(key)
         self._offered = [name for version, name in _PROTOCOLS.items() if version in spoken]
-        self._http = h11.Connection(h11.CLIENT, _MOST_ANSWERED)
-        headers = [
-            (b"Host", host.encode("ascii")),
-            (b"Upgrade", b"websocket"),
-            (b"Connection", b"Upgrade"),
-            (b"Sec-WebSocket-Key", key),
-            (b"Sec-WebSocket-Version", _VERSION),
-            (b"Sec-WebSocket-Protocol", b", ".join(self._offered)),
-        ]
-        self.wire: bytes = self._http.send(h11.Request(method="GET", target=path, headers=headers)) or b""
+        self._heads = _Heads(_MOST_ANSWERED)
+        self.wire = (
+            b"GET %b HTTP/1.1\r\nHost: %b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: %b\r\n"
+            b"Sec-WebSocket-Version: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n"
+            % (path.encode("ascii"), host.encode("ascii"), key, _VERSION, b", ".join(self._offered))
+        )
 
     def received(self, data: bytes) -> Opened | str | None:
         """Return what the broker's answer means: a WebSocket, or why there is none, for the log; None while the answer
         is not complete. Nothing that the broker says is repeated but the number of a status.
         """
-        try:
-            self._http.receive_data(data)
-            answer = self._http.next_event()
-            while isinstance(answer, h11.InformationalResponse) and answer.status_code != _SWITCHING:
-                answer = self._http.next_event()
-        except h11.RemoteProtocolError:
-            return "the peer does not speak HTTP/1.1"
-        if isinstance(answer, h11.InformationalResponse):
-            return self._wrong(list(answer.headers)) or Opened(self._http.trailing_data[0])
-        return _declined(answer.status_code) if isinstance(answer, h11.Response) else None
+        head = self._heads.received(data)
+        while head is not None:
+            answer = _ANSWER.fullmatch(head)
+            if answer is None:
+                return "the peer does not speak HTTP/1.1"
+            status = int(answer[1])
+            if status == _SWITCHING:
+                return self._wrong(_fields(head)) or Opened(bytes(self._heads.rest))
+            if not 100 <= status < 200:
+                return _declined(status)
+            head = self._heads.received()
+        return None
 
-    def _wrong(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
+    def _wrong(self, fields: Fields) -> str:
         """Return what is wrong with an answer that switches protocols; "" where nothing is."""
-        if b"websocket" not in _listed(headers, b"upgrade") or b"upgrade" not in _listed(
-            headers, b"connection"
-        ):
+        if not _switches(fields):
             return "the peer switched to something other than WebSocket"
-        if _values(headers, b"sec-websocket-accept") != [self._token]:
+        if fields.get(b"sec-websocket-accept") != [self._token]:
             return "the peer answered another WebSocket's handshake"
-        if _values(headers, b"sec-websocket-extensions"):
+        if fields.get(b"sec-websocket-extensions"):
             return "the peer speaks an extension of WebSocket that was not offered"
-        if any(each not in self._offered for each in _values(headers, b"sec-websocket-protocol")):
+        if any(each not in self._offered for each in fields.get(b"sec-websocket-protocol", ())):
             return "the peer chose a subprotocol of WebSocket that was not offered"
         return ""
 
@@ -198,16 +229,26 @@ def _upgrade(why: str) -> Refusal:
     return Refusal(HTTPStatus.UPGRADE_REQUIRED, why, headers)
 
 
-def _values(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [value for each, value in headers if each == name]
+def _fields(head: bytes) -> Fields:
+    """Return the headers of a head that is right."""
+    fields: dict[bytes, list[bytes]] = {}
+    for line in head.split(b"\r\n")[1:-2]:
+        name, _, value = line.partition(b":")
+        fields.setdefault(name.lower(), []).append(value.strip(b" \t"))
+    return fields
 
 
-def _split(value: bytes) -> list[bytes]:
-    return [part for each in value.split(b",") if (part := each.strip(b" \t"))]
+def _listed(fields: Fields, name: bytes) -> list[bytes]:
+    """Return what stands between the commas in all values of this name."""
+    return [
+        part for value in fields.get(name, ()) for each in value.split(b",") if (part := each.strip(b" \t"))
+    ]
 
 
-def _listed(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [each.lower() for value in _values(headers, name) for each in _split(value)]
+def _switches(fields: Fields) -> bool:
+    """Return whether the sender wants a WebSocket, or takes part in one."""
+    upgrade, connection = _listed(fields, b"upgrade"), _listed(fields, b"connection")
+    return b"websocket" in map(bytes.lower, upgrade) and b"upgrade" in map(bytes.lower, connection)
 
 
 def _is_key(value: bytes) -> bool:

@@ -15,13 +15,10 @@ from twisted.protocols.policies import ProtocolWrapper
 from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from stomprelay.service.network.deflate import COMPRESSED, PIECE, SMALLEST, Inflation, compressed
-from stomprelay.service.network.messages import Division
+from stomprelay.service.network.messages import SHORT, Division, frame, framed, opcode_of
 
-_FINAL: Final = 0x80
-_SHORT: Final = 125
-_MIDDLE: Final = 0xFFFF
-_MASKED: Final = 0x80
 _MASK: Final = 4
+_NOTHING: Final = memoryview(b"")
 
 _WORDS: Final = {
     CloseReason.INVALID_FRAME_PAYLOAD_DATA: "text is not UTF-8",
@@ -40,40 +37,62 @@ class Received(NamedTuple):
 
 
 class WebSocket(ProtocolWrapper):
-    """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`,
-    which `send` writes to; `shut` ends our direction of it, where it can. Messages may have `most` bytes. `farewell` is
-    asked for the close code of an end that is ours. With `client` we are the WebSocket's client, and the peer is a
-    broker. Messages may be compressed where `window` is the size of ours, as its logarithm.
+    """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`.
+    Messages may have `most` bytes. `farewell` is asked for the close code of an end that is ours. With `client` we are
+    the WebSocket's client, and the peer is a broker. Messages may be compressed where `window` is the size of ours, as
+    its logarithm.
 
     Give what comes to `received`, and while it `waits` call that again, as soon as the protocol takes more. Binary
     messages get binary ones for an answer, if the first that came was one; else what is UTF-8 goes out as text, and the
     rest as binary.
     """
 
+    __slots__ = (
+        "_client",
+        "_division",
+        "_failed",
+        "_farewell",
+        "_frames",
+        "_heard",
+        "_losing",
+        "_most",
+        "_rest",
+        "_said",
+        "_size",
+        "_window",
+        "transport",
+    )
+    transport: Any
+
     def __init__(
         self,
         transport: Any,
-        send: Callable[[bytes], None],
-        shut: Callable[[], None] | None,
         most: float,
         farewell: Callable[[], int],
         *,
         client: bool = False,
         window: int = 0,
     ) -> None:
-        self.transport = self._beneath = transport
-        self._send = send
-        self._shut = shut
+        self.transport = transport
         self._most = most
         self._farewell = farewell
         self._client = client
         self._window = window
-        self._frames = FrameProtocol(client=client, extensions=[Inflation()] if window else [])
+        self._frames: FrameProtocol | None = None
         self._division = Division(0 if client else int(most))
-        self._rest = memoryview(b"")
+        self._rest = _NOTHING
         self._size = 0
-        self._binary: bool | None = None
         self._said = self._heard = self._failed = self._losing = False
+
+    def _send(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def _close(self) -> None:
+        """Close what is beneath when all is written."""
+        self.transport.loseConnection()
+
+    def _shut(self) -> None:
+        """Close our direction of what is beneath, where it can."""
 
     @property
     def waits(self) -> bool:
@@ -85,7 +104,7 @@ class WebSocket(ProtocolWrapper):
         still comes.
         """
         if self._heard or self._failed:
-            self._rest = memoryview(b"")
+            self._rest = _NOTHING
             return Received(b"")
         if self._window:
             rest = memoryview(b"".join((self._rest, data))) if data else self._rest
@@ -94,8 +113,9 @@ class WebSocket(ProtocolWrapper):
         ping: bytes | None = None
         try:
             for part in self._division.others(data, payloads):
-                self._frames.receive_bytes(part)
-                for opcode, payload, _, finished in self._frames.received_frames():
+                frames = self._wsproto()
+                frames.receive_bytes(part)
+                for opcode, payload, _, finished in frames.received_frames():
                     if opcode is Opcode.PING:
                         assert isinstance(payload, bytes)
                         ping = payload
@@ -108,9 +128,25 @@ class WebSocket(ProtocolWrapper):
             return Received(b"".join(payloads), self._broken(error), ping)
         return Received(payloads[0] if len(payloads) == 1 else b"".join(payloads), ping=ping)
 
+    @property
+    def divided(self) -> bool:
+        """Whether messages need not be read by wsproto: those of a client, uncompressed."""
+        return not self._client and not self._window
+
+    def begun(self, data: bytes) -> tuple[bytes, int]:
+        """Return for the protocol what these bytes begin with, and where that ends, where it is `divided`. What stands
+        behind is for `received`.
+        """
+        return (b"", 0) if self._heard or self._failed else self._division.begun(data)
+
+    def _wsproto(self) -> FrameProtocol:
+        """Return what reads the frames that `messages` does not: most peers send none before their end."""
+        if self._frames is None:
+            self._frames = FrameProtocol(self._client, [Inflation()] if self._window else [])
+        return self._frames
+
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
-        if self._binary is None:
-            self._binary = opcode is Opcode.BINARY
+        self._division.first = self._division.first or opcode
         taken: bytes = payload.encode() if isinstance(payload, str) else payload
         self._size = self._size + len(taken)
         if self._size > self._most:
@@ -123,7 +159,7 @@ class WebSocket(ProtocolWrapper):
         """The peer says that it goes: say so too. Return why, for the log."""
         self._heard = True
         if self._said:
-            self._beneath.loseConnection()
+            self._close()
             return ""
         self._say_end(CloseReason.NORMAL_CLOSURE if code == CloseReason.NO_STATUS_RCVD else code)
         return f"it closed its WebSocket with code {int(code)}"
@@ -145,29 +181,17 @@ class WebSocket(ProtocolWrapper):
         """Send whole frames of STOMP as one message, to a broker as one each; drop them where the end was said."""
         if self._said:
             return
-        if not self._client:
-            self._say(data)
-            return
-        for frame in each_frame(data):
-            self._say(frame)
-
-    def _say(self, data: bytes) -> None:
-        opcode = Opcode.BINARY
-        if self._binary is None and self._division.first:
-            self._binary = self._division.first == Opcode.BINARY
-        if not self._binary:
-            try:
-                data.decode()
-                opcode = Opcode.TEXT
-            except UnicodeDecodeError:
-                pass
-        if self._window and len(data) >= SMALLEST:
-            self._control(opcode | COMPRESSED, compressed(data, self._window))
+        binary = self._division.first == Opcode.BINARY
+        if self._client:
+            for each in each_frame(data):
+                self._control(opcode_of(each, binary), each)
+        elif self._window and len(data) >= SMALLEST:
+            self._control(opcode_of(data, binary) | COMPRESSED, compressed(data, self._window))
         else:
-            self._control(opcode, data)
+            self._send(framed(data, binary))
 
-    def _control(self, opcode: int, payload: bytes) -> None:
-        self._send(_frame(opcode, payload, token_bytes(_MASK) if self._client else b""))
+    def _control(self, first: int, payload: bytes) -> None:
+        self._send(frame(first, payload, token_bytes(_MASK) if self._client else b""))
 
     def ping(self) -> None:
         """Ask the peer whether it is there: something has to come of it."""
@@ -183,8 +207,8 @@ class WebSocket(ProtocolWrapper):
         """Say the end, and close when the peer has said it too; at once where this is asked for again."""
         self._say_end(self._farewell())
         if self._heard or self._losing:
-            self._beneath.loseConnection()
-        elif self._failed and self._shut is not None:
+            self._close()
+        elif self._failed:
             self._shut()
         self._losing = True
 
@@ -195,29 +219,7 @@ class WebSocket(ProtocolWrapper):
     def _say_end(self, code: int, why: str = "") -> None:
         if not self._said:
             self._said = True
-            self._control(Opcode.CLOSE, pack("!H", code) + why.encode()[: _SHORT - 2])
-
-
-def _frame(opcode: int, payload: bytes, mask: bytes) -> bytes:
-    """Return a whole message, or what controls the connection, as it is on the wire: masked as clients do, where there
-    is a mask.
-    """
-    first, size = _FINAL | opcode, len(payload)
-    mark = 0
-    if mask:
-        mark, payload = _MASKED, mask + masked(payload, mask)
-    if size <= _SHORT:
-        return pack("!BB", first, mark | size) + payload
-    if size <= _MIDDLE:
-        return pack("!BBH", first, mark | 126, size) + payload
-    return pack("!BBQ", first, mark | 127, size) + payload
-
-
-def masked(payload: bytes, mask: bytes) -> bytes:
-    """Return a payload with this mask, or without it, where it has it."""
-    size = len(payload)
-    key = (mask * (size // _MASK + 1))[:size]
-    return (int.from_bytes(payload) ^ int.from_bytes(key)).to_bytes(size)
+            self._control(Opcode.CLOSE, pack("!H", code) + why.encode()[: SHORT - 2])
 
 
 _EOLS: Final = re.compile(rb"[\r\n]*")
