@@ -65,7 +65,7 @@ def _build(compiler: str, cython: str, directory: Path, source: str) -> Path:
     code = directory / f"{Path(source).stem}.c"
     built = code.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
     subprocess.run([cython, "-3", ROOT / source, "-o", code], cwd=ROOT, check=True)
-    options = ["-shared", "-fPIC", "-g", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
+    options = ["-shared", "-fPIC", "-g1", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
     include = [f"-I{sysconfig.get_path('include')}", f"-I{(ROOT / source).parent}"]
     subprocess.run([compiler, *options, *include, code, "-o", built], check=True)
     return built
