@@ -34,7 +34,7 @@ test-deep: $(VENV)/.test ## all of them, with a long budget: faults and kills in
 delta-jars: $(VENV)/.test ## the jars of Delta Lake, from Maven Central, without which its tests are skipped
 	$(BIN)/python -m stomprelay.pipeline.spark.delta
 
-brokers: $(VENV)/.test ## Artemis and ActiveMQ 6, from Maven Central, without which their tests are skipped
+brokers: $(VENV)/.test ## Artemis, ActiveMQ 6 and Spring's clients, from Maven Central, without which their tests are skipped
 	$(BIN)/python -m tests.e2e.downloads
 
 class-archive: $(VENV)/.test ## Java's class archive, with which Spark starts faster; else the first start makes it

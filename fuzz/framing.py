@@ -30,6 +30,21 @@ _OPCODES: Final = (0x00, 0x01, 0x02, 0x80, 0x81, 0x82, 0x88, 0x89, 0x8A, 0xC1, 0
 _TEXT, _BINARY, _PING, _FINAL, _COMPRESSED = 0x01, 0x02, 0x89, 0x80, 0x40
 
 
+def spoilt(chance: Random, data: bytes) -> bytes:
+    """Return bytes with a few things put in, left out, doubled or replaced."""
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at, to = sorted((chance.randint(0, len(data)), chance.randint(0, len(data))))
+        data = chance.choice(
+            (
+                data[:at] + chance.randbytes(1) + data[at + 1 :],
+                data[:at] + data[at:to] * 2 + data[to:],
+                data[:at] + data[min(to, at + 20) :],
+                data[:at] + chance.choice((b"\r\n", b"\0", b",", b": ", b"\xff" * 2000)) + data[at:],
+            )
+        )
+    return data
+
+
 class _Wire:
     """What is beneath a WebSocket here."""
 
@@ -138,23 +153,9 @@ class Framing:
 
     # What is none
 
-    def _spoilt(self, data: bytes) -> bytes:
-        chance = self._chance
-        for _ in range(chance.choice((1, 1, 2, 5))):
-            at, to = sorted((chance.randint(0, len(data)), chance.randint(0, len(data))))
-            data = chance.choice(
-                (
-                    data[:at] + chance.randbytes(1) + data[at + 1 :],
-                    data[:at] + data[at:to] * 2 + data[to:],
-                    data[:at] + data[min(to, at + 20) :],
-                    data[:at] + chance.choice((b"\r\n", b"\0", b",", b": ", b"\xff" * 2000)) + data[at:],
-                )
-            )
-        return data
-
     def _request(self) -> None:
         handshake = Handshake(Web(compression=bool(self._window)), _VERSIONS, 1000)
-        for piece in self._cut(self._spoilt(_HEAD)):
+        for piece in self._cut(spoilt(self._chance, _HEAD)):
             answer = handshake.received(piece)
             if answer is None:
                 continue
@@ -175,7 +176,7 @@ class Framing:
             wire += self._frame(chance.choice(_OPCODES), data)
         ends = 0
         self._wire.clear()
-        for piece in self._cut(self._spoilt(wire) if chance.random() < 0.5 else wire):
+        for piece in self._cut(spoilt(chance, wire) if chance.random() < 0.5 else wire):
             found = socket.received(piece)
             while True:
                 if ends and found.data:

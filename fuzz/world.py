@@ -4,7 +4,8 @@ No input of a relay raises. Once its client is gone a session ends within `disco
 closed, nobody asks to be woken, and no broker's health counts the session. Nothing is written to a leg that is closed
 or whose peer is gone, and what is written decodes as whole frames in the leg's own version. With brokers that do the
 same each receipt comes at most once for a request; with clients that do, an ACK reaches the message that it names. A
-WebSocket between client and relay changes nothing of all that, and what is no WebSocket is refused once.
+WebSocket between client and relay changes nothing of all that, and what is no WebSocket is refused once. Nobody is let
+in by a token that its issuer did not sign.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from fuzz.broker import Embedded, Scripted
 from fuzz.caller import Caller, Finding, Peer, Stop
 from fuzz.framing import Framing
 from fuzz.scene import Scene, draw
+from fuzz.tokens import Forger
 from stomprelay.relay.effects import Effect
 
 OFTEN: Final = 500
@@ -50,6 +52,7 @@ class World:
     def __init__(self, seed: int, number: int, plain: Callable[[int], float] = lambda size: inf) -> None:
         self.chance = Random(f"{seed}/{number}")
         self._web = Random(f"{seed}/{number}/web")
+        self._forger = Forger(Random(f"{seed}/{number}/token"), self.found)
         self.now = 1000.0
         self.large = self.chance.random() < 0.02
         self.scene: Scene = draw(self.chance, large=self.large)
@@ -83,6 +86,7 @@ class World:
             self._play()
             self._end()
             Framing(self._web, self.found).tear()
+            self._forger.forge()
         except Stop as stop:
             self.found(stop.finding)
 

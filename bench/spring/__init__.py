@@ -24,20 +24,28 @@ _PATIENCE: Final = 300.0
 """Seconds after which fetching or compiling is given up."""
 
 
-def jars() -> Path:
-    """The folder with the jars that `pom.xml` names and what they need, fetched where it is not there. Raises
-    `AbsentError`.
-    """
+def _place() -> Path | None:
     cache = java.folder()
-    if cache is None:
+    return None if cache is None else cache / f"bench-spring-{crc32(_POM.read_bytes()):08x}"
+
+
+def fetched() -> Path | None:
+    """The folder with the jars that `pom.xml` names and what they need; None where nobody has fetched them."""
+    folder = _place()
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def jars() -> Path:
+    """The folder with the jars, fetched where it is not there. Raises `AbsentError`."""
+    folder = _place()
+    if folder is None:
         raise AbsentError(f"there is no folder to keep Spring's jars in: set {java.CACHE}")
-    folder = cache / f"bench-spring-{crc32(_POM.read_bytes()):08x}"
     if folder.is_dir():
         return folder
     maven = which("mvn")
     if maven is None:
         raise AbsentError("Spring's jars are fetched by Maven (Debian package maven)")
-    with TemporaryDirectory(dir=cache, prefix=".spring-") as name:
+    with TemporaryDirectory(dir=folder.parent, prefix=".spring-") as name:
         place = Path(name) / "jars"
         _run("fetching Spring", maven, "-q", "-B", "-f", str(_POM), _FETCH, f"-DoutputDirectory={place}")
         place.replace(folder)

@@ -93,7 +93,7 @@ def _jwk(number: int, values: dict[str, Any]) -> Key | None:
         raise ValueError(f"key {number} has a kid or an alg that is no text")
     try:
         material = PyJWK(values, _ENOUGH.get(kind)).key
-    except (PyJWTError, PyJWKError, ValueError, TypeError, AttributeError):
+    except (PyJWTError, PyJWKError, ValueError, TypeError, AttributeError, KeyError):
         raise ValueError(f"key {number} cannot be read") from None
     good = _good_for(material)
     return Key(name, good if only is None else good & {only}, material)

@@ -237,6 +237,7 @@ PRIVATE = ISSUER.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
         (jwks({"kty": "EC"}), "key 1 cannot be read"),
         (jwks({"kty": "OKP", "crv": 7}), "key 1 cannot be read"),
         (jwks({"kty": "oct", "k": 7}), "key 1 cannot be read"),
+        (jwks({"kty": "oct"}), "key 1 cannot be read"),
         (jwks(ISSUER, kid=7), "kid or an alg that is no text"),
         (jwks(ISSUER, alg=["ES256"]), "kid or an alg that is no text"),
         (public_pem() * 33, "33 keys, and may have 32"),

@@ -160,16 +160,25 @@ class RabbitMQ(Broker):
 
     def connections(self) -> list[list[str]]:
         """Return its STOMP connections, as it lists them: the peers' hosts and ports."""
-        command = [str(_RABBITMQ.with_name("rabbitmqctl")), "--silent", "list_stomp_connections"]
-        listed = subprocess.run(
-            [*command, "peer_host", "peer_port"],
+        listed = self._asked("list_stomp_connections", "peer_host", "peer_port")
+        return [line.split("\t") for line in listed.splitlines()]
+
+    def names(self) -> str:
+        """Return how it calls its STOMP connections, those over WebSocket, too, which it does not list: `HOST:PORT ->
+        HOST:PORT` in Erlang's terms.
+        """
+        return self._asked("eval", "[element(2, process_info(P, dictionary)) || P <- rabbit_direct:list()].")
+
+    def _asked(self, *command: str) -> str:
+        done = subprocess.run(
+            [str(_RABBITMQ.with_name("rabbitmqctl")), "--silent", *command],
             env=self.environment,
             capture_output=True,
             text=True,
             timeout=START,
             check=True,
         )
-        return [line.split("\t") for line in listed.stdout.splitlines()]
+        return done.stdout
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
-"""The brokers that Debian does not have, as Maven Central has them: Artemis and ActiveMQ 6, in the cache folder.
+"""What Debian does not have, as Maven Central has it: the brokers Artemis and ActiveMQ 6, and Spring's STOMP clients,
+in the cache folder.
 
 As a module, `python -m tests.e2e.downloads` fetches what is not there and prints where it is.
 """
@@ -10,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from bench import spring
+from bench.machine import AbsentError
 from stomprelay.pipeline.spark import ivy, java
 
 _ARTEMIS: Final = ivy.Artifact("org.apache.activemq", "apache-artemis", "2.44.0", "tar.gz", "bin")
@@ -75,6 +78,10 @@ def main() -> int:
         except java.MissingJava as error:
             raise SystemExit(str(error)) from None
     sys.stdout.write("".join(f"{path}\n" for path in (artemis(), *(activemq_6() or ()))))
+    try:
+        sys.stdout.write(f"{spring.jars()}\n")
+    except AbsentError as error:
+        sys.stderr.write(f"Spring's clients are not there: {error}\n")
     return 0
 
 

@@ -51,6 +51,15 @@ class LibraryFacts:
     hides_connected: bool = False
     """It does not show CONNECTED to its user."""
 
+    unsubscribes_unconfirmed: bool = False
+    """It does not show the RECEIPT of an UNSUBSCRIBE to its user."""
+
+    transactions: bool = True
+    """It has BEGIN, COMMIT and ABORT."""
+
+    asks_for_silence: bool = False
+    """It says `heart-beat:0,0` where it wants none, so that whoever answers says what they could do themselves."""
+
 
 VALUES: Names = {
     "colon": "a:b",
@@ -132,6 +141,17 @@ PHP_STOMP = LibraryFacts(
     takes_receipts_itself=True,
     hides_connected=True,
 )
+# Over TCP and over WebSocket it is the same library on another transport.
+SPRING_TCP = LibraryFacts(
+    "spring-tcp",
+    "a JDK, and Spring's jars: make brokers",
+    ("1.1", "1.2"),
+    cannot_send={"1.1": ("padded",), "1.2": ("padded",)},  # it takes the spaces in front off
+    unsubscribes_unconfirmed=True,
+    transactions=False,
+    asks_for_silence=True,
+)
+SPRING = replace(SPRING_TCP, name="spring")
 LIBRARIES = (STOMP_PY, STOMPEST, STOMP_GEM, NET_STOMP, PHP_STOMP)
 
 _RABBITMQ = BrokerFacts(nack="redelivered", wrong_password="Bad CONNECT")

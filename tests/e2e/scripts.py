@@ -322,7 +322,7 @@ SCRIPTS = (
     Script(individual),
     Script(unacknowledged),
     NACK,
-    Script(transactions),
+    Script(transactions, lambda library, version, broker: library.transactions),
     Script(receipts),
     Script(backlog),
     HEADERS,

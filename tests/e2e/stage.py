@@ -80,10 +80,11 @@ class Conversation:
         self._confirm(receipt)
 
     def unsubscribe(self, destination: str, id: str | None = None) -> None:
-        """UNSUBSCRIBE by id, or by destination where there is none, and wait for the receipt."""
-        receipt = _receipt()
+        """UNSUBSCRIBE by id, or by destination where there is none, and wait for the receipt where it is shown."""
+        receipt = {} if self._facts.unsubscribes_unconfirmed else _receipt()
         self._client.unsubscribe(destination, {**({} if id is None else {"id": id}), **receipt})
-        self._confirm(receipt)
+        if receipt:
+            self._confirm(receipt)
 
     def ack(self, message: Frame, transaction: str | None = None) -> None:
         """ACK and wait for the receipt."""
@@ -228,6 +229,8 @@ class Stage:
         """Keep `frames` for the comparison with another run, without what differs between runs."""
         for frame in frames:
             volatile = _VOLATILE if self.broker.marks_redelivered else {*_VOLATILE, "redelivered"}
+            if self.library.asks_for_silence:
+                volatile = {*volatile, "heart-beat"}
             # No heart-beat in CONNECTED is one of 0,0 (STOMP 1.2, "Heart-beating").
             silent = {"heart-beat": "0,0"} if frame.command == "CONNECTED" else {}
             headers = {

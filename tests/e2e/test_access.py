@@ -1,6 +1,8 @@
 """Who may come in, at a relay that runs: passcodes, tokens, certificates, over plain STOMP, TLS and WebSocket."""
 
 import base64
+import hmac
+import json
 import os
 import signal
 import ssl
@@ -9,12 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
 
-from tests.auth.issuing import ISSUER, USERS, public_pem, token
+from tests.auth.issuing import ISSUER, STRANGER, USERS, part, public_pem, token
+from tests.e2e import stompjs
 from tests.e2e.brokers import Broker
 from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
@@ -199,6 +205,122 @@ def test_a_certificate(tmp_path: Path, authority: Authority) -> None:
         trust.load_cert_chain(shown.certificate, shown.key)
         with Connection.to(port, trust) as client:
             assert client.connect("1.2", "alice", "wrong-code").startswith(b"CONNECTED\n")
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """An HTTP service that knows Alice: its URL, and what it was asked."""
+    asked: list[dict[str, object]] = []
+
+    class Service(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(said)
+            good = (said["login"], said["passcode"]) == ("alice", "secret")
+            answer = b'{"user": "alice", "groups": ["staff"]}' if good else b""
+            self.send_response(200 if good else 403)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/who", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_service(tmp_path: Path, service: tuple[str, list[dict[str, object]]]) -> None:
+    """It is asked over HTTP, or remembered; its groups count in rules, and its no is answered as any other. When it is
+    not there nobody is let in.
+    """
+    url, asked = service
+    port = free_port()
+    text = f"""
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+auth = "people"
+[[rule]]
+action = "allow"
+group = "staff"
+send = "/queue/*"
+subscribe = "/queue/*"
+[upstream.main]
+uri = "memory:"
+[auth.people.service]
+url = "{url}"
+cache = 600
+"""
+    with relay(tmp_path, text, [port]) as running:
+        door = Door(running, port, tmp_path)
+        with Connection.to(port) as client:
+            assert client.connect("1.2", "alice", "secret").startswith(b"CONNECTED\n")
+            client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/a\n\nhello\0")
+            assert body(client.frame()) == b"hello"
+        assert door.connect("alice", "wrong-code").startswith(REFUSED)
+        known = {"login": "alice", "certificate": None, "address": "127.0.0.1", "listener": "main"}
+        assert asked == [{**known, "passcode": code} for code in ("secret", "wrong-code")]
+        assert door.connect("alice", "secret").startswith(b"CONNECTED\n")
+        assert len(asked) == 2
+        running.send(signal.SIGHUP)
+        running.wait_for_log("nothing changed")
+        (tmp_path / "stomprelay.toml").write_text(text.replace(url, f"http://127.0.0.1:{free_port()}/who"))
+        running.send(signal.SIGHUP)
+        running.wait_for_log("the configuration is reloaded; changed: auth.people.service")
+        assert door.connect("alice", "secret").startswith(REFUSED)
+        running.wait_for_log("the service could not be asked: connection refused")
+        assert "secret" not in running.log
+
+
+def test_forged_tokens(door: Door) -> None:
+    """No algorithm, another one by the public key, another's key, another audience, another's claims: all are answered
+    as a wrong passcode is, and whoever is there stays.
+    """
+    expiry = time.time() + 600
+    said = part({"alg": "HS256"}) + b"." + part({"sub": "alice", "aud": "stomprelay", "exp": expiry})
+    good = token(ISSUER, exp=expiry).split(b".")
+    forged = (
+        part({"alg": "none"}) + b"." + good[1] + b".",
+        said + b"." + part(hmac.digest(public_pem(), said, "sha256")),
+        token(STRANGER, exp=expiry),
+        token(ISSUER, exp=expiry, aud="bank"),
+        b".".join((good[0], part({"sub": "root", "exp": expiry}), good[2])),
+        token(ISSUER, exp=time.time() - 1),
+    )
+    codes = ("wrong-code", *(each.decode() for each in forged))
+    with door.asked(600) as stays, ThreadPoolExecutor(len(codes)) as aside:
+        assert stays.frame().startswith(b"CONNECTED\n")
+        [answer] = set(aside.map(lambda code: door.connect("alice", code), codes))
+        assert answer.startswith(REFUSED)
+        door.relay.wait_for_log(r"access refused \(token\): it is signed by an algorithm that is not allowed")
+        stays.write(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+        assert stays.frame().startswith(b"RECEIPT\n")
+    assert "eyJ" not in door.relay.log
+
+
+def test_the_library_shows_a_newer_token(tmp_path: Path) -> None:
+    """`@stomp/stompjs` stays when its first token expires, and is told when the newer one has."""
+    stompjs.modules()
+    put(tmp_path)
+    port = free_port()
+    text = config(port, "memory:").replace("leeway = 0", 'leeway = 0\nrenew = "/relay/token"')
+    with relay(tmp_path, text, [port]) as running:
+        begin = time.time()
+        tokens = [token(ISSUER, exp=begin + good).decode() for good in (3, 4.5)]
+        seen = stompjs.talk("renews", f"ws://127.0.0.1:{port}/ws#{','.join(tokens)}")
+        assert time.time() >= begin + 4.5
+        assert seen == {"error": "the token has expired", "taken": True}
+        assert "eyJ" not in running.log
 
 
 @pytest.mark.broker

@@ -5,7 +5,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.e2e.cells import sampled
-from tests.e2e.facts import BROKER_NAMES, BROKERS, LIBRARIES, STOMP_PY, LibraryFacts, meets
+from tests.e2e.facts import (
+    BROKER_NAMES,
+    BROKERS,
+    LIBRARIES,
+    SPRING,
+    SPRING_TCP,
+    STOMP_PY,
+    LibraryFacts,
+    meets,
+)
 from tests.e2e.scripts import SCRIPTS, Script
 from tests.e2e.stage import Place, Stage
 
@@ -62,6 +71,35 @@ def test_stomp_py_over_websocket(
     finally:
         stage.close()
     assert stage.seen == expected
+
+
+SPRING_CELLS: list[Cell] = [
+    (broker, SPRING, version, script)
+    for broker in BROKER_NAMES
+    for version in SPRING.versions
+    for script in SCRIPTS
+    if script.applies(SPRING, version, BROKERS[broker, version])
+]
+
+
+def ways(cell: Cell) -> Iterator[tuple[str, ...]]:
+    """Name what a cell of one library can show: a version at a broker; a script in a version."""
+    broker, _, version, script = cell
+    yield broker, version
+    yield version, script.name
+
+
+@pytest.mark.parametrize("cell", sampled(SPRING_CELLS, ways, name))
+def test_spring_over_websocket(
+    cell: Cell,
+    direct: Callable[[str], Place],
+    through: Callable[[str, str | None], Place],
+    play: Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]],
+) -> None:
+    """It sees through the relay over WebSocket what it sees of the broker over TCP."""
+    broker, library, version, script = cell
+    expected = play(script, direct(broker), SPRING_TCP, version)
+    assert play(script, through(broker, None), library, version) == expected
 
 
 @pytest.mark.parametrize("cell", sampled(CELLS, aspects, name))

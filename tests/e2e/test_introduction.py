@@ -12,7 +12,7 @@ from tests.e2e import brokers
 from tests.e2e.certificates import Authority
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, ScriptedBroker
+from tests.e2e.raw import Connection, ScriptedBroker, body
 from tests.e2e.relay import relay
 
 pytestmark = pytest.mark.e2e
@@ -22,12 +22,11 @@ _NOBODY = b"PROXY TCP4 192.0.2.66 192.0.2.66 6 6\r\n"
 
 @pytest.fixture(scope="module")
 def introduced(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.RabbitMQ]:
-    """Run a RabbitMQ that reads the PROXY protocol on all its STOMP connections."""
+    """Run a RabbitMQ that reads the PROXY protocol on all its STOMP connections, and sends binary over WebSocket."""
     directory = tmp_path_factory.mktemp("introduced")
+    settings = "stomp.proxy_protocol = true\nweb_stomp.proxy_protocol = true\nweb_stomp.ws_frame = binary"
     try:
-        with brokers.rabbitmq(
-            directory, authority.issue("introduced"), "stomp.proxy_protocol = true", _NOBODY
-        ) as broker:
+        with brokers.rabbitmq(directory, authority.issue("introduced"), settings, _NOBODY) as broker:
             yield broker
     except brokers.Absent as absent:
         pytest.skip(str(absent))
@@ -61,6 +60,32 @@ health.probe = 0.1
             listed = introduced.connections()
             assert ["198.51.100.9", "5555"] in listed
             assert ["2001:db8::9", "5556"] in listed
+        assert not re.search("is down|REFUSED", running.log)
+
+
+@pytest.mark.broker
+def test_rabbitmq_is_told_over_websocket(tmp_path: Path, introduced: brokers.RabbitMQ) -> None:
+    """The header comes before the request, a probe's, too; and what is no UTF-8 comes back as it was, in binary."""
+    port = free_port()
+    config = f"""
+[listener.public]
+endpoint = "haproxy:tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "failover:(ws://127.0.0.1:{introduced.web_port}/ws)"
+proxy_protocol = true
+health.probe = 0.1
+"""
+    content = bytes(range(256)) * 20_000
+    with relay(tmp_path, config, [port]) as running:
+        with Connection.to(port) as client:
+            client.write(b"PROXY TCP4 198.51.100.9 203.0.113.1 5557 443\r\n")
+            assert client.connect().startswith(b"CONNECTED\n")
+            client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/introduced\n\n\0")
+            client.write(
+                b"SEND\ndestination:/queue/introduced\ncontent-length:%d\n\n%b\0" % (len(content), content)
+            )
+            assert body(client.frame()) == content
+            assert "198.51.100.9:5557 -> 203.0.113.1:443" in introduced.names()
         assert not re.search("is down|REFUSED", running.log)
 
 

@@ -3,40 +3,19 @@
 import signal
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from tests.browser import browsing, page
 from tests.e2e import brokers, stompjs
 from tests.e2e.certificates import Authority
+from tests.e2e.doors import CONNECT, HANDSHAKE, TALK, doors, played, said, shaken, site
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Closed, Connection, ScriptedBroker, headers
-from tests.e2e.relay import RUN, Relay, launch, relay, serving
+from tests.e2e.raw import Closed, Connection, ScriptedBroker
+from tests.e2e.relay import RUN, launch, relay, serving
 
 pytestmark = pytest.mark.e2e
-
-
-def message(body: bytes) -> bytes:
-    """What a broker delivers."""
-    return b"MESSAGE\nsubscription:1\nmessage-id:%b\ndestination:/queue/a\n\n%b\0" % (body, body)
-
-
-@contextmanager
-def doors(
-    directory: Path, uri: str = "memory:", web: str = "", more: str = ""
-) -> Iterator[tuple[Relay, int]]:
-    """A relay with WebSocket on a port, which comes with it."""
-    port = free_port()
-    config = (
-        f'[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n[listener.web.web]\n{web}\n{more}\n'
-        f'[upstream.main]\nuri = "{uri}"\n'
-    )
-    with relay(directory, config, [port]) as running:
-        yield running, port
 
 
 @pytest.fixture(scope="module")
@@ -141,21 +120,6 @@ def test_a_handover(tmp_path: Path) -> None:
                 assert stompjs.end(child) == {"closes": [1001, 1000]}
 
 
-def played(one: ScriptedBroker, other: ScriptedBroker) -> None:
-    """A session that has begun loses one broker and goes on with the other one."""
-    with one.accept() as broker:
-        broker.connected()
-        assert broker.frame().startswith(b"SUBSCRIBE\n")
-        broker.write(message(b"before"))
-    with other.accept() as broker:
-        broker.connected()
-        assert broker.frame().startswith(b"SUBSCRIBE\n")
-        broker.write(message(b"behind") + message(b"end"))
-        disconnect = broker.frame()
-        assert disconnect.startswith(b"DISCONNECT\n")
-        broker.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % headers(disconnect)[b"receipt"])
-
-
 def test_a_failover_unnoticed(tmp_path: Path) -> None:
     """The library sees messages of both brokers and one connection."""
     stompjs.modules()
@@ -206,18 +170,31 @@ def test_its_own_reconnect(tmp_path: Path) -> None:
 def test_a_failover_between_products(
     tmp_path: Path, rabbitmq: brokers.RabbitMQ, activemq: brokers.Broker
 ) -> None:
-    """RabbitMQ dies under the library, which gets its messages from ActiveMQ then, on the one connection."""
-    stompjs.modules()
+    """RabbitMQ dies under the library, in Node and in a browser's tab: both get their messages from ActiveMQ then, on
+    the one connection.
+    """
     uri = f"failover:(tcp://127.0.0.1:{rabbitmq.port},tcp://127.0.0.1:{activemq.port})?randomize=false"
-    with doors(tmp_path, uri) as (_, port):
-        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
+    with (
+        site() as origin,
+        doors(tmp_path, uri, f'origins = ["{origin}"]') as (_, port),
+        browsing() as browser,
+        page(browser) as tab,
+    ):
+        url = f"ws://127.0.0.1:{port}/ws"
+        tab.goto(origin)
+        tab.evaluate("() => { window.destination = '/queue/tab'; }")
+        tab.evaluate(TALK, ["reconnects", url])
+        child = stompjs.begin("reconnects", url)
         try:
             child.wait_for_output('"ready"')
+            tab.wait_for_function("() => told.includes('ready')")
             rabbitmq.kill()
             with Connection.to(activemq.port) as other:
                 other.connect()
-                other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
+                other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0SEND\ndestination:/queue/tab\n\nend\0")
                 assert stompjs.end(child) == {"closes": [1000]}
+                assert tab.evaluate("() => end") == {"closes": [1000]}
+            assert tab.complaints == []
         finally:
             rabbitmq.heal()
 
@@ -226,13 +203,6 @@ def test_plain_stomp_on_the_same_port(tmp_path: Path) -> None:
     """Who says no HTTP is a client as ever."""
     with doors(tmp_path) as (_, port), Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
-
-
-CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
-HANDSHAKE = (
-    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-)
 
 
 def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
@@ -249,18 +219,6 @@ def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
         running.wait_until(lambda: "refused with code 1007: text is not UTF-8" in running.log)
         other.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0")
         assert other.frame().startswith(b"RECEIPT\n")
-
-
-def said(frame: bytes) -> bytes:
-    """A client's message with this frame, whose mask changes nothing."""
-    return b"\x82%c\x00\x00\x00\x00%b" % (0x80 | len(frame), frame)
-
-
-def shaken(port: int, path: bytes, more: bytes = b"") -> tuple[Connection, bytes]:
-    """A connection that asked for a WebSocket at this path, and the answer that it got."""
-    client = Connection.to(port)
-    client.write(HANDSHAKE.replace(b" /ws ", b" %b " % path)[:-2] + more + b"\r\n")
-    return client, client.until(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -293,38 +251,6 @@ def test_a_reload(tmp_path: Path, workers: int) -> None:
             broker.close()
 
 
-@contextmanager
-def site() -> Iterator[str]:
-    """A web page that has the library and the talks; its origin."""
-    talks = stompjs.SCRIPT.read_text(encoding="utf-8")
-    content = f"<!doctype html><title>t</title><script>{stompjs.bundle()}</script><script>{talks}</script>"
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            data = content.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Page)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-_TALK = "([name, url]) => { window.told = []; window.end = talks[name](StompJs.Client, url, (w) => told.push(w)); }"
-
-
 def test_a_browser(tmp_path: Path) -> None:
     """A page of an origin that is named connects, subscribes and does not notice a failover; of another one it is
     refused.
@@ -335,12 +261,12 @@ def test_a_browser(tmp_path: Path) -> None:
             url = f"ws://127.0.0.1:{port}/ws"
             with page(browser) as tab:
                 tab.goto(stranger)
-                tab.evaluate(_TALK, ["failover", url])
+                tab.evaluate(TALK, ["failover", url])
                 assert tab.evaluate("() => end.catch((error) => error.message)") == "closed with 1006"
                 running.wait_until(lambda: "HTTP 403" in running.log)
             with page(browser) as tab:
                 tab.goto(origin)
-                tab.evaluate(_TALK, ["failover", url])
+                tab.evaluate(TALK, ["failover", url])
                 played(one, other)
                 assert tab.evaluate("() => end") == {"bodies": ["before", "behind", "end"], "closes": [1000]}
                 assert tab.complaints == []

@@ -1,5 +1,6 @@
 """Brokers over WebSocket as they are: RabbitMQ's web-stomp, and another relay, which may be found by TLS."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, body, headers
 from tests.e2e.relay import relay
+from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
 
@@ -77,3 +79,28 @@ def test_a_relay_behind_a_relay(tmp_path: Path, authority: Authority, tls: bool)
         trust = f'[upstream.main.tls]\nca = "{authority.file}"\n'
     with relay(behind, inner, [back]), relay(before, config(front, outer, trust), [front]):
         sent_and_received(front, BODY, b"a")
+
+
+def test_another_address_at_a_reload(tmp_path: Path) -> None:
+    """Sessions that run stay with the broker that they have; who comes then has the other one."""
+    port, one, other = free_port(), free_port(), free_port()
+
+    def text(web: int) -> str:
+        doors = "".join(
+            f'[listener.{name}]\nendpoint = "tcp:{at}:interface=127.0.0.1"\nweb = true\nupstream = "own"\n'
+            for name, at in (("one", one), ("other", other))
+        )
+        public = config(port, f"ws://127.0.0.1:{web}/ws").replace("[upstream", 'upstream = "main"\n[upstream')
+        return f'{public}{doors}[upstream.own]\nuri = "memory:"\n'
+
+    with relay(tmp_path, text(one), [port, one, other]) as running, Talker.at(port) as stays:
+        running.wait_for_log("on one: connected")
+        stays.subscribe("/queue/stays", "1")
+        (tmp_path / "stomprelay.toml").write_text(text(other))
+        running.send(signal.SIGHUP)
+        running.wait_for_log(r"the configuration is reloaded; changed: upstream\.main\.uri")
+        with Talker.at(port) as later:
+            running.wait_for_log("on other: connected")
+            later.send("/queue/stays", b"hello")
+            assert stays.bodies(1) == [b"hello"]
+        assert len(running.log.split("on one: connected")) == 2

@@ -2,11 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+from bench import spring
 from tests.e2e.clients.client import Client
-from tests.e2e.clients.piped import Driver
+from tests.e2e.clients.piped import Driver, OverTcp, OverWebSocket
 from tests.e2e.facts import LibraryFacts
 
 Connect = Callable[[], Client]
@@ -32,7 +34,25 @@ def _stompest(facts: LibraryFacts) -> Connect:
     return Stompest
 
 
+_SPRING = {"spring": OverWebSocket, "spring-tcp": OverTcp}
+
+
+def _spring_driver(facts: LibraryFacts) -> Driver:
+    """Its source is compiled as it starts; a Java that only runs has no compiler."""
+    jars = spring.fetched()
+    if jars is None:
+        pytest.skip(f"needs {facts.package}")
+    quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")
+    probe = ["--add-modules", "jdk.compiler", "-version"]
+    return Driver("java", probe, "Spring.java", facts.package, (*quick, "-cp", f"{jars}/*"))
+
+
 _IMPORTED = {"stomp.py": _stomp_py, "stompest": _stompest}
+
+
+def _driver(facts: LibraryFacts) -> Driver:
+    program, probe, script = _PIPED[facts.name]
+    return Driver(program, probe, script, facts.package)
 
 
 @contextlib.contextmanager
@@ -46,12 +66,13 @@ def libraries() -> Iterator[Callable[[LibraryFacts], Connect]]:
     def find(facts: LibraryFacts) -> Connect:
         if facts.name in _IMPORTED:
             return _IMPORTED[facts.name](facts)
-        if facts.name in drivers and drivers[facts.name].hangs:
-            drivers.pop(facts.name).stop()
-        if facts.name not in drivers:
-            program, probe, script = _PIPED[facts.name]
-            drivers[facts.name] = Driver(program, probe, script, facts.package)
-        return drivers[facts.name].connection
+        kind = _SPRING.get(facts.name)
+        name = facts.name if kind is None else "spring"
+        if name in drivers and drivers[name].hangs:
+            drivers.pop(name).stop()
+        if name not in drivers:
+            drivers[name] = _driver(facts) if kind is None else _spring_driver(facts)
+        return partial(drivers[name].connection, kind)
 
     try:
         yield find

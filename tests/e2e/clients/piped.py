@@ -13,7 +13,7 @@ import queue
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ _HERE = Path(__file__).parent
 class Driver:
     """The child process in which a library runs; skips the test where interpreter or library are absent."""
 
-    def __init__(self, program: str, probe: Sequence[str], script: str, package: str) -> None:
+    def __init__(
+        self, program: str, probe: Sequence[str], script: str, package: str, options: Sequence[str] = ()
+    ) -> None:
         interpreter = shutil.which(program)
         if (
             interpreter is None
@@ -36,7 +38,7 @@ class Driver:
         ):
             pytest.skip(f"needs {package}")
         self._process = subprocess.Popen(
-            [interpreter, str(_HERE / script)],
+            [interpreter, *options, str(_HERE / script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
@@ -48,8 +50,9 @@ class Driver:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def connection(self) -> "Piped":
-        return Piped(self, next(self._connections))
+    def connection(self, kind: "Callable[[Driver, int], Piped] | None" = None) -> "Piped":
+        """Return another connection, which is not made yet."""
+        return (kind or Piped)(self, next(self._connections))
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Write a request and return its answer."""
@@ -94,9 +97,10 @@ class Piped:
         self._number = number
 
     def connect(self, port: int, version: str, login: str, passcode: str) -> Frame:
-        return self._frame(
-            self._ask("connect", port=port, version=version, login=login, passcode=passcode, host="/")
-        )
+        return self._connect(port=port, version=version, login=login, passcode=passcode)
+
+    def _connect(self, **arguments: Any) -> Frame:
+        return self._frame(self._ask("connect", host="/", **arguments))
 
     def send(self, destination: str, body: bytes, headers: Mapping[str, str]) -> None:
         self._ask(
@@ -144,3 +148,29 @@ class Piped:
     def _frame(self, answer: dict[str, Any]) -> Frame:
         frame = answer["frame"]
         return Frame(frame["command"], frame["headers"], base64.b64decode(frame["body"]), frame["number"])
+
+
+class OverTcp(Piped):
+    """One of Spring's, with `ReactorNettyTcpStompClient`.
+
+    `heart_beats`: milliseconds, what it offers and wants.
+    """
+
+    heart_beats = (0, 0)
+    over = "tcp"
+
+    def connect(self, port: int, version: str, login: str, passcode: str) -> Frame:
+        return self._connect(
+            port=port,
+            version=version,
+            login=login,
+            passcode=passcode,
+            over=self.over,
+            beats=self.heart_beats[0],
+        )
+
+
+class OverWebSocket(OverTcp):
+    """One of Spring's, with `WebSocketStompClient` in Tomcat's container."""
+
+    over = "websocket"

@@ -145,14 +145,35 @@ const talks = {
     });
   },
 
-  // Says "ready" each time that it is connected, by its own reconnecting; until a message "end" comes.
+  // Connects by the first of two tokens, which stand behind the URL's #, and shows the other one; stays until it ends.
+  renews(Client, url) {
+    const [place, tokens] = url.split("#");
+    const [first, second] = tokens.split(",");
+    return new Promise((done) => {
+      const seen = {};
+      const client = new Client({ brokerURL: place, reconnectDelay: 0, connectHeaders: { passcode: first } });
+      client.onConnect = async () => {
+        await receipt(client, (headers) =>
+          client.publish({ destination: "/relay/token", headers: { passcode: second, ...headers } }),
+        );
+        seen.taken = true;
+      };
+      client.onStompError = (frame) => (seen.error = frame.headers.message);
+      client.onWebSocketClose = () => done(seen);
+      client.activate();
+    });
+  },
+
+  // Says "ready" each time that it is connected, by its own reconnecting; until a message "end" comes. A page may name
+  // another destination.
   reconnects(Client, url, told) {
     return new Promise((done) => {
+      const destination = globalThis.destination || "/queue/stompjs";
       const closes = [];
       const connectHeaders = { login: "guest", passcode: "guest" };
       const client = new Client({ brokerURL: url, reconnectDelay: 100, connectHeaders });
       client.onConnect = () => {
-        client.subscribe("/queue/stompjs", async (message) => {
+        client.subscribe(destination, async (message) => {
           told(message.body);
           if (message.body !== "end") return;
           await client.deactivate();
