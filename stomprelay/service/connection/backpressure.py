@@ -18,6 +18,8 @@ JOURNAL: Final = 4
 """The journal has no room for what would come."""
 TURN: Final = 8
 """What came waits until others had their turn."""
+INFLATING: Final = 16
+"""What came is inflated when others had their turn."""
 
 
 class Source(Protocol):

@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.service.connection import direct
+from stomprelay.service.connection.backpressure import INFLATING
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.timers import Timed
@@ -25,6 +26,10 @@ from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import METHODS
 
+_INFLATED: Final = 256 * 1024
+"""Bytes to which is inflated what came of one peer, before others have their turn."""
+_LEAST: Final = 16 * 1024
+"""So many of them count for each piece that is inflated, for that takes its time as well."""
 _SILENT: Final = "it did not answer a ping in time"
 _UNANSWERED: Final = "the peer closed the connection before it answered for a WebSocket"
 
@@ -115,8 +120,15 @@ class _WebSocketProtocol(LegProtocol):
         if len(data) == direct.FIRST_READ and isinstance(websocket, DirectWebSocket):
             websocket.transport.bufferSize = direct.READ
         self._found(websocket, websocket.received(data))
+        room = _INFLATED
         while websocket.waits and not self.held:
-            self._found(websocket, websocket.received())
+            if room <= 0:
+                self.hold(INFLATING)
+                self.runtime.reactor.callLater(0, self.release, INFLATING)
+                return
+            found = websocket.received()
+            room -= max(len(found.data), _LEAST)
+            self._found(websocket, found)
 
     def _found(self, websocket: WebSocket, found: Received) -> None:
         if found.data:

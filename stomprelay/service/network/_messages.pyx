@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages of WebSocket as nearly all clients send them, found, unmasked and checked at once; see `messages`. And such
-as servers send.
+"""What clients send over WebSocket when nothing is wrong, found, unmasked and checked at once; see `messages`. And
+messages as servers send them.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -16,8 +16,11 @@ cdef extern from "Python.h":
 
 cdef enum:
     WHOLE = 0x80            # no other fragment follows, and no extension is spoken
+    CONTINUED = 0
     TEXT = 1
     BINARY = 2
+    PING = 0x89
+    PONG = 0x8A
     MASKED = 0x80
     MASK = 4
     MIDDLE = 126
@@ -110,16 +113,22 @@ def framed(bytes data not None, bint binary):
 
 
 cdef class Messages:
-    """What is taken of one client: whole messages in one fragment each, of `most` bytes, which may come in any pieces.
+    """What is taken of one client: messages of `most` bytes, in one fragment or in many, which may come in any pieces,
+    and pings and pongs that come in one.
 
-    `first` is the opcode of the first of them, 0 while there is none. `broken` tells that the last is a text that is not
-    UTF-8: then nothing more is to be taken.
+    `first` is the opcode of the first of them, 0 while there is none. `ping` is what the last ping said; None while there
+    was none. `open` tells that a message is not over. `broken` tells that the last is a text that is not UTF-8, `large`
+    that it would have too many bytes: then nothing more is to be taken.
     """
 
     cdef readonly int first
+    cdef readonly bint open
     cdef readonly bint broken
+    cdef readonly bint large
+    cdef public bytes ping
     cdef uint64_t most
-    cdef uint64_t within        # bytes of the last message that are to come
+    cdef uint64_t size          # of the message, as far as it was announced
+    cdef uint64_t within        # bytes of the last fragment that are to come
     cdef uint8_t key[MASK]
     cdef bint texts             # whether it is text
     cdef Text text
@@ -127,9 +136,9 @@ cdef class Messages:
     def __init__(self, uint64_t most):
         self.most = most
 
-    def take(self, bytes data, Py_ssize_t at):
+    def take(self, bytes data, Py_ssize_t at, bint controls):
         """Return the payload from `at` on, unmasked, and where it ends: at the end of the data, or where something begins
-        that is for others, or is not UTF-8. Look at `broken` then.
+        that is for others, or is wrong. Look at `broken` and `large` then. Pings and pongs are for others without `controls`.
         """
         cdef Py_ssize_t end = PyBytes_GET_SIZE(data), taken = 0, size
         cdef const uint8_t *here = <const uint8_t *>PyBytes_AS_STRING(data)
@@ -137,48 +146,77 @@ cdef class Messages:
         cdef bytes found
         cdef bint ascii
         cdef uint8_t *into
-        cdef Head head = Head(0, False, 0, 0)
-        if not self.within and not self.begins(&head, here, at, end):
-            return b"", at
+        cdef Head head
         payload = room(NULL, end - at)
         into = <uint8_t *>PyBytes_AS_STRING(<object>payload)
-        while self.within or self.begins(&head, here, at, end):
-            if head.end > at:
-                self.within = head.size
-                at = head.end
-                memcpy(self.key, here + at - MASK, MASK)
-                self.texts = head.first & 0xF == TEXT
-                if not self.first:
-                    self.first = head.first & 0xF
+        while at < end:
+            if not self.within:
+                head = head_at(here, at, end)
+                if self.begins(&head, at):
+                    at = head.end
+                    memcpy(self.key, here + at - MASK, MASK)
+                elif controls and self.controls(&head, here, end):
+                    at = head.end + <Py_ssize_t>head.size
+                    continue
+                else:
+                    break
             size = end - at if <uint64_t>(end - at) < self.within else <Py_ssize_t>self.within
             ascii = self.unmask(into + taken, here + at, size)
             self.within -= <uint64_t>size
             if self.texts and not (ascii and not self.text.owed) and (
-                not is_utf8(&self.text, into + taken, size) or (self.text.owed and not self.within)
+                not is_utf8(&self.text, into + taken, size)
+                or (self.text.owed and not self.within and not self.open)
             ):
                 self.broken = True
                 break
             at += size
             taken += size
-            head.end = 0
-            if at == end:
-                break
         shrink(&payload, taken)
         found = <bytes>payload
         Py_DECREF(found)
         return found, at
 
-    cdef bint begins(self, Head *head, const uint8_t *data, Py_ssize_t at, Py_ssize_t end) noexcept:
-        """Whether here begins what is taken."""
-        head[0] = head_at(data, at, end)
-        return (
+    cdef bint begins(self, const Head *head, Py_ssize_t at) noexcept:
+        """Whether a fragment that is taken has this head; it is begun."""
+        cdef int opcode = head.first & 0xF
+        if not (
             head.end > 0
             and head.masked
-            and (head.first == WHOLE | TEXT or head.first == WHOLE | BINARY)
-            and 0 < head.size <= self.most
+            and head.first & ~(WHOLE | 0xF) == 0
+            and (opcode == CONTINUED if self.open else opcode == TEXT or opcode == BINARY)
             and (head.size >= MIDDLE or head.end - at == 2 + MASK)
             and (head.size > 0xFFFF or head.end - at <= 4 + MASK)
-        )
+        ):
+            return False
+        if head.size > self.most - (self.size if self.open else 0):
+            self.large = True
+            return False
+        if not self.open:
+            self.size = 0
+            self.texts = opcode == TEXT
+            if not self.first:
+                self.first = opcode
+        self.size += head.size
+        self.within = head.size
+        self.open = not head.first & WHOLE
+        return True
+
+    cdef bint controls(self, const Head *head, const uint8_t *data, Py_ssize_t end):
+        """Whether this is the head of a ping or a pong, which is all there; a ping is kept."""
+        cdef uint8_t said[MIDDLE]
+        if not (
+            head.end > 0
+            and head.masked
+            and (head.first == PING or head.first == PONG)
+            and head.size < MIDDLE
+            and head.size <= <uint64_t>(end - head.end)
+        ):
+            return False
+        if head.first == PING:
+            memcpy(self.key, data + head.end - MASK, MASK)
+            self.unmask(said, data + head.end, <Py_ssize_t>head.size)
+            self.ping = (<const char *>said)[: head.size]
+        return True
 
     cdef bint unmask(self, uint8_t *into, const uint8_t *data, Py_ssize_t size) noexcept:
         """Write so much of the payload, and turn the key so that it fits what follows. Return whether it is ASCII."""

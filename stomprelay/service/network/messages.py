@@ -1,9 +1,9 @@
-"""Messages on the wire. What comes over a WebSocket is divided: messages in one fragment, which the compiled
-`_messages` takes at once, and all else, which is wsproto's to read. What goes is framed here.
+"""Messages on the wire. What comes over a WebSocket is divided: messages, pings and pongs, which the compiled `_messages`
+takes at once, and all else, which is wsproto's to read. What goes is framed here.
 
-Most clients send nothing but such messages, of which wsproto takes some ten microseconds each. It gets the others
-fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what is wrong, what
-is in many fragments, and what controls the connection is judged by wsproto alone.
+Most clients send nothing else, and wsproto takes some ten microseconds for each fragment, even for one of no bytes. It
+gets the others fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what
+is compressed, what is wrong, and the end of the connection is judged by wsproto alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ SHORT: Final = 125
 
 _FINAL: Final = 0x80
 _CONTROL: Final = 0x8
+_OPCODE: Final = 0xF
 _MIDDLE: Final = 0xFFFF
 _MASKED: Final = 0x80
 _MASK: Final = 4
@@ -46,13 +47,22 @@ class Division:
         """
         if self._messages is None or self._carried or self._due or self._fragments:
             return b"", 0
-        found = self._messages.take(data, 0)
+        found = self._messages.take(data, 0, False)
         self.first = self.first or self._messages.first
         return found
 
+    def pinged(self) -> bytes | None:
+        """Return what the last ping said since the last call that did not go to wsproto; None where none came."""
+        messages = self._messages
+        if messages is None or messages.ping is None:
+            return None
+        ping, messages.ping = messages.ping, None
+        return ping
+
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
         """Append the payloads that can be taken of these bytes. Yield what is for wsproto, as it came: have it read,
-        and its payloads appended, before more is asked for. Raises `ParseFailed` for a text that is not UTF-8.
+        and its payloads appended, before more is asked for. Raises `ParseFailed` for a text that is not UTF-8, a
+        message that is too large, and one that begins where another is not over.
         """
         if self._messages is None or _COMPILED is None:
             yield data
@@ -71,6 +81,8 @@ class Division:
                     self._carried = data[at:]
                     return
                 if not data[at] & _CONTROL:
+                    if self._messages.open and data[at] & _OPCODE:
+                        raise ParseFailed("a message begins where another is not over")
                     self._fragments = not data[at] & _FINAL
             part = data[at : at + self._due]
             self._due -= len(part)
@@ -79,12 +91,14 @@ class Division:
 
     def _take(self, messages: "Messages", data: bytes, at: int, payloads: list[bytes]) -> int:
         if not messages.broken:
-            payload, at = messages.take(data, at)
+            payload, at = messages.take(data, at, True)
             self.first = self.first or messages.first
             if payload:
                 payloads.append(payload)
         if messages.broken:
             raise ParseFailed("text is not UTF-8", CloseReason.INVALID_FRAME_PAYLOAD_DATA)
+        if messages.large:
+            raise ParseFailed("a message is too large", CloseReason.MESSAGE_TOO_BIG)
         return at
 
 

@@ -111,8 +111,9 @@ class WebSocket(ProtocolWrapper):
             data, self._rest = bytes(rest[:PIECE]), rest[PIECE:]
         payloads: list[bytes] = []
         ping: bytes | None = None
+        division = self._division
         try:
-            for part in self._division.others(data, payloads):
+            for part in division.others(data, payloads):
                 frames = self._wsproto()
                 frames.receive_bytes(part)
                 for opcode, payload, _, finished in frames.received_frames():
@@ -126,7 +127,10 @@ class WebSocket(ProtocolWrapper):
                         payloads.append(self._taken(opcode, payload, finished))
         except ParseFailed as error:
             return Received(b"".join(payloads), self._broken(error), ping)
-        return Received(payloads[0] if len(payloads) == 1 else b"".join(payloads), ping=ping)
+        pinged = division.pinged()
+        return Received(
+            payloads[0] if len(payloads) == 1 else b"".join(payloads), ping=ping if pinged is None else pinged
+        )
 
     @property
     def divided(self) -> bool:
