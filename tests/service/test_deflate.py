@@ -177,6 +177,24 @@ def test_many_bombs_one_at_a_time() -> None:
     assert client.reading
 
 
+def test_others_have_their_turn_between() -> None:
+    """Much that was compressed to little does not pass in one turn, also where the broker takes all of it."""
+    relay, client, broker = compressing()
+    big = b"SEND\ndestination:/queue/a\ncontent-length:1000000\n\n%b\0" % (b"x" * 1_000_000)
+    turns: list[int] = []
+
+    def turn() -> None:
+        turns.append(broker.written().count(b"SEND\n"))
+        if sum(turns) < 10 and len(turns) < 100:
+            relay.reactor.callLater(0, turn)
+
+    client.sends(masked(TEXT | RSV1, compressed(big, 15)) * 10)
+    turn()
+    relay.reactor.advance(0)
+    assert sum(turns) == 10
+    assert max(turns) <= 2
+
+
 @given(
     st.lists(st.binary(max_size=3000), max_size=4),
     st.lists(st.integers(0, 4000), max_size=6),

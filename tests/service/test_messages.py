@@ -10,7 +10,7 @@ from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFail
 
 from stomprelay.service.network import messages
 from stomprelay.service.network.messages import Division, framed_in_python
-from tests.service.test_websocket import BINARY, CLOSE, PING, TEXT, masked, said
+from tests.service.test_websocket import BINARY, CLOSE, PING, PONG, TEXT, masked, said
 
 MOST = 70_000
 FRAGMENT, REST = 0x01, 0x80
@@ -27,23 +27,28 @@ def taken(division: Division, data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def heard(pieces: list[bytes], *, divided: bool) -> tuple[bytes, list[bytes], int | None]:
-    """All payloads, what pings said, and the code of the fault, if there is one; 0 where the client closes."""
+    """All payloads, what the last ping of each piece said, and the code of the fault, if there is one; 0 where the client
+    closes.
+    """
     division, frames = Division(MOST), FrameProtocol(client=False, extensions=[])
     payloads: list[bytes] = []
     pings: list[bytes] = []
     try:
         for piece in pieces:
+            ping = None
             for part in division.others(piece, payloads) if divided else [piece]:
                 frames.receive_bytes(part)
                 for opcode, payload, _, _ in frames.received_frames():
                     if opcode is Opcode.PING:
                         assert isinstance(payload, bytes)
-                        pings.append(payload)
+                        ping = payload
                     elif opcode is Opcode.CLOSE:
                         return b"".join(payloads), pings, 0
                     elif opcode in (Opcode.TEXT, Opcode.BINARY):
                         assert not isinstance(payload, tuple)
                         payloads.append(payload.encode() if isinstance(payload, str) else bytes(payload))
+            pinged = division.pinged()
+            pings += [each for each in (ping if pinged is None else pinged,) if each is not None]
     except ParseFailed as error:
         return b"".join(payloads), pings, error.code
     return b"".join(payloads), pings, None
@@ -60,22 +65,58 @@ def test_messages_of_all_sizes(size: int) -> None:
 
 
 @compiled
+def test_fragments_and_pings() -> None:
+    """A message in fragments is taken as it comes, also with empty ones, and with pings between them."""
+    division = Division(MOST)
+    assert taken(
+        division, masked(FRAGMENT, b"one") + masked(PING, b"") + masked(PONG, b"x") + masked(0, b"")
+    ) == (
+        b"one",
+        [],
+    )
+    assert division.pinged() == b""
+    assert taken(division, masked(REST, b" two") + masked(TEXT, b"") + masked(PING, b"there?")) == (
+        b" two",
+        [],
+    )
+    assert (division.pinged(), division.pinged()) == (b"there?", None)
+
+
+@compiled
 def test_what_is_for_others() -> None:
-    """What controls the connection, has many fragments, is empty, too large or not masked, goes on whole."""
+    """What is compressed, not masked, goes on with nothing, or says its length as it must not, goes on whole."""
     others = [
-        masked(PING, b"there?"),
-        masked(FRAGMENT, b"one") + masked(PING, b""),
+        masked(CLOSE, b"\x03\xe8"),
         masked(REST, b" two"),
-        masked(TEXT, b""),
         b"\x81\x02no",
         b"\xc1" + masked(TEXT, b"deflated")[1:],
         b"\x81\xfe\x00\x03" + masked(TEXT, b"abc")[2:],
-        masked(BINARY, bytes(MOST + 1)),
+        masked(PING, bytes(126)),
+        masked(0x09, b"in fragments"),
         b"\x82\xff" + b"\xff" * 12 + b"more",
     ]
     for other in others:
         found, rest = taken(Division(MOST), masked(TEXT, b"before") + other)
         assert (found, b"".join(rest)) == (b"before", other)
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("first", "wrong", "code"),
+    [
+        (b"", masked(BINARY, bytes(MOST + 1))[:14], CloseReason.MESSAGE_TOO_BIG),
+        (b"", b"\x82\xff\x7f" + b"\xff" * 11, CloseReason.MESSAGE_TOO_BIG),
+        (masked(FRAGMENT, bytes(MOST)), masked(REST, b"x"), CloseReason.MESSAGE_TOO_BIG),
+        (masked(FRAGMENT, b"one"), masked(TEXT, b"another"), CloseReason.PROTOCOL_ERROR),
+        (masked(FRAGMENT, b"one"), masked(FRAGMENT, b"another"), CloseReason.PROTOCOL_ERROR),
+    ],
+)
+def test_what_is_wrong(first: bytes, wrong: bytes, code: int) -> None:
+    """What its head tells is refused before any of it comes."""
+    payloads: list[bytes] = []
+    with pytest.raises(ParseFailed) as caught:
+        list(Division(MOST).others(first + wrong, payloads))
+    assert caught.value.code == code
 
 
 @compiled
@@ -100,7 +141,10 @@ def test_a_head_in_pieces_is_awaited() -> None:
     "wrong", [b"\xff", b"ab\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80\x80", b"cut \xe2\x82"]
 )
 def test_text_that_is_not_utf8(wrong: bytes) -> None:
-    """It is refused as wsproto refuses it, what came before counts; as a binary message it may pass."""
+    """It is refused as wsproto refuses it, what came before counts; as a binary message it may pass. A character may be
+    in two fragments of a message.
+    """
+    assert taken(Division(MOST), masked(FRAGMENT, b"\xe2") + masked(REST, b"\x82\xac")) == ("€".encode(), [])
     whole = masked(TEXT, b"good") + masked(TEXT, b"12345678" + wrong)
     payloads: list[bytes] = []
     with pytest.raises(ParseFailed) as caught:
@@ -135,7 +179,9 @@ def test_lengths_of_what_goes(frames: Callable[[bytes, bool], bytes], size: int)
 
 
 FRAGMENTS = st.one_of(
-    st.tuples(st.sampled_from([TEXT, BINARY, FRAGMENT, REST, PING]), st.text(max_size=60).map(str.encode)),
+    st.tuples(
+        st.sampled_from([TEXT, BINARY, FRAGMENT, 0, REST, PING, PONG]), st.text(max_size=60).map(str.encode)
+    ),
     st.tuples(st.sampled_from([TEXT, BINARY, CLOSE, 0x83, 0xC1]), st.binary(max_size=140)),
 )
 
@@ -146,7 +192,8 @@ def test_any_pieces_are_what_wsproto_reads(fragments: list[tuple[int, bytes]], c
     keeps back a character that is not whole, which a fault may come behind.
     """
     whole = b"".join(
-        masked(first, payload[:125] if first in (PING, CLOSE) else payload) for first, payload in fragments
+        masked(first, payload[:125] if first in (PING, PONG, CLOSE) else payload)
+        for first, payload in fragments
     )
     cuts = sorted(chance.randrange(len(whole) + 1) for _ in range(chance.randrange(6)))
     pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]

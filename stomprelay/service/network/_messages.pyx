@@ -186,6 +186,7 @@ cdef class Messages:
             and (opcode == CONTINUED if self.open else opcode == TEXT or opcode == BINARY)
             and (head.size >= MIDDLE or head.end - at == 2 + MASK)
             and (head.size > 0xFFFF or head.end - at <= 4 + MASK)
+            and not head.size >> 63
         ):
             return False
         if head.size > self.most - (self.size if self.open else 0):

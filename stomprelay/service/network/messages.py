@@ -29,12 +29,14 @@ _MASK: Final = 4
 
 
 class Division:
-    """The bytes of one client, whose messages may have `most` bytes each."""
+    """The bytes of one client, whose messages may have `most` bytes each; of a broker, where that is None: it masks
+    nothing, and wsproto reads all.
+    """
 
     __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
 
-    def __init__(self, most: int) -> None:
-        self._messages = None if _COMPILED is None else _COMPILED[0](most)
+    def __init__(self, most: int | None) -> None:
+        self._messages = None if _COMPILED is None or most is None else _COMPILED[0](most)
         self._carried = b""
         self._due = 0
         self._fragments = False

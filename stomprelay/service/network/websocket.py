@@ -79,7 +79,7 @@ class WebSocket(ProtocolWrapper):
         self._client = client
         self._window = window
         self._frames: FrameProtocol | None = None
-        self._division = Division(0 if client else int(most))
+        self._division = Division(None if client else int(most))
         self._rest = _NOTHING
         self._size = 0
         self._said = self._heard = self._failed = self._losing = False
