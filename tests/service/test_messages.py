@@ -27,8 +27,8 @@ def taken(division: Division, data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def heard(pieces: list[bytes], *, divided: bool) -> tuple[bytes, list[bytes], int | None]:
-    """All payloads, what the last ping of each piece said, and the code of the fault, if there is one; 0 where the client
-    closes.
+    """All payloads, what the last ping of each piece said, and the code of the fault, if there is one; 0 where the
+    client closes.
     """
     division, frames = Division(MOST), FrameProtocol(client=False, extensions=[])
     payloads: list[bytes] = []

@@ -1,5 +1,5 @@
-"""Messages on the wire. What comes over a WebSocket is divided: messages, pings and pongs, which the compiled `_messages`
-takes at once, and all else, which is wsproto's to read. What goes is framed here.
+"""Messages on the wire. What comes over a WebSocket is divided: messages, pings and pongs, which the compiled
+`_messages` takes at once, and all else, which is wsproto's to read. What goes is framed here.
 
 Most clients send nothing else, and wsproto takes some ten microseconds for each fragment, even for one of no bytes. It
 gets the others fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what
