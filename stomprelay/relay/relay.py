@@ -177,7 +177,6 @@ class Relay:
                     self._opened_at = inf
                 if self._sample is not None:
                     self._watch(self._sample, leg, data, now)
-                self._let_pass()
             elif self._opening is not None and not leg.closed:
                 let = None
                 try:
@@ -186,6 +185,7 @@ class Relay:
                     self._opening.fail(error)
                 if let is not None:
                     self._let_in(let, now)
+            self._settle()
         except Exception as fault:
             return self.failed(fault)
         return self._outbox.drain()
@@ -245,14 +245,15 @@ class Relay:
 
     def half_closed(self, now: float) -> list[Effect]:
         """The client has sent all that it will send. It may still read what it is owed; who has not sent CONNECT, or
-        has the RECEIPT of its DISCONNECT, is owed nothing. Call `lost` when its connection has ended.
+        nothing since CONNECTED, or has the RECEIPT of its DISCONNECT, is owed nothing. Call `lost` when its connection
+        has ended.
         """
         connection = self._connection
         if connection is None:
             if self._opening is not None and not self.client.closed:
                 self._opening.half_closed_by_client()
             return self._outbox.drain()
-        if not connection.shutdown.listening:
+        if not connection.shutdown.owing:
             return self.lost(self.client, CLOSED, now)
         return self._act(lambda: connection.half_closed(now))
 
@@ -424,14 +425,14 @@ class Relay:
         """Return the effects of `act`, or those of `failed` where it raises."""
         try:
             act()
-            self._let_pass()
+            self._settle()
         except Exception as error:
             return self.failed(error)
         return self._outbox.drain()
 
-    def _let_pass(self) -> None:
-        if self._passes and self._connection is not None:
-            self._connection.let_pass(watched=self._sample is not None)
+    def _settle(self) -> None:
+        if self._connection is not None:
+            self._connection.settle(passes=self._passes and self._sample is None)
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
@@ -488,7 +489,7 @@ class Relay:
         )
         connection.shutdown.expires = let.identity.until
         self._limit(connection, now)
-        connection.begin(now)
+        connection.begin(now, paused=opening is not None and opening.paused)
         if opening is not None and opening.left is not None:
             connection.lost(client, opening.left, now)
         elif opening is not None and opening.half_closed:

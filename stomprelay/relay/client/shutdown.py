@@ -147,6 +147,15 @@ class Shutdown:
         return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
 
     @property
+    def owing(self) -> bool:
+        """Whether the client, which sends nothing more, may still be owed something: nobody is who has said nothing
+        since CONNECTED.
+        """
+        client = self._client
+        said = self._session.client_frames or self._buffer.unread or client.decoder.buffered or self.asked
+        return self.listening and bool(said or client.state is not State.CONNECTED)
+
+    @property
     def delivered(self) -> bool:
         """Whether the client is gone and nothing is left to be done for it."""
         flow = self._flow

@@ -425,7 +425,8 @@ class Link:
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
             self.state.broker.health.left(self.state.place)
-            self.state.broker.count(self.state.tally)
+            if self.state.carried:
+                self.state.broker.count(self.state.tally)
             self.before = self.state.broker
         self.state = Waiting()
 

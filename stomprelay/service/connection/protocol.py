@@ -427,13 +427,14 @@ class LegProtocol(Timed):
             transport.abortConnection()
         else:
             self.runtime.socket_closing()
-            self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
             if how is How.LINGER and self._tls is None and not self._heard_all:
                 transport.loseWriteConnection()
             elif self.plain is not None:
                 direct.close(self.plain)
             else:
                 transport.loseConnection()
+            if self.transport is not None:
+                self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
         if reading is not None:
             reading.retire()
         self._unwatch()

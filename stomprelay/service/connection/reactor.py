@@ -2,12 +2,13 @@
 
 Twisted calls every connection through `log.callWithLogger`, which makes a context for its log lines, and then through
 two more functions. For a few bytes that takes as long as passing them on. A `Pipe` and a `Socket` have no use for that
-context, so they are called at once. What connects to an address is an `Attempt`. All else is as Twisted does it.
+context, so they are called at once, and so is what accepts clients. What connects to an address is an `Attempt`. All
+else is as Twisted does it.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from select import EPOLLIN, EPOLLOUT
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.epollreactor import EPollReactor
@@ -17,6 +18,9 @@ from twisted.python import log
 
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.network.sockets import Attempt, Socket
+
+_DIRECT: Final = frozenset({PIPE, partial})
+"""The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
 
 
 @lru_cache(256)
@@ -39,7 +43,7 @@ class RelayReactor(EPollReactor):
             if selectable is None:
                 continue  # another one closed it in this turn
             kind, reads = type(selectable), event & EPOLLIN and not event & EPOLLOUT
-            if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) is PIPE):
+            if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) in _DIRECT):
                 act = selectable.doRead
             elif kind is Attempt or (kind is Socket and event == EPOLLOUT):
                 act = selectable.doWrite
@@ -62,6 +66,14 @@ class RelayReactor(EPollReactor):
         self._reads.discard(descriptor)
         self._writes.discard(descriptor)
         self._selectables.pop(descriptor, None)
+
+    def exchange(self, connection: Socket) -> None:
+        """Read from a connection, whose descriptor was that of the `Attempt` that made it."""
+        descriptor = connection.fileno()
+        self._writes.discard(descriptor)
+        self._reads.add(descriptor)
+        self._selectables[descriptor] = connection
+        self._poller.modify(descriptor, EPOLLIN)
 
     def connectTCP(
         self,

@@ -343,9 +343,9 @@ class RelayDriver(Driver):
     def check_outputs(self) -> None:
         """Stop reading from the client while a coupled broker's output is full; otherwise report it to the relay."""
         coupled = full = unreported = False
-        if not all(output.quiet for output in self._outputs):
-            coupled = self.relay.coupled
-            for output in self._outputs:
+        for output in self._outputs:
+            if not output.quiet:
+                coupled = self.relay.coupled
                 full = full or output.full
                 unreported = unreported or output.unreported(coupled)
         client = self.runtime.protocols.get(self._relay.client)
