@@ -1,5 +1,6 @@
 """What a relay asks of the service beside the effects of any conversation, and where all of it is put."""
 
+from builtins import Exception  # the compiler looks for a dataclass's types in its module
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ class Took:
 class Report:
     """Log this error with its traceback: the relay itself failed. Its text may quote what a peer sent."""
 
-    error: "Exception"  # quoted, or the compiler looks for it in this module
+    error: Exception
 
 
 Effect = effects.Effect | Identify | Open | Pass | Report | Took

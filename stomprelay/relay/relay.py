@@ -58,12 +58,13 @@ class Relay:
     sessions that do the same do it at different times. `passes`: the caller performs `Pass`. `counter`: who counts by
     destination what passes, if anybody does. `identity`: who the client is, as far as that is known. `limiter`: what
     limits how fast the clients of the listener send; `address` is by what clients of one address are counted there.
+    `opened_at`: when the client came, in seconds; infinity before.
     """
 
     __slots__ = (
+        "_accepted",
         "_chance",
         "_connection",
-        "_opened_at",
         "_opening",
         "_outbox",
         "_passes",
@@ -77,6 +78,7 @@ class Relay:
         "limiter",
         "listener",
         "name",
+        "opened_at",
     )
 
     def __init__(
@@ -106,7 +108,8 @@ class Relay:
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
         self._opening: Opening | None = None
-        self._opened_at = inf
+        self.opened_at = inf
+        self._accepted = False
 
     @property
     def session(self) -> Session | None:
@@ -163,7 +166,7 @@ class Relay:
         self.counters["sessions_opened"] += 1
         self._outbox.opened(self.client)
         self._opening = Opening(self.client, self.listener, self.counters, self._outbox, now)
-        self._opened_at = now
+        self.opened_at = now
         self._outbox.put(Wake(self._opening.deadline))
         return self._outbox.drain()
 
@@ -172,9 +175,9 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
-                if self._opened_at < inf and self.client.state is State.CONNECTED:
-                    self._outbox.put(Took(CONNECT, self.listener.name, now - self._opened_at))
-                    self._opened_at = inf
+                if not self._accepted and self.client.state is State.CONNECTED:
+                    self._accepted = True
+                    self._outbox.put(Took(CONNECT, self.listener.name, now - self.opened_at))
                 if self._sample is not None:
                     self._watch(self._sample, leg, data, now)
             elif self._opening is not None and not leg.closed:

@@ -61,8 +61,8 @@ class SessionInfo(NamedTuple):
     sent_to: tuple[str, ...]
 
 
-def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Sizes) -> SessionInfo:
-    """Return what there is to see of a relay now. `client` is its client's address, `opened` when that came."""
+def session_info(relay: Relay, client: str, now: float, sizes: Sizes) -> SessionInfo:
+    """Return what there is to see of a relay now. `client` is its client's address."""
     session, links, active_at = relay.session, relay.links, relay.active_at
     shown = tuple(islice(destinations(relay), SHOWN))
     return SessionInfo(
@@ -73,7 +73,7 @@ def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Si
         None if session is None else session.dialect.version.decode("ascii"),
         tuple(None if link.broker is None else str(link.broker) for link in links),
         tuple(map(_version, links)),
-        round(now - opened, 3),
+        round(now - min(relay.opened_at, now), 3),
         None if active_at is None else round(now - active_at, 3),
         shown,
         subscribed(relay) - len(shown),
