@@ -21,6 +21,8 @@ from stomprelay.service.network.sockets import Attempt, Socket
 
 _DIRECT: Final = frozenset({PIPE, partial})
 """The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
+_LONGEST: Final = 3600.0
+"""Seconds that are waited for events at a time, at most: epoll cannot wait for as long as a call may be delayed."""
 
 
 @lru_cache(256)
@@ -31,12 +33,23 @@ def _numeric(host: str) -> bool:
 class RelayReactor(EPollReactor):
     """An epoll reactor that calls the `Pipe` of a connection, and a `Socket`, directly.
 
-    This relies on five attributes of Twisted's (`_poller`, `_selectables`, `_reads`, `_writes`, `_doReadOrWrite`) and
-    on the method `_disconnectSelectable`; the tests hold Twisted to them.
+    This relies on seven attributes of Twisted's (`_poller`, `_selectables`, `_reads`, `_writes`, `_justStopped`,
+    `_newTimedCalls`, `_pendingTimedCalls`) and on the methods `_doReadOrWrite` and `_disconnectSelectable`; the tests
+    hold Twisted to them.
     """
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for at most so many seconds, None for ever, and let every descriptor do what it can do then."""
+        """Wait for at most so many seconds, None for ever, and let every descriptor do what it can do then; and so on,
+        while the reactor runs, until something else is due. What Twisted does between two waits, it does then.
+        """
+        self._wait(timeout)
+        while self.running and not (self._justStopped or self.threadCallQueue or self._newTimedCalls):
+            timeout = self._pendingTimedCalls[0].time - self.seconds() if self._pendingTimedCalls else None
+            if timeout is not None and timeout <= 0.0:
+                return
+            self._wait(None if timeout is None else min(timeout, _LONGEST))
+
+    def _wait(self, timeout: float | None) -> None:
         selectables = self._selectables
         for descriptor, event in self._poller.poll(-1 if timeout is None else timeout, len(selectables)):
             selectable = selectables.get(descriptor)

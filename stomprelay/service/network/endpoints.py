@@ -332,7 +332,7 @@ class AddressEndpoint:
 
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
         """Connect; return a Deferred that fires with the protocol."""
-        endpoint = TCP4ClientEndpoint(self._reactor, *self._to, self._timeout, self._local)
+        endpoint = TCP4ClientEndpoint(self._reactor, *self._to, self._timeout, self._local)  # type: ignore[arg-type]
         return endpoint.connect(factory)
 
 
