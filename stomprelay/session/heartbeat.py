@@ -51,15 +51,10 @@ class Terms:
         return b"%d,%d" % (self.can_send, self.wants)
 
 
-_NEVER: Final = inf, inf
-
-
 def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     """Return after how many seconds without a write a beat is due, and after how many without a sign a peer is dead."""
     send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
     expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
-    if not send and not expect:
-        return _NEVER
     return _shared(
         send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
     )
@@ -76,7 +71,7 @@ class HeartBeat:
     __slots__ = ("_intervals", "reading", "received_at", "sent_at")
 
     def __init__(self) -> None:
-        self._intervals = _NEVER
+        self._intervals = inf, inf
         self.received_at = 0.0
         self.sent_at = 0.0
         self.reading = True

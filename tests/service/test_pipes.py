@@ -5,7 +5,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -697,8 +697,8 @@ def test_twisted_reads_by_what_stands_at_the_connection(reactor: Any) -> None:
 def test_what_is_due_comes_between_what_is_read() -> None:
     """Calls are made at their time however much there is to read, those of other threads and the end as well."""
     reactor: Any = RelayReactor()
-    turn, turns = reactor.runUntilCurrent, []
-    reactor.runUntilCurrent = lambda: (turns.append(1), turn())
+    turn, turns = reactor.runUntilCurrent, count()
+    reactor.runUntilCurrent = lambda: (next(turns), turn())
     ours, theirs = pair()
     with ours, theirs:
         told: list[str] = []
@@ -723,7 +723,7 @@ def test_what_is_due_comes_between_what_is_read() -> None:
         assert [each for each in told if each != "read"] == ["from a thread", "soon", "in time"]
         assert told[3:5] == ["from a thread", "soon"]
         assert told[-1] == "read"
-        assert len(turns) < 30 < told.count("read")
+        assert next(turns) < 30 < told.count("read")
 
 
 def test_what_our_reactor_knows_of_twisteds() -> None:
