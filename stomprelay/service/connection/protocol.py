@@ -256,8 +256,9 @@ class LegProtocol(Timed):
             self.close(How.FLUSH)
         elif not self._heard_all:
             self._heard_all = True
-            self._watch()
             owner.half_closed(self)
+            if self._owner is not None:
+                self._watch()
 
     def connectionMade(self) -> None:
         """Do nothing: Twisted calls it after `makeConnection`, which has done everything."""
