@@ -5,8 +5,8 @@ the effects that the service must perform, in order. No input raises: where one 
 ends (`Relay.failed`). The life of a relay:
 
     opened      the client is there; CONNECT must come in time
-    received    CONNECT: it is found out who the client is, where the listener asks; a broker is opened, the client is
-                not read from meanwhile
+    received    CONNECT: it is found out who the client is, where the listener asks; a broker is opened, and of
+                what the client sends meanwhile little is read
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
     half_closed the client sends no more: its session ends when it has been sent what it is owed
     lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.heartbeat import NO_BEATS, Terms
 from stomprelay.session.refusal import LONGEST, Foreign, recognise
 from stomprelay.wire.decoder import GAP, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, Dialect, Headers, highest
@@ -280,7 +280,7 @@ class Accord:
         try:
             terms = Terms.parse(_first(headers, HEART_BEAT) or b"0,0")
         except ProtocolError:
-            terms = Terms()
+            terms = NO_BEATS
         return cls(headers, dialect, terms, _first(headers, SERVER) or b"", _first(headers, SESSION) or b"")
 
     def connected(self, dialect: Dialect, terms: Terms | None, session: bytes) -> bytes:
@@ -294,7 +294,7 @@ class Accord:
         if dialect.negotiates or _first(self.headers, VERSION) is not None:
             values[VERSION] = dialect.version
         if terms is not None or _first(self.headers, HEART_BEAT) is not None:
-            values[HEART_BEAT] = bytes(terms or Terms())
+            values[HEART_BEAT] = bytes(terms or NO_BEATS)
         if not self.session:
             values[SESSION] = session
         return compose_raw(CONNECTED, put(self.headers, values))

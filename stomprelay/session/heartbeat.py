@@ -51,6 +51,10 @@ class Terms:
         return b"%d,%d" % (self.can_send, self.wants)
 
 
+NO_BEATS: Final = Terms()
+"""The terms of who sends no beats and wants none."""
+
+
 def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     """Return after how many seconds without a write a beat is due, and after how many without a sign a peer is dead."""
     send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0

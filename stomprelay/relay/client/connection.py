@@ -17,7 +17,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, unheard
 from stomprelay.session.effects import How, Wake
 from stomprelay.session.handshake import Offer
-from stomprelay.session.heartbeat import BEAT, Terms
+from stomprelay.session.heartbeat import BEAT, NO_BEATS
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import demanding_utf8
@@ -317,7 +317,7 @@ class ClientConnection:
         client.enter(State.CONNECTED)
         if self._buffer.pace is not None:
             self._buffer.pace.came_early(client.decoder.buffered)
-        client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
+        client.heartbeat.agree(self._listener.heart_beat, terms or NO_BEATS, now)
         session.counters["sessions_connected"] += 1
         ours = terms and self._listener.heart_beat
         self._outbox.send(client, accepted.accord.connected(session.dialect, ours, session.name), now)
