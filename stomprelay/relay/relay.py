@@ -257,7 +257,7 @@ class Relay:
                 self._opening.half_closed_by_client()
             return self._outbox.drain()
         if not connection.shutdown.owing:
-            return self.lost(self.client, CLOSED, now)
+            return self._act(lambda: connection.lost(self.client, CLOSED, now))
         return self._act(lambda: connection.half_closed(now))
 
     def identified(self, identity: Identity, now: float) -> list[Effect]:
@@ -367,7 +367,7 @@ class Relay:
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""
-        if self._connection is not None:
+        if self._connection is not None and not leg.closed:
             self._connection.blocked(leg)
 
     def unblocked(self, leg: Leg, now: float) -> list[Effect]:
