@@ -23,7 +23,7 @@ from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.output import Output, SendBuffer
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
-from stomprelay.session.heartbeat import BEAT, Terms
+from stomprelay.session.heartbeat import BEAT, NO_BEATS, Terms
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.wire.dialect import DIALECTS
@@ -240,7 +240,7 @@ class Connection:
         leg = self.leg
         dialect = offer.agree(_VERSIONS)
         theirs = offer.terms
-        ours = Terms() if theirs is None else self._heart_beat
+        ours = NO_BEATS if theirs is None else self._heart_beat
         headers = [
             (VERSION, dialect.version),
             (SESSION, self.name),
@@ -249,7 +249,7 @@ class Connection:
         ]
         self._buffer.reply(compose_raw(CONNECTED, headers))
         leg.enter(State.CONNECTED, dialect)
-        leg.heartbeat.agree(ours, theirs or Terms(), now)
+        leg.heartbeat.agree(ours, theirs or NO_BEATS, now)
         self._connect_by = inf
         self._commands = ClientCommands(dialect, self._buffer, self._destinations, self._bounds)
         self._output.note(Event.CONNECTED, f"{self._shown}: STOMP {dialect.version.decode()}")

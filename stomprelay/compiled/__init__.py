@@ -25,8 +25,6 @@ INTERPRETED: Final = {
     "wire/run.py": "the same",
     "wire/dialect.py": "records with cached properties",
     "wire/head.py": "the embedded broker's record of bounds extends that of limits",
-    "session/effects.py": "records for the service; what makes a record would be interpreted all the same",
-    "relay/effects.py": "the same",
     "relay/model/": "records of a configuration, which reads their defaults from their classes",
     "journal/settings.py": "the same",
     "journal/block.py": "no session needs it: what is written is made in C, and the pipeline reads",

@@ -12,6 +12,7 @@ from typing import Final
 
 from stomprelay.relay.model.access import Refusal
 from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.rates import TokenBucket
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, Fact, Note
@@ -50,15 +51,16 @@ def found(
     broker: Broker,
     before: Broker | None,
     upstream: Upstream,
-    *,
-    version: str,
-    product: str,
+    version: bytes,
+    product: Profile,
     resent: int,
 ) -> Note:
     """A broker answered CONNECTED; `before` is the one that the session had in its place, `resent` how many frames
     were sent to the new one again.
     """
-    facts = {**_facts(broker, upstream), "version": version, "product": product}
+    facts = _facts(broker, upstream)
+    facts["version"] = version.decode("ascii")
+    facts["product"] = product.name
     if before is None:
         return Note(Event.CONNECTED, text, facts)
     return Note(Event.RECOVERED, text, {**facts, "lost": str(before), "resent": resent}, detail=True)

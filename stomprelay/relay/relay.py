@@ -5,8 +5,8 @@ the effects that the service must perform, in order. No input raises: where one 
 ends (`Relay.failed`). The life of a relay:
 
     opened      the client is there; CONNECT must come in time
-    received    CONNECT: it is found out who the client is, where the listener asks; a broker is opened, the client is
-                not read from meanwhile
+    received    CONNECT: it is found out who the client is, where the listener asks; a broker is opened, and of
+                what the client sends meanwhile little is read
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
     half_closed the client sends no more: its session ends when it has been sent what it is owed
     lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session
@@ -58,12 +58,13 @@ class Relay:
     sessions that do the same do it at different times. `passes`: the caller performs `Pass`. `counter`: who counts by
     destination what passes, if anybody does. `identity`: who the client is, as far as that is known. `limiter`: what
     limits how fast the clients of the listener send; `address` is by what clients of one address are counted there.
+    `opened_at`: when the client came, in seconds; infinity before.
     """
 
     __slots__ = (
+        "_accepted",
         "_chance",
         "_connection",
-        "_opened_at",
         "_opening",
         "_outbox",
         "_passes",
@@ -77,6 +78,7 @@ class Relay:
         "limiter",
         "listener",
         "name",
+        "opened_at",
     )
 
     def __init__(
@@ -106,7 +108,8 @@ class Relay:
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
         self._opening: Opening | None = None
-        self._opened_at = inf
+        self.opened_at = inf
+        self._accepted = False
 
     @property
     def session(self) -> Session | None:
@@ -165,7 +168,7 @@ class Relay:
         self.counters["sessions_opened"] += 1
         self._outbox.opened(self.client)
         self._opening = Opening(self.client, self.listener, self.counters, self._outbox, now)
-        self._opened_at = now
+        self.opened_at = now
         self._outbox.put(Wake(self._opening.deadline))
         return self._outbox.drain()
 
@@ -174,12 +177,11 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
-                if self._opened_at < inf and self.client.state is State.CONNECTED:
-                    self._outbox.put(Took(CONNECT, self.listener.name, now - self._opened_at))
-                    self._opened_at = inf
+                if not self._accepted and self.client.state is State.CONNECTED:
+                    self._accepted = True
+                    self._outbox.put(Took(CONNECT, self.listener.name, now - self.opened_at))
                 if self._sample is not None:
                     self._watch(self._sample, leg, data, now)
-                self._let_pass()
             elif self._opening is not None and not leg.closed:
                 let = None
                 try:
@@ -188,6 +190,7 @@ class Relay:
                     self._opening.fail(error)
                 if let is not None:
                     self._let_in(let, now)
+            self._settle()
         except Exception as fault:
             return self.failed(fault)
         return self._outbox.drain()
@@ -246,16 +249,16 @@ class Relay:
         return self._outbox.drain()
 
     def half_closed(self, now: float) -> list[Effect]:
-        """The client has sent all that it will send. It may still read what it is owed; who has not sent CONNECT, or
-        has the RECEIPT of its DISCONNECT, is owed nothing. Call `lost` when its connection has ended.
+        """The client has sent all that it will send. It may still read what it is owed: nothing, if it sent nothing
+        since CONNECTED, or no CONNECT, or has the RECEIPT of its DISCONNECT. Call `lost` when its connection ends.
         """
         connection = self._connection
         if connection is None:
             if self._opening is not None and not self.client.closed:
                 self._opening.half_closed_by_client()
             return self._outbox.drain()
-        if not connection.shutdown.listening:
-            return self.lost(self.client, CLOSED, now)
+        if not connection.shutdown.owing:
+            return self._act(lambda: connection.lost(self.client, CLOSED, now))
         return self._act(lambda: connection.half_closed(now))
 
     def identified(self, identity: Identity, now: float) -> list[Effect]:
@@ -267,8 +270,7 @@ class Relay:
             if identity.user != self.identity.user:
                 return self._end(REFUSED)
             self.identity = identity
-            effects = self._act(lambda: connection.review.renewed(identity, now))
-            return effects if self.over else [*effects, Wake(connection.deadline)]
+            return self._act(lambda: connection.review.renewed(identity, now))
         let = None if self._opening is None else self._opening.identified(identity)
         return [] if let is None else self._act(lambda: self._let_in(let, now))
 
@@ -356,8 +358,8 @@ class Relay:
         if rules == self._rules:
             return []
         self._rules = rules
-        connection, identity = self._connection, self.identity
-        return [] if connection is None else self._act(lambda: connection.review.ruled(rules, identity))
+        connection, whose = self._connection, (self.identity, self.counters)
+        return [] if connection is None else self._act(lambda: connection.review.ruled(rules, *whose))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""
@@ -366,13 +368,13 @@ class Relay:
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""
-        if self._connection is not None:
+        if self._connection is not None and not leg.closed:
             self._connection.blocked(leg)
 
     def unblocked(self, leg: Leg, now: float) -> list[Effect]:
         """It takes more again."""
         connection = self._connection
-        return [] if connection is None else self._act(lambda: connection.unblocked(leg, now))
+        return [] if connection is None or leg.closed else self._act(lambda: connection.unblocked(leg, now))
 
     def limited(self, address: str | None, now: float) -> list[Effect]:
         """The listener's limits on how fast clients send have changed; `address` as the limiter wants it now."""
@@ -427,14 +429,14 @@ class Relay:
         """Return the effects of `act`, or those of `failed` where it raises."""
         try:
             act()
-            self._let_pass()
+            self._settle()
         except Exception as error:
             return self.failed(error)
         return self._outbox.drain()
 
-    def _let_pass(self) -> None:
-        if self._passes and self._connection is not None:
-            self._connection.let_pass(watched=self._sample is not None)
+    def _settle(self) -> None:
+        if self._connection is not None:
+            self._connection.settle(passes=self._passes and self._sample is None)
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
@@ -491,7 +493,7 @@ class Relay:
         )
         connection.shutdown.expires = let.identity.until
         self._limit(connection, now)
-        connection.begin(now)
+        connection.begin(now, paused=opening is not None and opening.paused)
         if opening is not None and opening.left is not None:
             connection.lost(client, opening.left, now)
         elif opening is not None and opening.half_closed:

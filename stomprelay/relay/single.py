@@ -77,7 +77,7 @@ class Single:
     ) -> None:
         self.disconnect = DisconnectState.NONE
         self.disconnect_receipt: bytes | None = None
-        self.erred = False
+        self.erred = self._paused = False
         self._client = client
         self._link = link
         self._session = link.session
@@ -86,7 +86,6 @@ class Single:
         self.guard = guard
         self._tracer = tracer
         self._counter = counter
-        self._paused = False
         self._frame = b""
         self._known = _NONE_KNOWN
         self._passing: tuple[Passing, Pass] | None = None

@@ -121,12 +121,10 @@ class Sessions:
 
     `listeners` has those of each listener by its name, `removed` those of listeners that are no more, until they are
     over. `stopping`: no session is accepted any more. `draining`: new clients are refused, until an operator lets them
-    in again. `on_end` is called when one is over, with the number of those that are left.
+    in again. `on_end`, if any, is called when one is over, with the number of those that are left.
     """
 
-    def __init__(
-        self, listeners: Iterable[Listener], on_end: Callable[[int], object] = lambda left: None
-    ) -> None:
+    def __init__(self, listeners: Iterable[Listener], on_end: Callable[[int], object] | None = None) -> None:
         self.listeners: dict[str, ListenerSessions] = {}
         self.removed: dict[str, ListenerSessions] = {}
         self.change(listeners)
@@ -187,7 +185,8 @@ class Sessions:
     def _ended(self) -> None:
         if self.removed:
             self.removed = {name: each for name, each in self.removed.items() if len(each)}
-        self._on_end(len(self))
+        if self._on_end is not None:
+            self._on_end(len(self))
         if self._over is not None and not len(self):
             over, self._over = self._over, None
             if not over.called:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.heartbeat import NO_BEATS, Terms
 from stomprelay.session.refusal import LONGEST, Foreign, recognise
 from stomprelay.wire.decoder import GAP, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, Dialect, Headers, highest
@@ -111,7 +111,7 @@ class Header(NamedTuple):
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Offer:
     """What a client's CONNECT offers: its headers, its STOMP versions and its heart-beats."""
 
@@ -119,8 +119,20 @@ class Offer:
     versions: frozenset[bytes]
     terms: Terms | None
     """What its `heart-beat` header holds; None where it has no such header."""
-    credentials: Credentials | None = None
+    credentials: Credentials | None
     """What brokers are told in place of the client's own, or of their upstream's; None: as the upstream has it."""
+
+    def __init__(
+        self,
+        headers: Headers,
+        versions: frozenset[bytes],
+        terms: Terms | None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.headers = headers
+        self.versions = versions
+        self.terms = terms
+        self.credentials = credentials
 
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
@@ -237,7 +249,7 @@ def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | 
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Accord:
     """What a broker's CONNECTED settles: the version as a dialect, its heart-beats, and its `server` and `session`
     headers (empty where absent).
@@ -248,6 +260,15 @@ class Accord:
     terms: Terms
     server: bytes
     session: bytes
+
+    def __init__(
+        self, headers: Headers, dialect: Dialect, terms: Terms, server: bytes, session: bytes
+    ) -> None:
+        self.headers = headers
+        self.dialect = dialect
+        self.terms = terms
+        self.server = server
+        self.session = session
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":
@@ -263,7 +284,7 @@ class Accord:
         try:
             terms = Terms.parse(_first(headers, HEART_BEAT) or b"0,0")
         except ProtocolError:
-            terms = Terms()
+            terms = NO_BEATS
         return cls(headers, dialect, terms, _first(headers, SERVER) or b"", _first(headers, SESSION) or b"")
 
     def connected(self, dialect: Dialect, terms: Terms | None, session: bytes) -> bytes:
@@ -277,7 +298,7 @@ class Accord:
         if dialect.negotiates or _first(self.headers, VERSION) is not None:
             values[VERSION] = dialect.version
         if terms is not None or _first(self.headers, HEART_BEAT) is not None:
-            values[HEART_BEAT] = bytes(terms or Terms())
+            values[HEART_BEAT] = bytes(terms or NO_BEATS)
         if not self.session:
             values[SESSION] = session
         return compose_raw(CONNECTED, put(self.headers, values))

@@ -51,12 +51,22 @@ class Terms:
         return b"%d,%d" % (self.can_send, self.wants)
 
 
-@lru_cache(_SHARED)
+NO_BEATS: Final = Terms()
+"""The terms of who sends no beats and wants none."""
+
+
 def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     """Return after how many seconds without a write a beat is due, and after how many without a sign a peer is dead."""
     send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
     expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
-    return send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
+    return _shared(
+        send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
+    )
+
+
+@lru_cache(_SHARED)
+def _shared(send: float, expect: float) -> tuple[float, float]:
+    return send, expect
 
 
 class HeartBeat:

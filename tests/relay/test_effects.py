@@ -30,16 +30,14 @@ def test_the_order_of_a_session() -> None:
     effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
     leg = relay.links[0].leg
     assert leg is not None
-    assert effects == [Pause(relay.client), Open(leg, relay.listener.upstream.brokers[0]), Wake(12.0)]
-    relay.paused(relay.client)
+    assert effects == [Open(leg, relay.listener.upstream.brokers[0]), Wake(12.0)]
     assert list(relay.connected(leg, 3.0)) == [
         Send(leg, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0"),
     ]
     effects = list(relay.received(leg, SAY_WELCOME[b"1.2"], 4.0))
     kinds = [type(effect) for effect in effects if not isinstance(effect, Wake)]
-    assert kinds == [Note, Send, Resume, Took]
+    assert kinds == [Note, Send, Took]
     assert Send(relay.client, SAY_WELCOME[b"1.2"] + b"\n") in effects
-    relay.resumed(relay.client, 4.0)
     frame = b"SEND\ndestination:/queue/a\n\nx\0"
     assert list(relay.received(relay.client, frame, 5.0)) == [Send(leg, frame)]
     effects = list(relay.lost(relay.client, "gone", 6.0))

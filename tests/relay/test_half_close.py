@@ -27,6 +27,8 @@ GOODBYE = b"DISCONNECT\n\n\0"
 def test_a_client_that_is_owed_nothing(client: bytes, broker: bytes) -> None:
     """Its broker is sent the DISCONNECT that it did not send; when that closes, all its answers have come."""
     with joined(client, broker) as play:
+        play.client_says(send(b"x"))
+        play.broker_gets(send(b"x"))
         play.client_half_closes()
         play.client_gets(EOL)
         play.time_passes(ECHO)
@@ -36,6 +38,16 @@ def test_a_client_that_is_owed_nothing(client: bytes, broker: bytes) -> None:
         play.broker_goes()
         play.client_is_closed(How.LINGER)
         assert play.noted(Event.VANISHED) == "client left, and has its answers"
+        assert play.counters["clients_vanished"] == 1
+
+
+def test_a_client_that_has_said_nothing() -> None:
+    """It is owed nothing since CONNECTED: its session ends at once, as does that of a client that is gone."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_half_closes()
+        play.client_is_closed(How.FLUSH)
+        play.broker_is_closed()
+        assert play.noted(Event.VANISHED) == "client left: connection closed"
         assert play.counters["clients_vanished"] == 1
 
 
@@ -218,6 +230,8 @@ def test_a_client_that_reads_nothing_any_more() -> None:
 def test_a_client_whose_system_is_slow_to_answer() -> None:
     """It has vanished once, though its broker was sent a DISCONNECT."""
     with joined(b"1.2", b"1.2") as play:
+        play.client_says(send(b"x"))
+        play.broker_gets(send(b"x"))
         play.client_half_closes()
         play.client_gets(EOL)
         play.time_passes(ECHO)
@@ -281,6 +295,8 @@ def test_a_client_that_is_given_up_and_then_goes() -> None:
 def test_a_broker_that_does_not_close_after_disconnect() -> None:
     """The session ends after `disconnect_timeout`, without a loss."""
     with joined(b"1.2", b"1.2", over=lambda each: upstream(disconnect_timeout=5.0)) as play:
+        play.client_says(send(b"x"))
+        play.broker_gets(send(b"x"))
         play.client_half_closes()
         play.client_gets(EOL)
         play.time_passes(ECHO)

@@ -49,7 +49,6 @@ def test_a_client_that_is_known(cut: Cut) -> None:
     """No broker is asked before it is known who comes; then all goes on as ever."""
     with asked(cut=cut) as play:
         assert play.claims == [Claim(b"alice", b"secret")]
-        assert play.client.paused
         assert play.brokers == []
         assert play.relay.identity is ANYBODY
         play.client_is(ALICE)

@@ -90,6 +90,7 @@ class ScriptedRelay:
     """Keeps what it is told, and answers the effects that were laid out for it."""
 
     def __init__(self) -> None:
+        self.opened_at = 0.0
         self.listener = listener()
         self.name = b"relay-0-1"
         self.client = Leg(Side.DOWNSTREAM, Limits())

@@ -54,7 +54,7 @@ class Scene:
     @property
     def held(self) -> bool:
         """Whether a client is not read from."""
-        return any(each._watched >= 0 for each in self.runtime.protocols.values())
+        return any(each._watched is not None for each in self.runtime.protocols.values())
 
     async def over(self) -> None:
         """Wait until no session and no descriptor is left."""

@@ -170,6 +170,16 @@ def test_the_parts_of_a_tcp_endpoint() -> None:
     attempt.cancel()
 
 
+def test_an_attempt_without_a_timeout() -> None:
+    """It has no timer of its own: whoever asks gives up in time."""
+    memory = MemoryReactorClock()
+    attempt = client_endpoint(memory, broker("tcp:192.0.2.1:61613"), ClientTLS()).connect(Accepting())
+    _, _, _, timeout, _ = cast(tuple[Any, ...], memory.tcpClients[0])
+    assert timeout is None
+    _ = attempt.addErrback(lambda _: None)
+    attempt.cancel()
+
+
 def test_an_address_is_connected_to_as_twisteds_own_endpoint_does() -> None:
     """Without that endpoint's Deferred, but with the same host, port, timeout and local address."""
     memory, local = MemoryReactorClock(), ("192.0.2.2", 0)

@@ -5,7 +5,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -698,6 +698,38 @@ def test_twisted_reads_by_what_stands_at_the_connection(reactor: Any) -> None:
         reactor.runUntilCurrent()
 
 
+def test_what_is_due_comes_between_what_is_read() -> None:
+    """Calls are made at their time however much there is to read, those of other threads and the end as well."""
+    reactor: Any = RelayReactor()
+    turn, turns = reactor.runUntilCurrent, count()
+    reactor.runUntilCurrent = lambda: (next(turns), turn())
+    ours, theirs = pair()
+    with ours, theirs:
+        told: list[str] = []
+
+        def read() -> None:
+            told.append("read")
+            theirs.send(b"x")  # there is more to read at once
+            if told.count("read") == 3:
+                reactor.callLater(0, told.append, "soon")
+                reactor.callFromThread(told.append, "from a thread")
+            elif "in time" in told:
+                reactor.stop()
+
+        class Always(Protocol):
+            def dataReceived(self, data: bytes) -> None:
+                read()
+
+        Socket(ours, Always(), ("127.0.0.1", 1), reactor)
+        theirs.send(b"x")
+        reactor.callLater(0.05, told.append, "in time")
+        reactor.run(installSignalHandlers=False)
+        assert [each for each in told if each != "read"] == ["from a thread", "soon", "in time"]
+        assert told[3:5] == ["from a thread", "soon"]
+        assert told[-1] == "read"
+        assert next(turns) < 30 < told.count("read")
+
+
 def test_what_our_reactor_knows_of_twisteds() -> None:
     """Where descriptors are kept, how they are polled, read from, and ended."""
     reactor: Any = epollreactor.EPollReactor()
@@ -728,6 +760,13 @@ def test_what_our_reactor_knows_of_twisteds() -> None:
         reactor._disconnectSelectable(connection, CONNECTION_DONE, True)
         assert told == [b"hello", type(CONNECTION_DONE)]
         assert descriptor not in reactor._selectables
+    assert not reactor._justStopped
+    call = reactor.callLater(5, print)
+    assert reactor._newTimedCalls == [call]
+    reactor.runUntilCurrent()
+    assert reactor._newTimedCalls == []
+    assert reactor._pendingTimedCalls[0] is call
+    assert 0 < call.time - reactor.seconds() <= 5
     for waker in list(reactor._internalReaders):
         waker.connectionLost(Failure(CONNECTION_DONE))
     reactor._poller.close()

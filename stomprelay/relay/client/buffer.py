@@ -16,7 +16,8 @@ class InputBuffer:
     """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
     `pace` is how fast they may be; None: as fast as can be.
 
-    Call `paced` after each change, with the other reasons not to read; `stop` for the client to be read from no more.
+    Call `paced` after each change, with the other reasons not to read; `hold` when something came that has to wait,
+    `stop` for the client to be read from no more.
     """
 
     __slots__ = ("_at", "_chunks", "_client", "_most", "_outbox", "_paused", "_size", "_stopped", "pace")
@@ -107,6 +108,10 @@ class InputBuffer:
     def stop(self) -> None:
         """Stop reading from the client for good: what was received of it is all that counts."""
         self._stopped = True
+        self.hold()
+
+    def hold(self) -> None:
+        """Stop reading from the client until `paced` finds no reason for it."""
         if not self._paused:
             self._paused = True
             self._outbox.put(Pause(self._client))

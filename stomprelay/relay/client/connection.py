@@ -15,10 +15,10 @@ from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, found, unheard
-from stomprelay.session.effects import How, Pause, Resume, Wake
+from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, unheard
+from stomprelay.session.effects import How, Wake
 from stomprelay.session.handshake import Offer
-from stomprelay.session.heartbeat import BEAT, Terms
+from stomprelay.session.heartbeat import BEAT, NO_BEATS
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import demanding_utf8
@@ -27,7 +27,7 @@ from stomprelay.wire.names import LOGIN
 
 
 class ClientConnection:
-    """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
+    """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first, and `settle` at the end of each input.
 
     Its `Flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
     what the loss of either side means. `login`: the client's, or None.
@@ -36,6 +36,7 @@ class ClientConnection:
     __slots__ = (
         "_buffer",
         "_client",
+        "_due",
         "_flow",
         "_listener",
         "_offer",
@@ -55,6 +56,7 @@ class ClientConnection:
         self._offer: Offer | None = offer
         self.login = offer.first(LOGIN)
         self._outbox = outbox
+        self._due = False
         self._flow = flow
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
@@ -68,7 +70,7 @@ class ClientConnection:
     @property
     def review(self) -> Review:
         """What is done when its rules change."""
-        return Review(self._client, self.session, self._flow, self.shutdown, self.turns, self._outbox)
+        return Review(self._client, self._flow, self.shutdown, self.turns, self._outbox, self._wake)
 
     @property
     def links(self) -> list[Link]:
@@ -88,10 +90,7 @@ class ClientConnection:
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
-        beating = self.shutdown.listening and self._client.beating
-        due = min(self.shutdown.until, self.shutdown.finish_at, self.shutdown.expires)
-        due = min(due, self._search.deadline, self.turns.deadline)
-        return min(due, self._client.heartbeat.deadline) if beating else due
+        return min(self.shutdown.deadline, self._search.deadline, self.turns.deadline)
 
     def limit(self, pace: Pace | None, now: float) -> None:
         """Have the client's frames go on at this pace from now on; None: as fast as can be."""
@@ -102,11 +101,12 @@ class ClientConnection:
 
     # Inputs
 
-    def begin(self, now: float) -> None:
-        """Look for brokers while the client waits for CONNECTED."""
+    def begin(self, now: float, *, paused: bool) -> None:
+        """Look for brokers while the client waits for CONNECTED. `paused`: it is not read from already."""
         client, dialect = self._client, self.session.dialect
         client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
-        self._outbox.put(Pause(client))
+        if paused:
+            self._buffer.hold()
         self._seek(lambda: self._search.begin(self.links, now))
 
     def received(self, leg: Leg, data: bytes, now: float) -> None:
@@ -131,6 +131,7 @@ class ClientConnection:
                     self._answered(leg, data, now)
                 case State.CONNECTING:
                     leg.decoder.feed(data)
+                    self._buffer.hold()
         except StompError as error:
             self.shutdown.fail(leg, error)
 
@@ -245,13 +246,17 @@ class ClientConnection:
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """A broker's connection can be written to again: send what waits."""
-        if not leg.closed:
-            self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
+        self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
 
-    def let_pass(self, *, watched: bool) -> None:
-        """Ask that what may pass straight on does so, and no more than that: call it at the end of each input."""
-        if self.turns.allowed or self._client.state is State.CONNECTED:
-            self.turns.let_pass([] if watched or self.shutdown.begun else self._flow.passes())
+    def settle(self, *, passes: bool) -> None:
+        """Ask to be woken when something is due; with `passes`, that what may pass straight on does so, and no more."""
+        if self._due:
+            self._due = False
+            if not self.over:
+                self._outbox.put(Wake(self.deadline))
+        turns = self.turns
+        if turns.allowed or (passes and self._client.state is State.CONNECTED):
+            turns.let_pass(self._flow.passes() if passes and not self.shutdown.begun else [])
 
     # Brokers accept
 
@@ -288,9 +293,7 @@ class ClientConnection:
             flow.connected(link, now)
         except StompError as error:
             failure = error
-        version, product = accepted.accord.dialect.version.decode(), accepted.product.name
-        resent, whom = counters["frames_resent"] - resent, (broker, before, link.upstream)
-        outbox.insert(at, found(accepted.text, *whom, version=version, product=product, resent=resent))
+        outbox.insert(at, accepted.note(broker, before, link.upstream, counters["frames_resent"] - resent))
         if failure is not None:
             self.shutdown.fail(client, failure)
             return
@@ -298,27 +301,26 @@ class ClientConnection:
         self.shutdown.found(now)
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
-        outbox.put(Wake(self.deadline))
         more = not first or link.done or link.moving  # than to carry what came meanwhile
         if (not client.gone or link.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
         self._hurry()
         if client.state is State.CONNECTED and (more or self._buffer.unread):
             self._release(now)
-        if first and not client.closed and not client.gone and not self._buffer.paused:
-            outbox.put(Resume(client))  # last: the deadline that its answer asks for is the newest
+        if first and not client.gone:
+            self._pace()
         if self.shutdown.may_finish(now):
             self._finish(now)
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
         """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
-        client, session, offer = self._client, self.session, self._offer
-        terms = None if offer is None else offer.terms
+        client, session = self._client, self.session
+        terms = None if self._offer is None else self._offer.terms
         self._offer = None  # links that may need another broker have it
         client.enter(State.CONNECTED)
         if self._buffer.pace is not None:
             self._buffer.pace.came_early(client.decoder.buffered)
-        client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
+        client.heartbeat.agree(self._listener.heart_beat, terms or NO_BEATS, now)
         session.counters["sessions_connected"] += 1
         ours = terms and self._listener.heart_beat
         self._outbox.send(client, accepted.accord.connected(session.dialect, ours, session.name), now)
@@ -394,7 +396,7 @@ class ClientConnection:
         self._dismiss(now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
-            self._outbox.put(Wake(self.deadline))
+            self._wake()
         if failure is not None:
             shutdown.fail(leg, failure)
         elif flow.erred and self._listener.upstream.close_on_error:
@@ -448,9 +450,8 @@ class ClientConnection:
             self._wake()
 
     def _wake(self) -> None:
-        """Put a `Wake` for the next time at which something is due into the outbox."""
-        if not self.over:
-            self._outbox.put(Wake(self.deadline))
+        """Have the next time at which something is due asked for at the end of the input."""
+        self._due = True
 
     def _broker_failed(self, error: StompError, links: list[Link]) -> None:
         """The session cannot go on, because of what became of the brokers of these links."""
@@ -462,9 +463,8 @@ class ClientConnection:
         flow = self._flow
         if flow.over(link):
             self.shutdown.lose([link])
-            self.shutdown.close(
-                How.LINGER, ended_with(link.broker, link.upstream, reason, settled=flow.settled)
-            )
+            what = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
+            self.shutdown.close(How.LINGER, what)
             return
         self._search.lost(link, reason)
         before = flow.disconnect
@@ -495,5 +495,5 @@ class ClientConnection:
             self._broker_lost(link, SILENT, now)
             return
         self._outbox.put(fell_silent())
-        error = StompError("heart-beat missed", "nothing came for longer than was agreed")
-        self.shutdown.fail(leg, error, End.CLIENT)
+        missed = StompError("heart-beat missed", "nothing came for longer than was agreed")
+        self.shutdown.fail(leg, missed, End.CLIENT)

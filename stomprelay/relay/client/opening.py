@@ -57,7 +57,8 @@ class Opening:
     understood, in seconds; call `woke` at `deadline`, which may change with each input.
 
     What returns `Let` has let the client in: nothing may be called after it. `left` is the reason why the connection of
-    such a client has ended meanwhile, None where it has not; `half_closed`: it sends no more.
+    such a client has ended meanwhile, None where it has not; `half_closed`: it sends no more; `paused`: it is not read
+    from, because it sent something behind its CONNECT.
     """
 
     __slots__ = (
@@ -70,6 +71,7 @@ class Opening:
         "_refuse_at",
         "half_closed",
         "left",
+        "paused",
         "until",
     )
 
@@ -84,7 +86,7 @@ class Opening:
         self._asked_at = self._refuse_at = inf
         self.until = now + listener.connect_timeout
         self.left: str | None = None
-        self.half_closed = False
+        self.half_closed = self.paused = False
 
     @property
     def deadline(self) -> float:
@@ -102,7 +104,10 @@ class Opening:
         self._counters["client_bytes"] += len(data)
         client.heartbeat.received(now)
         if self._offered is not None:
-            client.decoder.feed(data)  # was under way when its reading was paused
+            client.decoder.feed(data)
+            if not self.paused:
+                self.paused = True
+                self._outbox.put(Pause(client))
             return None
         offer = read_opening(client.decoder, data, listener.before_connect)
         if offer is None:
@@ -120,7 +125,7 @@ class Opening:
         self._offered = offer, dialect
         self._asked_at = now
         claim = Claim(offer.first(LOGIN), offer.first(PASSCODE))
-        self._outbox.put(Pause(client), Identify(client, claim))
+        self._outbox.put(Identify(client, claim))
         return None
 
     def identified(self, identity: Identity) -> Let | None:

@@ -1,5 +1,6 @@
 """What becomes of a client that is in when its rules change, or it shows a new token."""
 
+from collections.abc import Callable
 from typing import Final
 
 from stomprelay.relay.client.shutdown import Reason, Shutdown
@@ -11,7 +12,6 @@ from stomprelay.relay.guard import UNGUARDED, Guard
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.session.leg import Leg
-from stomprelay.session.session import Session
 
 JUDGED: Final = 128
 """How many subscriptions are judged by new rules in one turn: a few milliseconds' work."""
@@ -19,16 +19,23 @@ JUDGED: Final = 128
 
 class Review:
     """Judges the subscriptions of a client again, a turn's worth at a time; call `go_on` in each turn of the client's.
-    It keeps nothing itself: the flow's guard has what is still to be judged.
+    It keeps nothing itself: the flow's guard has what is still to be judged. It calls `wake` when another time has come
+    to be the next at which something is due.
     """
 
-    __slots__ = ("_client", "_flow", "_outbox", "_session", "_shutdown", "_turns")
+    __slots__ = ("_client", "_flow", "_outbox", "_shutdown", "_turns", "_wake")
 
     def __init__(
-        self, client: Leg, session: Session, flow: Flow, shutdown: Shutdown, turns: Turns, outbox: Outbox
+        self,
+        client: Leg,
+        flow: Flow,
+        shutdown: Shutdown,
+        turns: Turns,
+        outbox: Outbox,
+        wake: Callable[[], None],
     ) -> None:
+        self._wake = wake
         self._client = client
-        self._session = session
         self._flow = flow
         self._shutdown = shutdown
         self._turns = turns
@@ -40,21 +47,20 @@ class Review:
         return self._flow.guard.asked
 
     def renewed(self, identity: Identity, now: float) -> None:
-        """The client has shown a new token: it may stay until that expires, with the groups of that. Put a `Wake` for
-        then.
-        """
+        """The client has shown a new token: it may stay until that expires, with the groups of that."""
         if self._client.gone or self._client.closed:
             return
         self._shutdown.expires = identity.until
+        self._wake()
         receipt = self._flow.guard.renewed(identity)
         give_receipts([] if receipt is None else [receipt], self._client, self._outbox, now)
         self._begin()
 
-    def ruled(self, rules: AccessRules | None, identity: Identity) -> None:
-        """These are the rules from now on."""
+    def ruled(self, rules: AccessRules | None, identity: Identity, counters: dict[str, int]) -> None:
+        """These are the rules from now on; `counters` has the frames that are refused by them."""
         flow = self._flow
         if flow.guard is UNGUARDED and rules is not None:
-            flow.guard = Guard(rules, identity, self._session.counters)
+            flow.guard = Guard(rules, identity, counters)
         elif flow.guard is not UNGUARDED:
             flow.guard.ruled(rules)
         self._begin()

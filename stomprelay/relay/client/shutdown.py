@@ -101,6 +101,13 @@ class Shutdown:
         self._tries = len(listener.upstream.brokers)
 
     @property
+    def deadline(self) -> float:
+        """When it must be looked at next, or at the client's beats, in seconds; infinity for never."""
+        due = min(self.until, self.finish_at, self.expires)
+        beating = self.listening and self._client.beating
+        return min(due, self._client.heartbeat.deadline) if beating else due
+
+    @property
     def begun(self) -> bool:
         """Whether the session's end has begun in any way."""
         return self._stopping or self._dismissed or self.until < inf
@@ -143,6 +150,15 @@ class Shutdown:
     def listening(self) -> bool:
         """Whether the client is there, and waits for something."""
         return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
+
+    @property
+    def owing(self) -> bool:
+        """Whether the client, which sends nothing more, may still be owed something: nobody is who has said nothing
+        since CONNECTED.
+        """
+        client, asked = self._client, self._flow.guard.asked
+        said = self._session.client_frames or self._buffer.unread or client.decoder.buffered or asked
+        return self.listening and bool(said or client.state is not State.CONNECTED)
 
     @property
     def delivered(self) -> bool:

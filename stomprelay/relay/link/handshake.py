@@ -15,6 +15,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.notes import found
 from stomprelay.session.effects import Close, Event, How, Note
 from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
 from stomprelay.session.leg import Leg, Side, State
@@ -31,6 +32,11 @@ class Accepted(NamedTuple):
     accord: Accord
     product: Profile
     text: str
+
+    def note(self, broker: Broker, before: Broker | None, upstream: Upstream, resent: int) -> Note:
+        """Return the note of this broker, which was found after the one `before`, and sent so many frames again."""
+        version = self.accord.dialect.version
+        return found(self.text, broker, before, upstream, version, self.product, resent)
 
 
 class Handshake:

@@ -63,7 +63,7 @@ class Link:
         self.session = session
         self.state: Waiting | Asking | Connected | Ended = Waiting()
         self.before: Broker | None = None
-        self.recovering = False
+        self.recovering, self._fresh = False, True
         self.seeks_since = 0.0
         self.until = inf
         self.resender: Resender | None = None
@@ -71,7 +71,6 @@ class Link:
             self.resender = Resender(
                 session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
             )
-        self._fresh = True
         self._listener = listener
         self._outbox = outbox
         self._chance = chance
@@ -425,7 +424,8 @@ class Link:
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
             self.state.broker.health.left(self.state.place)
-            self.state.broker.count(self.state.tally)
+            if self.state.carried:
+                self.state.broker.count(self.state.tally)
             self.before = self.state.broker
         self.state = Waiting()
 

@@ -18,7 +18,7 @@ from stomprelay.relay.model.health import spread
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Accord, Offer
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.heartbeat import NO_BEATS
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
@@ -82,7 +82,7 @@ class Probe:
             upstream, broker = self._upstream, self._broker
             connect = _OFFER.connect(
                 asked(upstream, broker, V1_2),
-                Terms(),
+                NO_BEATS,
                 host=upstream.host,
                 credentials=credentials(upstream, broker),
             )

@@ -77,6 +77,11 @@ class Connected:
             self._received += frames
 
     @property
+    def carried(self) -> bool:
+        """Whether anything was counted."""
+        return self._sent > 0 or self._received > 0
+
+    @property
     def tally(self) -> BrokerTally:
         """What was counted since it was there."""
         return BrokerTally(sent_frames=self._sent, received_frames=self._received)

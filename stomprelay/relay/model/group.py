@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
+from operator import add
 from typing import NamedTuple
 
 from stomprelay.relay.model.health import Health
@@ -72,13 +73,7 @@ class BrokerTally(NamedTuple):
 
     def plus(self, other: "BrokerTally") -> "BrokerTally":
         """Return the sum of both."""
-        return BrokerTally(
-            self.sent_frames + other.sent_frames,
-            self.sent_bytes + other.sent_bytes,
-            self.received_frames + other.received_frames,
-            self.received_bytes + other.received_bytes,
-            self.failovers + other.failovers,
-        )
+        return BrokerTally._make(map(add, self, other))
 
 
 class Broker:

@@ -163,11 +163,12 @@ Buckets = tuple[TokenBucket, ...]
 
 class Limiter:
     """The buckets of one listener: one for all its clients, one for each address and each user that there was lately.
-    `tallies` is what came of them, by scope and limit.
+    `tallies` is what came of them, by scope and limit. `limits`: there are rates; `asks_address`: it has to be told the
+    address of a client.
     """
 
     def __init__(self, rates: RateLimits) -> None:
-        self.rates = rates
+        self._have(rates)
         self.tallies: dict[tuple[Scope, Limit], LimitTally] = {}
         self._places: dict[Scope, dict[str, Buckets]] = {scope: {} for scope in Scope}
 
@@ -175,16 +176,17 @@ class Limiter:
         """Have these rates from now on, and return whether they differ. Where those of a scope do, its buckets are new
         ones; then ask for the `buckets` of each session anew.
         """
-        before, self.rates = self.rates, rates
+        before = self.rates
+        self._have(rates)
         for scope in Scope:
             if before.of(scope) != rates.of(scope):
                 self._places[scope] = {}
         return before != rates
 
-    @property
-    def asks_address(self) -> bool:
-        """Whether it has to be told the address of a client."""
-        return self.rates.address != _UNLIMITED
+    def _have(self, rates: RateLimits) -> None:
+        self.rates = rates
+        self.limits = rates != NO_RATES
+        self.asks_address = rates.address != _UNLIMITED
 
     def tally(self, scope: Scope, limit: Limit) -> LimitTally:
         """Return what came of one limit of a scope."""
@@ -194,6 +196,8 @@ class Limiter:
         """Count one connection that a client of this address makes, or, with a `user`, that it turns out to be this
         user's. Return the bucket that has no token for it, whose client is to be refused and counts nowhere; else None.
         """
+        if not self.limits:
+            return None
         scopes = ((Scope.USER, user),) if user else ((Scope.LISTENER, ""), (Scope.ADDRESS, address))
         buckets = self._buckets(scopes, now)
         needed = [each for each in buckets if each.limit is Limit.CONNECTS]
@@ -207,6 +211,8 @@ class Limiter:
 
     def buckets(self, now: float, address: str | None, user: str) -> Buckets:
         """Return those that what such a client sends is taken out of."""
+        if not self.limits:
+            return ()
         scopes = ((Scope.LISTENER, ""), (Scope.ADDRESS, address), (Scope.USER, user or None))
         return tuple(each for each in self._buckets(scopes, now) if each.limit is not Limit.CONNECTS)
 

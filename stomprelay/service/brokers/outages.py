@@ -135,7 +135,9 @@ class Outages(Timed):
     def noted(self, note: Note) -> None:
         """Count what a note of a session or of a probe tells of a broker."""
         facts = note.facts
-        place = str(facts.get("upstream")), str(facts.get("broker"))
+        if "broker" not in facts:
+            return
+        place = str(facts.get("upstream")), str(facts["broker"])
         if place not in self._brokers:
             return
         if note.event in (Event.CONNECTED, Event.RECOVERED):
@@ -178,6 +180,8 @@ class Outages(Timed):
         return "" if trouble is None else _short(trouble.reason)
 
     def _found(self, place: Place, lost: str) -> None:
+        if not self._troubles:
+            return
         before = self._troubles.get((place[0], lost))
         if before is not None:
             before.waited += place[1] == lost

@@ -148,7 +148,7 @@ class Admission:
                 "no new connections", "the relay is being drained: it keeps its clients and takes no others"
             )
         reason = self.too_many(sessions, address)
-        if not reason:
+        if not reason and sessions.limiter.limits:
             bucket = sessions.limiter.connect(self._runtime.seconds(), sessions.limited_by(address))
             reason = "" if bucket is None else bucket.spell()
         return StompError("too many connections", reason) if reason else None
@@ -181,9 +181,10 @@ class Admission:
         most = listener.clients_per_address
         if most is not None and sessions.of(address) >= most:
             return _refused(sessions, Scope.ADDRESS, most)
-        used = sum(len(each) * each.cost for each in self._sessions.counted)
-        used += max(self._runtime.closing - LINGERING, 0)
-        if used + sessions.cost > self.descriptors:
+        used = sessions.cost + max(self._runtime.closing - LINGERING, 0)
+        for each in self._sessions.counted:
+            used += len(each) * each.cost
+        if used > self.descriptors:
             return "there are no file descriptors left for more"
         return ""
 

@@ -93,6 +93,19 @@ class LegOwner(Timed):
         raise NotImplementedError
 
 
+class _Watched:
+    """A client that is not read from, and is watched for its leaving `since` then: it has left when it is `given_up`.
+    Times are in seconds; `descriptor` is its socket's.
+    """
+
+    __slots__ = ("descriptor", "given_up", "since")
+
+    def __init__(self, descriptor: int, since: float) -> None:
+        self.descriptor = descriptor
+        self.since = since
+        self.given_up = inf
+
+
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
@@ -107,13 +120,11 @@ class LegProtocol(Timed):
         "_address",
         "_attempt",
         "_flushed",
-        "_given_up",
         "_heard_all",
         "_owner",
         "_producer",
         "_reading",
         "_ready",
-        "_stopped_at",
         "_tls",
         "_watched",
         "bytes_received",
@@ -137,8 +148,7 @@ class LegProtocol(Timed):
         self._address: object = None
         self._producer: IPushProducer | None = None
         self._tls: TLSMemoryBIOProtocol | None = None
-        self._watched = -1
-        self._stopped_at = self._given_up = inf
+        self._watched: _Watched | None = None
         self._flushed = self._ready = self._heard_all = False
         owner.added(self)
 
@@ -253,8 +263,9 @@ class LegProtocol(Timed):
             self.close(How.FLUSH)
         elif not self._heard_all:
             self._heard_all = True
-            self._watch()
             owner.half_closed(self)
+            if self._owner is not None:
+                self._watch()
 
     def connectionMade(self) -> None:
         """Do nothing: Twisted calls it after `makeConnection`, which has done everything."""
@@ -325,23 +336,21 @@ class LegProtocol(Timed):
         """
         self.transport.pauseProducing()
         if self.leg.side is Side.DOWNSTREAM and self._owner is not None and self._watch():
-            self._stopped_at = self.runtime.seconds()
-            self.runtime.timers.set(self, self._stopped_at + max(self._owner.linger, _PROBED))
+            self.runtime.timers.set(self, self.runtime.seconds() + max(self._owner.linger, _PROBED))
 
     def _watch(self) -> bool:
         """Have `_departed` called when the client leaves, which is not read from. Return whether it has a socket."""
         inner, _ = direct.layers(self.transport)
         if not isinstance(inner, tcp.Connection):
             return False
-        self._watched = inner.fileno()
-        self.runtime.departures.watch(self._watched, self._departed)
+        self._watched = _Watched(inner.fileno(), self.runtime.seconds())
+        self.runtime.departures.watch(self._watched.descriptor, self._departed)
         return True
 
     def _unwatch(self) -> None:
-        if self._watched >= 0:
-            self.runtime.departures.forget(self._watched)
-            self._watched = -1
-            self._given_up = inf
+        if self._watched is not None:
+            self.runtime.departures.forget(self._watched.descriptor)
+            self._watched = None
             if self._owner is not None:  # else the timer is that of a closed connection
                 self.runtime.timers.set(self, inf)
 
@@ -355,22 +364,22 @@ class LegProtocol(Timed):
         """Set the time after which a client is taken for gone that left while it is not read from: what it sent before
         may still be wanted soon.
         """
-        owner = self._owner
+        owner, watched = self._owner, self._watched
         if owner is not None and self._heard_all:
             if reset:
                 owner.lost(self, CLOSED)
                 self.close(How.ABORT)
-        elif owner is not None and (reset or not owner.patient(self)):
-            since = self._stopped_at if reset else self.runtime.seconds()
-            self._given_up = since + owner.linger
-            self.runtime.timers.set(self, self._given_up)
+        elif owner is not None and watched is not None and (reset or not owner.patient(self)):
+            since = watched.since if reset else self.runtime.seconds()
+            watched.given_up = since + owner.linger
+            self.runtime.timers.set(self, watched.given_up)
 
-    def _look(self, owner: LegOwner, now: float) -> None:
+    def _look(self, owner: LegOwner, watched: "_Watched", now: float) -> None:
         """Report a client to the owner that left while it is not read from, and end its connection. One that has closed
         its socket with more to send than anybody takes cannot be told from one that is there, until it is sent
         something: its system resets the connection then. So it is sent an EOL, which may stand between frames.
         """
-        if now >= self._given_up:
+        if now >= watched.given_up:
             owner.lost(self, UNREAD)
             self.close(How.ABORT)
             if self.transport is not None:
@@ -379,7 +388,7 @@ class LegProtocol(Timed):
         full = self.plain is not None and self.plain.dataBuffer
         if self.leg.state is State.CONNECTED and not full and not owner.patient(self):
             self.write(b"\n")
-        self.runtime.timers.set(self, min(self._given_up, now + max(owner.linger, _PROBED)))
+        self.runtime.timers.set(self, min(watched.given_up, now + max(owner.linger, _PROBED)))
 
     def reading_changed(self, on: bool) -> None:
         """Report to the owner that reading goes on (`on`) or stopped; `reading` calls this."""
@@ -434,13 +443,14 @@ class LegProtocol(Timed):
             transport.abortConnection()
         else:
             self.runtime.socket_closing()
-            self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
             if how is How.LINGER and self._tls is None and not self._heard_all:
                 transport.loseWriteConnection()
             elif self.plain is not None:
                 direct.close(self.plain)
             else:
                 transport.loseConnection()
+            if self.transport is not None:
+                self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
         if reading is not None:
             reading.retire()
         self._unwatch()
@@ -460,8 +470,8 @@ class LegProtocol(Timed):
         if self.transport is None:
             return
         if self._owner is not None:
-            if self._watched >= 0:
-                self._look(self._owner, now)
+            if self._watched is not None:
+                self._look(self._owner, self._watched, now)
             return
         if self._flushed:
             self.transport.loseConnection()

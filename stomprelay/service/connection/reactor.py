@@ -2,12 +2,13 @@
 
 Twisted calls every connection through `log.callWithLogger`, which makes a context for its log lines, and then through
 two more functions. For a few bytes that takes as long as passing them on. A `Pipe` and a `Socket` have no use for that
-context, so they are called at once. What connects to an address is an `Attempt`. All else is as Twisted does it.
+context, so they are called at once, and so is what accepts clients. What connects to an address is an `Attempt`. All
+else is as Twisted does it.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from select import EPOLLIN, EPOLLOUT
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.epollreactor import EPollReactor
@@ -18,6 +19,11 @@ from twisted.python import log
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.network.sockets import Attempt, Socket
 
+_DIRECT: Final = frozenset({PIPE, partial})
+"""The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
+_LONGEST: Final = 3600.0
+"""Seconds that are waited for events at a time, at most: epoll cannot wait for as long as a call may be delayed."""
+
 
 @lru_cache(256)
 def _numeric(host: str) -> bool:
@@ -27,19 +33,30 @@ def _numeric(host: str) -> bool:
 class RelayReactor(EPollReactor):
     """An epoll reactor that calls the `Pipe` of a connection, and a `Socket`, directly.
 
-    This relies on five attributes of Twisted's (`_poller`, `_selectables`, `_reads`, `_writes`, `_doReadOrWrite`) and
-    on the method `_disconnectSelectable`; the tests hold Twisted to them.
+    This relies on seven attributes of Twisted's (`_poller`, `_selectables`, `_reads`, `_writes`, `_justStopped`,
+    `_newTimedCalls`, `_pendingTimedCalls`) and on the methods `_doReadOrWrite` and `_disconnectSelectable`; the tests
+    hold Twisted to them.
     """
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for at most so many seconds, None for ever, and let every descriptor do what it can do then."""
+        """Wait for at most so many seconds, None for ever, and let every descriptor do what it can do then; and so on,
+        while the reactor runs, until something else is due. What Twisted does between two waits, it does then.
+        """
+        self._wait(timeout)
+        while self.running and not (self._justStopped or self.threadCallQueue or self._newTimedCalls):
+            timeout = self._pendingTimedCalls[0].time - self.seconds() if self._pendingTimedCalls else None
+            if timeout is not None and timeout <= 0.0:
+                return
+            self._wait(None if timeout is None else min(timeout, _LONGEST))
+
+    def _wait(self, timeout: float | None) -> None:
         selectables = self._selectables
         for descriptor, event in self._poller.poll(-1 if timeout is None else timeout, len(selectables)):
             selectable = selectables.get(descriptor)
             if selectable is None:
                 continue  # another one closed it in this turn
             kind, reads = type(selectable), event & EPOLLIN and not event & EPOLLOUT
-            if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) is PIPE):
+            if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) in _DIRECT):
                 act = selectable.doRead
             elif kind is Attempt or (kind is Socket and event == EPOLLOUT):
                 act = selectable.doWrite
@@ -62,6 +79,14 @@ class RelayReactor(EPollReactor):
         self._reads.discard(descriptor)
         self._writes.discard(descriptor)
         self._selectables.pop(descriptor, None)
+
+    def exchange(self, connection: Socket) -> None:
+        """Read from a connection, whose descriptor was that of the `Attempt` that made it."""
+        descriptor = connection.fileno()
+        self._writes.discard(descriptor)
+        self._reads.add(descriptor)
+        self._selectables[descriptor] = connection
+        self._poller.modify(descriptor, EPOLLIN)
 
     def connectTCP(
         self,

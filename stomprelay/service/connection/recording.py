@@ -106,7 +106,6 @@ class RecordingDriver(RelayDriver):
 
     __slots__ = (
         "_recorder",
-        "_spelled",
         "_stops",
         "_upstreams",
     )
@@ -122,7 +121,6 @@ class RecordingDriver(RelayDriver):
     ) -> None:
         RelayDriver.__init__(self, runtime, relay, endpoints, ended, identify)
         self._upstreams = upstreams
-        self._spelled = ""
         self._recorder: SessionRecorder | None = None
         self._stops: dict[Leg, ReadingStop] | None = None
 
@@ -165,13 +163,6 @@ class RecordingDriver(RelayDriver):
     def listener(self) -> str:
         """Return the name of its listener."""
         return self._relay.listener.name
-
-    @property
-    def peer(self) -> str:
-        """Return the client's address, which is spelled once: the records and the log have it."""
-        if not self._spelled:
-            self._spelled = super().peer
-        return self._spelled
 
     @property
     def host(self) -> str:

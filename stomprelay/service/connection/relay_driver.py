@@ -74,7 +74,6 @@ class RelayDriver(Driver):
         "_identify",
         "_left_bytes",
         "_on_end",
-        "_opened",
         "_outputs",
         "_peer",
         "_pipes",
@@ -100,7 +99,6 @@ class RelayDriver(Driver):
         self._client_full = False
         self._report_scheduled = False
         self._left_bytes = self._client_bytes = _NOTHING
-        self._opened = runtime.seconds()
         self._accepted = False
         self._peer: object = None
         self._first = b""
@@ -144,7 +142,7 @@ class RelayDriver(Driver):
     def info(self) -> SessionInfo:
         """Return what there is to see of the session now."""
         relay = self.relay  # reports what passed, which `_bytes` counts
-        return session_info(relay, self.peer, self._opened, self.runtime.seconds(), self._bytes())
+        return session_info(relay, self.peer, self.runtime.seconds(), self._bytes())
 
     def _bytes(self) -> Sizes:
         """Return how many bytes went between the client and the relay, and between the relay and brokers."""
@@ -343,9 +341,9 @@ class RelayDriver(Driver):
     def check_outputs(self) -> None:
         """Stop reading from the client while a coupled broker's output is full; otherwise report it to the relay."""
         coupled = full = unreported = False
-        if not all(output.quiet for output in self._outputs):
-            coupled = self.relay.coupled
-            for output in self._outputs:
+        for output in self._outputs:
+            if not output.quiet:
+                coupled = self.relay.coupled
                 full = full or output.full
                 unreported = unreported or output.unreported(coupled)
         client = self.runtime.protocols.get(self._relay.client)
@@ -385,7 +383,7 @@ class RelayDriver(Driver):
         """Write a note to the log, with the names of the session and the client."""
         self.runtime.noted(effect)
         if effect.event in _ENDS and "delivering" not in effect.facts and self._accepted:
-            self._log_end(effect, self.runtime.seconds() - self._opened)
+            self._log_end(effect, self.runtime.seconds() - self._relay.opened_at)
             return
         if unlogged(effect):
             return

@@ -63,8 +63,8 @@ class SessionInfo(NamedTuple):
     limited: str | None = None
 
 
-def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Sizes) -> SessionInfo:
-    """Return what there is to see of a relay now. `client` is its client's address, `opened` when that came."""
+def session_info(relay: Relay, client: str, now: float, sizes: Sizes) -> SessionInfo:
+    """Return what there is to see of a relay now. `client` is its client's address."""
     session, links, active_at = relay.session, relay.links, relay.active_at
     shown = tuple(islice(destinations(relay), SHOWN))
     return SessionInfo(
@@ -75,11 +75,11 @@ def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Si
         None if session is None else session.dialect.version.decode("ascii"),
         tuple(None if link.broker is None else str(link.broker) for link in links),
         tuple(map(_version, links)),
-        round(now - opened, 3),
+        round(now - min(relay.opened_at, now), 3),
         None if active_at is None else round(now - active_at, 3),
         shown,
         subscribed(relay) - len(shown),
-        *open_work(relay),
+        *open_work(links),
         0 if session is None else session.client_frames,
         0 if session is None else session.broker_frames,
         sizes.from_client,
@@ -91,9 +91,8 @@ def session_info(relay: Relay, client: str, opened: float, now: float, sizes: Si
     )
 
 
-def open_work(relay: Relay) -> tuple[int, int]:
-    """Return of how many SENDs a RECEIPT is awaited, and how many deliveries the client owes an ACK for."""
-    links = relay.links
+def open_work(links: list[Link]) -> tuple[int, int]:
+    """Return of how many SENDs of a client a RECEIPT is awaited, and how many deliveries it owes an ACK for."""
     unconfirmed = sum(map(_unconfirmed, _first(links, _unconfirmed)))
     return unconfirmed, sum([link.session.unacknowledged for link in links])
 
@@ -143,15 +142,15 @@ def spell_words(value: bytes) -> str:
 
 def end_of_session(relay: Relay, sizes: Sizes) -> dict[str, object]:
     """Return what the log has of a session that a broker had accepted, at its end, by the names of its fields."""
-    session = relay.session
+    session, links, login = relay.session, relay.links, relay.login
     assert session is not None  # a broker had accepted it
-    unconfirmed, unacknowledged = open_work(relay)
-    brokers = [str(link.broker or link.before) for link in relay.links if link.broker or link.before]
+    unconfirmed, unacknowledged = open_work(links)
+    brokers = [str(each) for link in links if (each := link.broker or link.before)]
     return {
         "from_client": f"{counted(session.client_frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
         "from_brokers": f"{counted(session.broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
         "left": f", {unconfirmed} unconfirmed" if unconfirmed else "",
-        "login": None if relay.login is None else spell_words(relay.login),
+        "login": None if login is None else spell_words(login),
         "version": session.dialect.version.decode("ascii"),
         "brokers": " ".join(brokers),
         "client_frames": session.client_frames,

@@ -43,6 +43,8 @@ BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
 WITH_BACKLOG: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
 
+PATIENCE: Final = 30.0
+"""Seconds after which an attempt to connect to a host by its name is given up, where the endpoint does not set it."""
 ATTEMPT_DELAY: Final = 0.1
 """Seconds after which the next address of a host is tried beside the one before (RFC 8305, section 5)."""
 
@@ -305,14 +307,15 @@ class OneProtocol:
 
 @implementer(IStreamClientEndpoint)
 class AddressEndpoint:
-    """Connects to a port of an IP address, of version 4 or 6; `timeout` in seconds, `local` is what is bound to first.
+    """Connects to a port of an IP address, of version 4 or 6; `local` is what is bound to first. `timeout` in seconds;
+    None: whoever asks gives up in time, as sessions and probes do.
 
     `attempt` does what `connect` does, without the Deferred and the second protocol that an endpoint puts around each
     connection: whoever connects a thousand sessions has no use for them.
     """
 
     def __init__(
-        self, reactor: Any, host: str, port: int, timeout: float, local: tuple[str, int] | None
+        self, reactor: Any, host: str, port: int, timeout: float | None, local: tuple[str, int] | None
     ) -> None:
         self._reactor = reactor
         self._to = (host, port)
@@ -327,7 +330,7 @@ class AddressEndpoint:
 
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
         """Connect; return a Deferred that fires with the protocol."""
-        endpoint = TCP4ClientEndpoint(self._reactor, *self._to, self._timeout, self._local)
+        endpoint = TCP4ClientEndpoint(self._reactor, *self._to, self._timeout, self._local)  # type: ignore[arg-type]
         return endpoint.connect(factory)
 
 
@@ -402,11 +405,13 @@ def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
 
 def _tcp(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
     host, port = arguments["host"], int(arguments["port"])
-    timeout = float(arguments.get("timeout", "30"))
+    timeout = float(arguments["timeout"]) if "timeout" in arguments else None
     local = (arguments["bindAddress"], 0) if "bindAddress" in arguments else None
     if isIPAddress(host) or isIPv6Address(host):
         return AddressEndpoint(reactor, host, port, timeout, local)
-    return HostnameEndpoint(reactor, host, port, timeout, local, ATTEMPT_DELAY)
+    return HostnameEndpoint(
+        reactor, host, port, PATIENCE if timeout is None else timeout, local, ATTEMPT_DELAY
+    )
 
 
 def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:

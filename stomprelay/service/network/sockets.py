@@ -70,7 +70,8 @@ def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
 class Socket(tcp.Connection):
     """The transport of a connection that is established. `own` is its socket, which does not block, `place` the peer's
     address as the system has it, `ended` is called when the protocol got `connectionLost`. A reactor that can `forget`
-    a descriptor which is closed next, as `RelayReactor` can, does so.
+    a descriptor which is closed next, as `RelayReactor` can, does so. `registered` is called where the reactor has the
+    descriptor already: the connection is to be read from in place of who had it.
 
     Most connections are idle, so what one need not have of its own is the class's.
     """
@@ -88,6 +89,8 @@ class Socket(tcp.Connection):
         place: tuple[Any, ...],
         reactor: Any,
         ended: Callable[[Failure], None] | None = None,
+        *,
+        registered: Callable[["Socket"], None] | None = None,
     ) -> None:
         self.reactor = reactor
         self.socket = own  # type: ignore[assignment]
@@ -96,7 +99,11 @@ class Socket(tcp.Connection):
         self._place = place
         if ended is not None:
             self._ended = ended
-        self.startReading()
+        if registered is None:
+            self.startReading()
+        else:
+            self._reading = True
+            registered(self)
 
     def fileno(self) -> int:
         """Return the descriptor; -1 where the connection has ended."""
@@ -173,8 +180,9 @@ class Socket(tcp.Connection):
     def readConnectionLost(self, reason: Failure) -> None:
         """The peer has sent all that it will send."""
         self._heard_all = True
-        self.stopReading()
         super().readConnectionLost(reason)
+        if self.connected:
+            self.stopReading()
 
     def loseConnection(self) -> None:
         """Close when all is written."""
@@ -357,12 +365,14 @@ class Attempt:
         factory.clientConnectionFailed(self, Failure(problem))
         factory.doStop()
 
-    def _settle(self) -> socket.SocketType | None:
-        """What becomes of the attempt is known: wait for nothing more. Return its socket."""
+    def _settle(self, *, registered: bool = False) -> socket.SocketType | None:
+        """What becomes of the attempt is known: wait for nothing more. Return its socket, which stays `registered`
+        with the reactor or not.
+        """
         call, self._call = self._call, None
         if call is not None and call.active():
             call.cancel()
-        if self._own is not None:
+        if self._own is not None and not registered:
             self._reactor.removeWriter(self)
         own, self._own = self._own, None
         return own
@@ -397,15 +407,18 @@ class Attempt:
             self._fail(error.ConnectError(string=reason))
 
     def _established(self) -> None:
-        own = self._settle()
         protocol = self._factory.buildProtocol(_address(self._place))
+        exchange = None if protocol is None else getattr(self._reactor, "exchange", None)
+        own = self._settle(registered=exchange is not None)
         if own is None:
             return
         if protocol is None:
             own.close()
             return
         told = self._lost if isinstance(self._factory, ClientFactory) else None
-        self.transport = transport = Socket(own, protocol, self._place, self._reactor, told)
+        self.transport = transport = Socket(
+            own, protocol, self._place, self._reactor, told, registered=exchange
+        )
         protocol.makeConnection(transport)
 
     def _lost(self, reason: Failure) -> None:
