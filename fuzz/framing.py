@@ -15,7 +15,7 @@ from fuzz.caller import Finding, raised
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.network.deflate import Inflation, compressed
 from stomprelay.service.network.messages import masked
-from stomprelay.service.network.upgrade import Accepted, Handshake, Refusal
+from stomprelay.service.network.upgrade import Accepted, Handshake, HttpRefusal
 from stomprelay.service.network.websocket import WebSocket
 
 MOST: Final = 1 << 40
@@ -160,7 +160,7 @@ class Framing:
             if answer is None:
                 continue
             good = isinstance(answer, Accepted) and answer.answer.startswith(b"HTTP/1.1 101 ")
-            bad = isinstance(answer, Refusal) and answer.status >= 400
+            bad = isinstance(answer, HttpRefusal) and answer.status >= 400
             if not (good or bad) or b"\r\n\r\n" not in answer.answer:
                 self._found(Finding("a request has no answer that is one", repr(answer)))
             return

@@ -25,7 +25,7 @@ import pytest
 
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Took
-from stomprelay.relay.model.access import Claim, Identity, Refusal
+from stomprelay.relay.model.access import Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
@@ -199,7 +199,7 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     def client_is_unknown(self, reason: str = "passcode", text: str = "another passcode") -> None:
         """It was found out that the client may not come in."""
-        self._perform(self.relay.unknown(Refusal(reason, text), self.now))
+        self._perform(self.relay.unknown(Refusal(Ground(reason), text), self.now))
 
     def relay_begins_to_stop(self) -> None:
         """The service is told to stop, and gives its sessions time."""

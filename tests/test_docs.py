@@ -13,6 +13,7 @@ from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.pipeline import cli as pipeline
 from stomprelay.relay.link.suspicion import CLOSED, STRANGE
+from stomprelay.relay.model.access import Ground
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.service.admin.metrics import metrics
@@ -23,9 +24,9 @@ from tests.service.harness import JournalHarness, failover, listener, movable
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(ROOT.glob("docs/*.md"))
 LINKS = sorted((*ROOT.glob("*.md"), *PAGES))
-TRANSLATION, FAILOVER, DEVELOPMENT, SECURITY = (
+TRANSLATION, FAILOVER, DEVELOPMENT, SECURITY, ACCESS = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("translation", "failover", "development", "security")
+    for name in ("translation", "failover", "development", "security", "access")
 )
 SAMPLES = [
     pytest.param(sample, id=f"{page.stem}-{number}")
@@ -176,6 +177,13 @@ def test_every_loss_policy_has_its_column() -> None:
     """The loss table says what each policy does."""
     heading = next(line for line in TRANSLATION.splitlines() if line.startswith("| what | toward |"))
     assert {loss.value for loss in LossPolicy} <= set(re.findall(r"`(\w+)`", heading))
+
+
+def test_every_ground_of_a_refusal_is_explained() -> None:
+    """The table of those who are not let in has what the log and the journal say, and nothing else."""
+    reasons = [row[0] for row in rows(section(ACCESS, "Who is not let in"))]
+    found = re.findall(r"`(\w+)`", " ".join(reasons))
+    assert sorted(found) == sorted(each.value for each in Ground)
 
 
 @pytest.mark.parametrize("page", LINKS, ids=lambda page: page.name)

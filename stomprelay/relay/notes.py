@@ -159,8 +159,8 @@ def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
 
 def turned_away(refusal: Refusal) -> Note:
     """A client is not let in."""
-    facts = {"side": End.CLIENT.value, "message": "access refused", "reason": refusal.reason}
-    return Note(Event.ERROR, f"access refused ({refusal.reason}): {refusal.text}", facts)
+    facts = {"side": End.CLIENT.value, "message": "access refused", "reason": refusal.ground.value}
+    return Note(Event.ERROR, f"access refused ({refusal.ground.value}): {refusal.text}", facts)
 
 
 def unheard(error: StompError) -> Note:

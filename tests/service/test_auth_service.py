@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, DeferredQueue
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthService
-from stomprelay.relay.model.access import Claim, Refusal
+from stomprelay.relay.model.access import Claim, Ground, Refusal
 from stomprelay.service.clients.auth_service import AT_ONCE, LONGEST, Answer, AuthServiceClient
 from stomprelay.service.clients.identification import Turn
 from tests.service.sockets import ANY_PORT, Accepting, Peer, reactor, until
@@ -97,7 +97,7 @@ async def question(peer: Peer) -> tuple[bytes, dict[str, Any]]:
 
 def reason(found: Answer | Refusal) -> str:
     """Why the client is not let in; "" where it is."""
-    return found.reason if isinstance(found, Refusal) else ""
+    return found.ground.value if isinstance(found, Refusal) else ""
 
 
 def answer(peer: Peer, body: bytes = ALICE, status: bytes = b"200 OK", more: bytes = b"") -> None:
@@ -197,7 +197,7 @@ async def test_a_service_that_is_not_there() -> None:
     async with serving() as scene:
         pass
     found = await scene.ask()
-    assert found == Refusal(NO_ANSWER, "the service could not be asked: connection refused")
+    assert found == Refusal(Ground(NO_ANSWER), "the service could not be asked: connection refused")
 
 
 @pytest_twisted.ensureDeferred
@@ -218,7 +218,7 @@ async def test_what_is_not_utf_8() -> None:
     """It cannot be said in JSON, and nobody is asked."""
     async with serving() as scene:
         found = await scene.ask(Claim(b"alice", b"\xff"))
-        assert found == Refusal("passcode", "its login or passcode is not UTF-8")
+        assert found == Refusal(Ground.PASSCODE, "its login or passcode is not UTF-8")
 
 
 @pytest_twisted.ensureDeferred
@@ -307,7 +307,7 @@ async def test_so_many_are_asked_at_once() -> None:
 @pytest_twisted.ensureDeferred
 async def test_who_is_gone_when_it_is_its_turn() -> None:
     """The service is not asked about it, and the next one has the place."""
-    gone = Refusal("unchecked", "gone")
+    gone = Refusal(Ground.UNCHECKED, "gone")
 
     async def leaves() -> Refusal | None:
         return gone

@@ -21,7 +21,7 @@ from stomprelay.auth.settings import AuthService, AuthSettings, Told
 from stomprelay.auth.tokens import Tokens
 from stomprelay.auth.users import Users
 from stomprelay.relay.client.opening import REFUSAL
-from stomprelay.relay.model.access import Identity, Refusal
+from stomprelay.relay.model.access import Ground, Identity, Refusal
 from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
@@ -416,7 +416,7 @@ def test_whom_the_service_lets_in(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("reason", ["service", "unchecked"])
 def test_whom_it_does_not_let_in(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     """Its no, and that it could not be asked, are counted apart; only the first is a failure of the address."""
-    Service(monkeypatch, Refusal(reason, "because"))
+    Service(monkeypatch, Refusal(Ground(reason), "because"))
     harness = Harness(service=HTTP)
     assert f"({reason}): because" in harness.is_refused("dave", "pass-of-dave")
     assert harness.counters["logins_unchecked" if reason == "unchecked" else "logins_failed"] == 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.clients.admission import LINGERING
 from stomprelay.service.connection import direct
-from stomprelay.service.network.upgrade import Accepted, Handshake, Refusal
+from stomprelay.service.network.upgrade import Accepted, Handshake, HttpRefusal
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -128,7 +128,7 @@ def test_no_subprotocol_in_common() -> None:
     """Versions that the listener does not take are none."""
     offer = HEAD + b"Sec-WebSocket-Protocol: v12.stomp\r\n\r\n"
     found = asked(offer, versions=(b"1.1", b"1.0"))
-    assert found == Refusal(
+    assert found == HttpRefusal(
         HTTPStatus.BAD_REQUEST, "None of these subprotocols is spoken here: use v11.stomp, v10.stomp."
     )
 
@@ -161,7 +161,7 @@ def test_no_subprotocol_in_common() -> None:
 def test_a_request_that_opens_no_websocket(old: bytes, new: bytes, status: int) -> None:
     """Each gets a status, and words in a response that is complete."""
     found = asked(HEAD.replace(old, new, 1) + b"\r\n")
-    assert isinstance(found, Refusal)
+    assert isinstance(found, HttpRefusal)
     assert found.status == status
     assert found.answer.startswith(b"HTTP/1.1 %d " % status)
     assert found.answer.endswith(b"Connection: close\r\n\r\n" + found.why.encode() + b"\r\n")
@@ -207,7 +207,7 @@ def test_what_is_taken_is_right(first: bytes, more: list[bytes]) -> None:
     try:
         read = http.next_event()
     except h11.RemoteProtocolError:
-        assert isinstance(found, Refusal)
+        assert isinstance(found, HttpRefusal)
         return
     assert isinstance(read, h11.Request)
     fields = list(read.headers)
@@ -237,7 +237,9 @@ def test_no_request_takes_long(value: bytes) -> None:
 def test_bytes_behind_the_request() -> None:
     """What no client sends before the answer is a request that somebody smuggles."""
     found = Handshake(Web(), (b"1.2",), 1000).received(HEAD + b"\r\n" + HEAD)
-    assert found == Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
+    assert found == HttpRefusal(
+        HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered."
+    )
 
 
 @pytest.mark.parametrize(

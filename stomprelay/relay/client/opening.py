@@ -17,7 +17,7 @@ from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.access import ANYBODY, Claim, Identity, Refusal
+from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -35,12 +35,12 @@ from stomprelay.wire.names import LOGIN, PASSCODE
 
 REFUSAL: Final = 1.0
 """Seconds from a CONNECT to the ERROR of a client that is not let in. Longer than it takes to compare a passcode."""
-_SLOW: Final = Refusal("unchecked", "it could not be found out in time who it is")
+_SLOW: Final = Refusal(Ground.UNCHECKED, "it could not be found out in time who it is")
 
 
 def turn_away(refusal: Refusal, counters: Counters, outbox: Outbox) -> None:
     """Count a client that is not to be let in, and report why."""
-    counters["logins_unchecked" if refusal.reason == "unchecked" else "logins_failed"] += 1
+    counters["logins_unchecked" if refusal.ground is Ground.UNCHECKED else "logins_failed"] += 1
     outbox.put(turned_away(refusal))
 
 

@@ -1,6 +1,7 @@
 """Who a client is, as the relay found out, and not as the client says."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
 
@@ -35,16 +36,23 @@ class Claim:
     passcode: bytes | None = field(default=None, repr=False)
 
 
-class Refusal(NamedTuple):
-    """Why a client is not let in: `reason` is one of `REASONS`, `text` a line for the log. Neither is shown to the
-    client, and neither has a secret, or a word that the client chose.
+class Ground(Enum):
+    """Why a client is not let in, as the log and the journal have it: it says nothing that could be compared; what it
+    is known by is wrong; nobody knows, because who decides could not be asked, or not in time.
     """
 
-    reason: str
+    MISSING = "missing"
+    CERTIFICATE = "certificate"
+    TOKEN = "token"
+    PASSCODE = "passcode"
+    SERVICE = "service"
+    UNCHECKED = "unchecked"
+
+
+class Refusal(NamedTuple):
+    """That a client is not let in, and why; `text` is a line for the log. The client is shown none of it, and it has no
+    secret in it, nor a word that the client chose.
+    """
+
+    ground: Ground
     text: str
-
-
-REASONS: Final = ("missing", "certificate", "token", "passcode", "service", "unchecked")
-"""Why: it says nothing that could be compared; what it was known by, and was wrong; `unchecked` where nobody knows,
-because who decides could not be asked.
-"""

@@ -41,7 +41,7 @@ def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
     return spell_limit(scope, most, rate=False)
 
 
-class Refused(LegOwner):
+class RefusedClient(LegOwner):
     """A client that is sent an ERROR, whatever it sends, and is closed. Where its first bytes tell what it speaks,
     those are awaited for `patience` seconds.
     """
@@ -113,7 +113,7 @@ class Admission:
         self._runtime = runtime
         self._sessions = sessions
         self.most = most
-        self._refused: deque[Refused] = deque()
+        self._refused: deque[RefusedClient] = deque()
         self.descriptors = inf
 
     def started(self, limit: int | None, used: int) -> None:
@@ -199,7 +199,7 @@ class Admission:
             _log.warn("a client was refused by {refused}: {reason}", refused=refused, reason=reason.detail)
         error = complain(reason, V1_0, spell_versions(listener.versions))
         patience = 0.0 if web is None else listener.connect_timeout
-        owner = Refused(self._runtime, listener.linger, error, patience)
+        owner = RefusedClient(self._runtime, listener.linger, error, patience)
         leg = Leg(Side.DOWNSTREAM, listener.limits)
         protocol = client_protocol(owner, leg, listener, web, lambda: Farewell.LATER)
         if len(self._refused) >= LINGERING:

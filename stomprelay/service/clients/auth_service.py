@@ -26,7 +26,7 @@ from zope.interface import implementer
 
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthService
-from stomprelay.relay.model.access import Claim, Refusal
+from stomprelay.relay.model.access import Claim, Ground, Refusal
 from stomprelay.service.connection.failures import spell
 
 AT_ONCE: Final = 16
@@ -39,7 +39,7 @@ _OK: Final = 200
 _NO: Final = (401, 403)
 _HEADERS: Final = Headers({"Content-Type": ["application/json"], "Accept": ["application/json"]})
 
-_DENIED: Final = Refusal("service", "the service does not let it in")
+_DENIED: Final = Refusal(Ground.SERVICE, "the service does not let it in")
 
 
 class Answer(NamedTuple):
@@ -141,7 +141,7 @@ class AuthServiceClient:
                 "passcode": None if claim.passcode is None else claim.passcode.decode(),
             }
         except UnicodeDecodeError:
-            return Refusal("passcode", "its login or passcode is not UTF-8")
+            return Refusal(Ground.PASSCODE, "its login or passcode is not UTF-8")
         more = {"certificate": certificate or None, "address": address, "listener": listener}
         body = json.dumps({**said, **more}).encode()
         digest = blake2b(body, key=self._key).digest()
@@ -189,7 +189,7 @@ class AuthServiceClient:
         if response.code in _NO:
             return _DENIED
         if response.code != _OK:
-            return Refusal("unchecked", f"the service answered with status {response.code}")
+            return Refusal(Ground.UNCHECKED, f"the service answered with status {response.code}")
         return _answer(content)
 
     def _request(self, body: bytes) -> Deferred[Any]:
@@ -199,12 +199,14 @@ class AuthServiceClient:
 
 
 def _unanswered(failure: Failure) -> Refusal:
-    return Refusal("unchecked", f"the service could not be asked: {spell(failure)}")
+    return Refusal(Ground.UNCHECKED, f"the service could not be asked: {spell(failure)}")
 
 
 def _answer(content: bytes | None) -> Answer | Refusal:
     """Return what an answer says; all that is no answer lets nobody in."""
-    wrong = Refusal("unchecked", f"the service answered with what is not JSON of {LONGEST} bytes at most")
+    wrong = Refusal(
+        Ground.UNCHECKED, f"the service answered with what is not JSON of {LONGEST} bytes at most"
+    )
     try:
         found = None if content is None else json.loads(content)
     except (ValueError, RecursionError):
@@ -213,7 +215,7 @@ def _answer(content: bytes | None) -> Answer | Refusal:
         return wrong
     user, groups = found.get("user"), found.get("groups", [])
     if not isinstance(user, str) or not is_name(user):
-        return Refusal("unchecked", 'the service answered without a "user"')
+        return Refusal(Ground.UNCHECKED, 'the service answered without a "user"')
     if not isinstance(groups, list) or not all(isinstance(each, str) and is_name(each) for each in groups):
-        return Refusal("unchecked", 'the service answered with "groups" that are no list of names')
+        return Refusal(Ground.UNCHECKED, 'the service answered with "groups" that are no list of names')
     return Answer(user, frozenset(groups))

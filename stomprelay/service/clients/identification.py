@@ -17,7 +17,7 @@ from twisted.python.threadpool import ThreadPool
 from stomprelay.auth.attempts import FREE, Attempts
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthSettings, Method, login
-from stomprelay.relay.model.access import Claim, Identity, Refusal
+from stomprelay.relay.model.access import Claim, Ground, Identity, Refusal
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
@@ -34,13 +34,13 @@ Turn = Callable[[], Awaitable[Refusal | None]]
 
 _log: Final = logger()
 
-_CROWDED: Final = Refusal("unchecked", "too many clients wait until it is found out who they are")
-_LEFT: Final = Refusal("unchecked", "it left while it waited")
-_SLOWED: Final = Refusal("unchecked", "too many of its address were not let in")
-_GONE: Final = Refusal("unchecked", "its listener's auth is not configured any more")
-_FAILED: Final = Refusal("unchecked", "the relay failed; see its log")
-_NOTHING: Final = Refusal("missing", "it has nothing by which it could be known")
-_WRONG: Final = Refusal("passcode", "no such user, or another passcode")
+_CROWDED: Final = Refusal(Ground.UNCHECKED, "too many clients wait until it is found out who they are")
+_LEFT: Final = Refusal(Ground.UNCHECKED, "it left while it waited")
+_SLOWED: Final = Refusal(Ground.UNCHECKED, "too many of its address were not let in")
+_GONE: Final = Refusal(Ground.UNCHECKED, "its listener's auth is not configured any more")
+_FAILED: Final = Refusal(Ground.UNCHECKED, "the relay failed; see its log")
+_NOTHING: Final = Refusal(Ground.MISSING, "it has nothing by which it could be known")
+_WRONG: Final = Refusal(Ground.PASSCODE, "no such user, or another passcode")
 
 
 class Identification(Service):
@@ -131,7 +131,7 @@ class Identification(Service):
             else:
                 driver.unwanted(excess)
         else:
-            if found.reason != "unchecked":
+            if found.ground is not Ground.UNCHECKED:
                 self._attempts.failed(address, self._runtime.seconds())
             driver.unknown(found)
 
@@ -176,7 +176,7 @@ class Identification(Service):
             case Method.SERVICE:
                 return await self._by_service(auth, driver, claim, certificate, turn)
         if auth.certificates and not certificate:
-            return Refusal("certificate", "it has shown no certificate that names somebody")
+            return Refusal(Ground.CERTIFICATE, "it has shown no certificate that names somebody")
         return _NOTHING
 
     def _by_token(self, auth: AuthSettings, claim: Claim, certificate: str) -> Identity | Refusal:
@@ -188,7 +188,7 @@ class Identification(Service):
         try:
             bearer = auth.tokens.read(claim.passcode, wall)
         except BadToken as error:
-            return Refusal("token", str(error))
+            return Refusal(Ground.TOKEN, str(error))
         until = self._runtime.seconds() + bearer.until - wall
         return auth.identity(bearer.user, bearer.groups, certificate, until)
 

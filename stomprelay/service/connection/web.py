@@ -19,7 +19,7 @@ from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
-from stomprelay.service.network.upgrade import Handshake, Refusal, Request
+from stomprelay.service.network.upgrade import Handshake, HttpRefusal, Request
 from stomprelay.service.network.websocket import Received, WebSocket
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
@@ -35,9 +35,9 @@ _UNANSWERED: Final = "the peer closed the connection before it answered for a We
 
 
 _UNFINISHED: Final = {
-    Farewell.DONE: Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request took too long."),
-    Farewell.LEAVING: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The relay stops."),
-    Farewell.LATER: Refusal(
+    Farewell.DONE: HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, "The request took too long."),
+    Farewell.LEAVING: HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, "The relay stops."),
+    Farewell.LATER: HttpRefusal(
         HTTPStatus.SERVICE_UNAVAILABLE, "The relay takes no more clients now.", b"Retry-After: 10\r\n"
     ),
 }
@@ -256,7 +256,7 @@ class WebLegProtocol(_WebSocketProtocol):
         if self._owner is None:
             return
         found = handshake.received(data)
-        if isinstance(found, Refusal):
+        if isinstance(found, HttpRefusal):
             self._refuse(found)
         elif found is not None:
             self._handshake = None
@@ -264,7 +264,7 @@ class WebLegProtocol(_WebSocketProtocol):
             self._upgrade(self._web.message, self._farewell, window=found.window)
             self._ping_later()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: HttpRefusal) -> None:
         """Answer a request that opens no WebSocket, and end the connection."""
         self._handshake = None
         super().write(refusal.answer)

@@ -40,7 +40,7 @@ Fields = Mapping[bytes, Sequence[bytes]]
 """The values of headers, by their names in lower case."""
 
 
-class Refusal(NamedTuple):
+class HttpRefusal(NamedTuple):
     """Why a request is not what opens a WebSocket here: the status, words for the client, header lines beside."""
 
     status: HTTPStatus
@@ -97,61 +97,67 @@ class Handshake:
         self._versions = frozenset(versions)
         self._heads = _Heads(most)
 
-    def received(self, data: bytes) -> Accepted | Refusal | None:
+    def received(self, data: bytes) -> Accepted | HttpRefusal | None:
         """Return what the client is answered; None while the request is not complete."""
         head = self._heads.received(data)
         if head is None:
             return None
         if not head:
-            return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request is too large.")
+            return HttpRefusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request is too large.")
         request = _REQUEST.fullmatch(head)
         if request is None:
-            return Refusal(HTTPStatus.BAD_REQUEST, "This is no request of HTTP/1.1 that is taken here.")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "This is no request of HTTP/1.1 that is taken here.")
         fields = _fields(head)
         refusal = self._refused(request, fields)
         if refusal is not None:
             return refusal
         if self._heads.rest:
-            return Refusal(HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered.")
+            return HttpRefusal(
+                HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered."
+            )
         return self._agreed(fields)
 
-    def _refused(self, request: re.Match[bytes], fields: Fields) -> Refusal | None:
+    def _refused(self, request: re.Match[bytes], fields: Fields) -> HttpRefusal | None:
         """Return what is wrong with a request, whatever its subprotocols are."""
         web = self._web
         method, target, version = request.groups()
         if version != b"1.1":
-            return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
+            return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Use HTTP/1.1.")
         if len(fields.get(b"host", ())) != 1:
-            return Refusal(HTTPStatus.BAD_REQUEST, "One Host is needed.")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "One Host is needed.")
         if target.partition(b"?")[0] != web.path.encode():
-            return Refusal(
+            return HttpRefusal(
                 HTTPStatus.NOT_FOUND, "There is nothing here. STOMP over WebSocket has another path."
             )
         if method != b"GET":
-            return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n")
+            return HttpRefusal(
+                HTTPStatus.METHOD_NOT_ALLOWED, "A WebSocket is opened by GET.", b"Allow: GET\r\n"
+            )
         if not _switches(fields):
             return _upgrade("Here is STOMP over WebSocket: ask for an upgrade to websocket.")
         if fields.get(b"sec-websocket-version") != [_VERSION]:
             return _upgrade("Use version 13 of WebSocket.")
         if b"content-length" in fields or b"transfer-encoding" in fields:
-            return Refusal(HTTPStatus.BAD_REQUEST, "A handshake has no body.")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "A handshake has no body.")
         keys = fields.get(b"sec-websocket-key", ())
         if len(keys) != 1 or not _is_key(keys[0]):
-            return Refusal(HTTPStatus.BAD_REQUEST, "One Sec-WebSocket-Key is needed: 16 bytes in base64.")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "One Sec-WebSocket-Key is needed: 16 bytes in base64.")
         origins = fields.get(b"origin", ())
         if origins and not (len(origins) == 1 and _permitted(origins[0], web.origins)):
-            return Refusal(
+            return HttpRefusal(
                 HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: it is not among the origins."
             )
         return None
 
-    def _agreed(self, fields: Fields) -> Accepted | Refusal:
+    def _agreed(self, fields: Fields) -> Accepted | HttpRefusal:
         offered = _listed(fields, b"sec-websocket-protocol")
         spoken = [name for version, name in _PROTOCOLS.items() if version in self._versions]
         chosen = next((name for name in spoken if name in offered), None)
         if offered and chosen is None:
             known = b", ".join(spoken).decode()
-            return Refusal(HTTPStatus.BAD_REQUEST, f"None of these subprotocols is spoken here: use {known}.")
+            return HttpRefusal(
+                HTTPStatus.BAD_REQUEST, f"None of these subprotocols is spoken here: use {known}."
+            )
         token = generate_accept_token(fields[b"sec-websocket-key"][0])
         protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
         agreed = agree(_listed(fields, b"sec-websocket-extensions")) if self._web.compression else None
@@ -224,9 +230,9 @@ def _declined(status: int) -> str:
         return f"HTTP {status}"
 
 
-def _upgrade(why: str) -> Refusal:
+def _upgrade(why: str) -> HttpRefusal:
     headers = b"Upgrade: websocket\r\nSec-WebSocket-Version: %b\r\n" % _VERSION
-    return Refusal(HTTPStatus.UPGRADE_REQUIRED, why, headers)
+    return HttpRefusal(HTTPStatus.UPGRADE_REQUIRED, why, headers)
 
 
 def _fields(head: bytes) -> Fields:
