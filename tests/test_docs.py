@@ -151,7 +151,7 @@ def test_every_limit_that_security_names_is_a_setting() -> None:
 
 
 def test_every_page_is_on_the_lists() -> None:
-    """README.md links to each page, and docs/development.md says what each is for."""
+    """README.md links to each page, docs/development.md says what each is for, and the site's contents have each."""
     lists = {"README": (ROOT / "README.md").read_text(encoding="utf-8"), "development": DEVELOPMENT}
     pages = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
     missing = [
@@ -161,6 +161,8 @@ def test_every_page_is_on_the_lists() -> None:
         if not re.search(rf"\]\((?:docs/|\.\./)?{re.escape(page.name)}[)#]", text) and page.stem != where
     ]
     assert missing == []
+    contents = (ROOT / "docs" / "site" / "conf.py").read_text(encoding="utf-8")
+    assert {page.stem for page in PAGES} <= set(re.findall(r'"([a-z]+)"', contents))
 
 
 def test_every_counter_that_is_named_exists() -> None:

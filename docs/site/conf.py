@@ -5,8 +5,9 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 _SECTIONS: Final = {
-    "Use it": ("installation", "commands", "settings", "configuration", "access", "dashboard"),
-    "What it does": ("failover", "monitoring", "translation", "errors", "limits", "security", "broker"),
+    "Use it": ("installation", "commands", "settings", "configuration", "access", "browsers"),
+    "Run it": ("operating", "monitoring", "dashboard"),
+    "What it does": ("failover", "translation", "errors", "limits", "security", "broker"),
     "Its data": ("pipeline", "tables"),
     "Change it": ("development", "/CONTRIBUTING", "To report a weakness </SECURITY>", "/NEWS"),
 }
