@@ -44,9 +44,10 @@ class Place:
 class Conversation:
     """A connected client: frames are taken by kind, in order, and each wait is bounded."""
 
-    def __init__(self, client: Client, facts: LibraryFacts, connected: Frame) -> None:
+    def __init__(self, client: Client, facts: LibraryFacts, broker: BrokerFacts, connected: Frame) -> None:
         self._client = client
         self._facts = facts
+        self._broker = broker
         self._waiting: deque[Frame] = deque()
         self.connected = connected
 
@@ -139,7 +140,11 @@ class Conversation:
         self._client.disconnect()
 
     def drop(self) -> None:
-        """End without DISCONNECT; nothing must have come that the script did not ask for."""
+        """End without DISCONNECT, where the broker can be trusted then with what is not acknowledged; nothing must have
+        come that the script did not ask for.
+        """
+        if not self._broker.keeps_abandoned:
+            return self.disconnect()
         assert not self._waiting, self._waiting
         self._client.drop()
 
@@ -203,7 +208,7 @@ class Stage:
         assert self.library.hides_connected or connected.headers.get("version", "1.0") == self.version, (
             connected
         )
-        return Conversation(client, self.library, connected)
+        return Conversation(client, self.library, self.broker, connected)
 
     def refused(self, passcode: str) -> Frame:
         """Connect with a wrong passcode; the answer must be ERROR.
