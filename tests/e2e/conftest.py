@@ -83,7 +83,9 @@ def _gateway(broker: str) -> object:
         uri = "memory:"
         if broker != "memory":
             uri = f"tcp://127.0.0.1:{request.getfixturevalue(broker).port}"
-        places = {upstream: Place(free_port(), broker, upstream) for upstream in (None, *VERSIONS)}
+        places = {
+            upstream: Place(free_port(), broker, upstream, relayed=True) for upstream in (None, *VERSIONS)
+        }
         config = "".join(_listener(place, uri) for place in places.values())
         directory = tmp_path_factory.mktemp(f"{broker}_gateway")
         with relay(directory, config, [place.port for place in places.values()]):

@@ -39,14 +39,17 @@ class Place:
     broker: str
     upstream: str | None = None
     """The version that is forced on the broker's side; None: the client's own."""
+    relayed: bool = False
+    """Whether it is the relay's, in front of the broker."""
 
 
 class Conversation:
     """A connected client: frames are taken by kind, in order, and each wait is bounded."""
 
-    def __init__(self, client: Client, facts: LibraryFacts, connected: Frame) -> None:
+    def __init__(self, client: Client, facts: LibraryFacts, connected: Frame, *, may_vanish: bool) -> None:
         self._client = client
         self._facts = facts
+        self._may_vanish = may_vanish
         self._waiting: deque[Frame] = deque()
         self.connected = connected
 
@@ -139,9 +142,14 @@ class Conversation:
         self._client.disconnect()
 
     def drop(self) -> None:
-        """End without DISCONNECT; nothing must have come that the script did not ask for."""
+        """End without DISCONNECT, unless what is not acknowledged may be lost then; nothing must have come that the
+        script did not ask for.
+        """
         assert not self._waiting, self._waiting
-        self._client.drop()
+        if self._may_vanish:
+            self._client.drop()
+        else:
+            self._client.disconnect()
 
     def _confirm(self, receipt: Mapping[str, str]) -> None:
         if not self._facts.takes_receipts_itself:
@@ -203,7 +211,9 @@ class Stage:
         assert self.library.hides_connected or connected.headers.get("version", "1.0") == self.version, (
             connected
         )
-        return Conversation(client, self.library, connected)
+        kept = self.broker.keeps_abandoned
+        may_vanish = kept == "always" or (kept == "with the relay" and self._place.relayed)
+        return Conversation(client, self.library, connected, may_vanish=may_vanish)
 
     def refused(self, passcode: str) -> Frame:
         """Connect with a wrong passcode; the answer must be ERROR.

@@ -1,5 +1,6 @@
 """One client and its broker from the first byte to the last: time, silence, losses, and peers that send nonsense."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -541,6 +542,46 @@ def test_half_a_frame_of_a_client_that_vanishes(cut: Cut) -> None:
         )
         play.client_goes()
         play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0")
+        play.broker_is_closed()
+
+
+@in_cuts_of_halves
+def test_a_broker_that_needs_disconnect(cut: Cut) -> None:
+    """Artemis may lose a message where a connection breaks: it is told DISCONNECT for a client that vanishes."""
+    with joined(b"1.2", b"1.1", product="artemis", cut=cut) as play:
+        play.client_says(
+            b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\ncontent-length:100\n\nhalf"
+        )
+        play.client_goes()
+        play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0DISCONNECT\n\n\0")
+        play.broker_is_closed()
+        assert play.counters["clients_vanished"] == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda play: play.relay_stops(),
+        lambda play: play.operator_kills(),
+        lambda play: play.client_says(b"HELLO\n\n\0"),
+    ],
+    ids=["the relay stops", "an operator ends it", "the client is wrong"],
+)
+def test_a_broker_that_needs_disconnect_however_it_ends(end: Callable[[Playbook], None]) -> None:
+    """It is told DISCONNECT wherever the relay closes a connection whose client has not said it."""
+    with joined(b"1.2", b"1.2", product="artemis") as play:
+        end(play)
+        play.broker_gets(b"DISCONNECT\n\n\0")
+        play.broker_is_closed()
+        play.client_reads()
+
+
+def test_a_broker_that_needs_disconnect_has_it() -> None:
+    """It is not told again what the client said itself before it went."""
+    with joined(b"1.2", b"1.2", product="artemis") as play:
+        play.client_says(b"DISCONNECT\nreceipt:1\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:1\n\n\0")
+        play.client_goes()
         play.broker_is_closed()
 
 

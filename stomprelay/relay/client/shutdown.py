@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DisconnectState, Flow, broker_lost
+from stomprelay.relay.flow import DISCONNECTING, DisconnectState, Flow, broker_lost
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
@@ -23,7 +23,7 @@ from stomprelay.wire.names import SEND
 
 ECHO: Final = 0.5
 """Seconds within which the system of a client that is gone answers what is sent to it. In the name of such a client
-brokers are sent no DISCONNECT: it has not left in good order.
+brokers are sent no DISCONNECT but those that need one: it has not left in good order.
 """
 
 
@@ -413,8 +413,8 @@ class Shutdown:
         self.close(How.LINGER, note)
 
     def close(self, how: How, note: Note) -> None:
-        """Close all legs, the client's in this way; nothing is due any more. `note` reports the session's end;
-        there is only one.
+        """Close all legs, the client's in this way; nothing is due any more. A broker that needs DISCONNECT gets it
+        where the client has not said it. `note` reports the session's end; there is only one.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
@@ -429,5 +429,9 @@ class Shutdown:
             if not self._dismissed:
                 self._outbox.put(Close(self._client, how))
         for link in self._flow.links:
+            if link.up:
+                broker = link.connection
+                if broker.product.needs_disconnect and broker.leg.state is State.CONNECTED:
+                    self._outbox.put(Send(broker.leg, DISCONNECTING))
             link.end()
         self._outbox.put(Wake(inf))

@@ -164,6 +164,7 @@ def test_nack_toward_a_1_0_broker(product: str) -> None:
                 play.broker_gets(b"NACK\nsubscription:0\nmessage-id:T_0@@s@@1\nrequeue:false\n\n\0")
             else:
                 play.client_gets_error(b"NACK cannot be said to the broker")
+                play.broker_gets(b"DISCONNECT\n\n\0" if product == "artemis" else b"")
 
 
 @in_all_products
@@ -482,3 +483,8 @@ def test_what_a_client_says_decides_nothing(
 def test_whose_receipts_speak_for_all_before_them() -> None:
     """Where it is known; the specification alone promises no more than that all was received."""
     assert {profile.name for profile in PROFILES.values() if profile.cumulative} == {"activemq", "artemis"}
+
+
+def test_which_brokers_need_disconnect() -> None:
+    """Nobody is told what its client did not say, without need."""
+    assert {profile.name for profile in PROFILES.values() if profile.needs_disconnect} == {"artemis"}
