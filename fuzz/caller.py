@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from fuzz.broker import Mouth
 from fuzz.client import Client
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report
-from stomprelay.relay.model.access import Identity, Refusal
+from stomprelay.relay.model.access import Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
@@ -202,7 +202,7 @@ class Caller:
                 self.relay.identified, Identity("alice", credentials=told, until=until), self.world.now
             )
         else:
-            self.input(self.relay.unknown, Refusal("passcode", "another passcode"), self.world.now)
+            self.input(self.relay.unknown, Refusal(Ground.PASSCODE, "another passcode"), self.world.now)
 
     def takes_turn(self) -> bool:
         """The peer that gave way first goes on. Answers whether there was one."""

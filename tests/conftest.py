@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set Hypothesis's budget, before any test module asks for it, and have all workers see sets in the same order."""
+    """Set Hypothesis's budget, before any test module asks for it, and have all workers see sets in the same order. Have
+    what the tests start end by Ctrl-C, also where a shell has put the tests themselves into the background.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Another order in each run, as without workers; in CI always the same one.
     os.environ.setdefault("PYTHONHASHSEED", "1" if _CI else str(random.randrange(2**32)))
     settings.load_profile("deep" if config.option.deep else "ci" if _CI else "default")
