@@ -44,8 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set Hypothesis's budget, before any test module asks for it, and have all workers see sets in the same order. Have
-    what the tests start end by Ctrl-C, also where a shell has put the tests themselves into the background.
+    """Set Hypothesis's budget, before any test module asks for it, and have all workers see sets in the same order.
+    Have what the tests start end by Ctrl-C, also where a shell has put the tests themselves into the background.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

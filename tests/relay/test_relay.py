@@ -585,6 +585,14 @@ def test_a_broker_that_needs_disconnect_has_it() -> None:
         play.broker_is_closed()
 
 
+def test_a_broker_that_needs_disconnect_and_is_gone() -> None:
+    """Nothing is written to a connection that has ended."""
+    with joined(b"1.2", b"1.2", product="artemis") as play:
+        play.broker_goes()
+        assert b"connection to the broker was lost" in play.client_reads()
+        play.broker_gets(b"")
+
+
 def test_a_client_vanishes_before_connect() -> None:
     """Nothing was asked of anybody."""
     with Playbook() as play:

@@ -183,6 +183,7 @@ class ClientConnection:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
                 self._carry(leg, lambda: self._flow.to_client(link, now), now)
+            leg.lost()
             if self.shutdown.answered_by_closing(link):
                 self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
             elif not leg.closed:

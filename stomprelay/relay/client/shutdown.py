@@ -430,8 +430,8 @@ class Shutdown:
                 self._outbox.put(Close(self._client, how))
         for link in self._flow.links:
             if link.up:
-                broker = link.connection
-                if broker.product.needs_disconnect and broker.leg.state is State.CONNECTED:
-                    self._outbox.put(Send(broker.leg, DISCONNECTING))
+                product, leg = link.connection.product, link.connection.leg
+                if product.needs_disconnect and leg.state is State.CONNECTED and not leg.gone:
+                    self._outbox.put(Send(leg, DISCONNECTING))
             link.end()
         self._outbox.put(Wake(inf))
