@@ -30,7 +30,7 @@ def test_the_order_of_a_session() -> None:
     effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
     leg = relay.links[0].leg
     assert leg is not None
-    assert effects == [Open(leg, relay.listener.upstream.brokers[0]), Wake(12.0)]
+    assert effects == [Wake(12.0), Open(leg, relay.listener.upstream.brokers[0])]
     assert list(relay.connected(leg, 3.0)) == [
         Send(leg, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0"),
     ]

@@ -482,6 +482,19 @@ def test_beats_start_with_connected() -> None:
         play.broker_gets(b"\n")
 
 
+def test_a_client_that_is_silent_after_it_waited() -> None:
+    """One that was not read from until CONNECTED is held to its beats from then on."""
+    with Playbook(listener(heart_beat=Terms(0, 1000))) as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:h\nheart-beat:1000,0\n\n\0")
+        play.client_says(b"SEND\n")
+        play.broker_accepts()
+        play.broker_says(b"CONNECTED\nversion:1.2\n\n\0")
+        play.broker_reads()
+        play.client_reads()
+        play.time_passes(3)
+        play.client_gets_error(b"heart-beat missed")
+
+
 # Time
 
 

@@ -254,7 +254,7 @@ class ClientConnection:
         if self._due:
             self._due = False
             if not self.over:
-                self._outbox.put(Wake(self.deadline))
+                self._outbox.insert(0, Wake(self.deadline))  # first: `Resume` may lead to a newer one
         turns = self.turns
         if turns.allowed or (passes and self._client.state is State.CONNECTED):
             turns.let_pass(self._flow.passes() if passes and not self.shutdown.begun else [])
