@@ -212,16 +212,22 @@ def test_passcodes_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert len(harness.reactor.tcpClients) == 2
 
 
-def test_many_clients_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come all at once, as after a restart: when one was compared the others are known."""
-    compared: list[Any] = []
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """The comparisons of passcodes that were begun: call one to have it done."""
+    begun: list[Callable[[], None]] = []
 
     def later(reactor: Any, pool: Any, call: Any, *arguments: Any) -> Deferred[bool]:
         done: Deferred[bool] = Deferred()
-        compared.append(lambda: done.callback(call(*arguments)))
+        begun.append(lambda: done.callback(call(*arguments)))
         return done
 
     monkeypatch.setattr(identification, "deferToThreadPool", later)
+    return begun
+
+
+def test_many_clients_of_one_user(compared: list[Callable[[], None]]) -> None:
+    """They come all at once, as after a restart: when one was compared the others are known."""
     harness = Harness()
     for _ in range(WAITING):
         harness.says("alice", "secret")
@@ -288,16 +294,8 @@ def test_an_address_that_fails_is_slowed_down() -> None:
     assert harness.counters["logins_failed"] + unchecked == FREE + 1 + MOST
 
 
-def test_many_guesses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_guesses_at_once(compared: list[Callable[[], None]]) -> None:
     """An address that fails is slowed down also where it had not failed when all of its clients came."""
-    compared: list[Callable[[], None]] = []
-
-    def later(reactor: Any, pool: Any, call: Any, *arguments: Any) -> Deferred[bool]:
-        done: Deferred[bool] = Deferred()
-        compared.append(lambda: done.callback(call(*arguments)))
-        return done
-
-    monkeypatch.setattr(identification, "deferToThreadPool", later)
     harness = Harness()
     for number in range(WAITING):
         harness.says("alice", f"guess-{number}")
