@@ -163,8 +163,7 @@ Buckets = tuple[TokenBucket, ...]
 
 class Limiter:
     """The buckets of one listener: one for all its clients, one for each address and each user that there was lately.
-    `tallies` is what came of them, by scope and limit. `limits`: there are rates; `asks_address`: it has to be told the
-    address of a client.
+    `tallies` is what came of them, by scope and limit. `asks_address`: it has to be told the address of a client.
     """
 
     def __init__(self, rates: RateLimits) -> None:
@@ -185,7 +184,7 @@ class Limiter:
 
     def _have(self, rates: RateLimits) -> None:
         self.rates = rates
-        self.limits = rates != NO_RATES
+        self._limits = rates != NO_RATES
         self.asks_address = rates.address != _UNLIMITED
 
     def tally(self, scope: Scope, limit: Limit) -> LimitTally:
@@ -196,7 +195,7 @@ class Limiter:
         """Count one connection that a client of this address makes, or, with a `user`, that it turns out to be this
         user's. Return the bucket that has no token for it, whose client is to be refused and counts nowhere; else None.
         """
-        if not self.limits:
+        if not self._limits:
             return None
         scopes = ((Scope.USER, user),) if user else ((Scope.LISTENER, ""), (Scope.ADDRESS, address))
         buckets = self._buckets(scopes, now)
@@ -211,7 +210,7 @@ class Limiter:
 
     def buckets(self, now: float, address: str | None, user: str) -> Buckets:
         """Return those that what such a client sends is taken out of."""
-        if not self.limits:
+        if not self._limits:
             return ()
         scopes = ((Scope.LISTENER, ""), (Scope.ADDRESS, address), (Scope.USER, user or None))
         return tuple(each for each in self._buckets(scopes, now) if each.limit is not Limit.CONNECTS)

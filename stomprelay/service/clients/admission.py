@@ -148,7 +148,7 @@ class Admission:
                 "no new connections", "the relay is being drained: it keeps its clients and takes no others"
             )
         reason = self.too_many(sessions, address)
-        if not reason and sessions.limiter.limits:
+        if not reason:
             bucket = sessions.limiter.connect(self._runtime.seconds(), sessions.limited_by(address))
             reason = "" if bucket is None else bucket.spell()
         return StompError("too many connections", reason) if reason else None
