@@ -46,7 +46,7 @@ _MEASURES: Final = ", ".join(
 )
 SQL: Final = {
     TRAFFIC.name: """
-        SELECT epoch_us(date_trunc('minute', "at")), destination, client, upstream,
+        SELECT epoch_us(date_trunc('minute', seen_at)), destination, client, upstream,
             coalesce(direction, 'to_client') AS direction,
             count(*) FILTER (kind = 'frame'),
             count(*) FILTER (direction = 'to_broker' AND command = 'SEND'
@@ -56,11 +56,12 @@ SQL: Final = {
             count(*) FILTER (side = 'broker' AND command = 'ERROR' OR event = 'error')
         FROM frames WHERE kind = 'frame' OR event = 'error' GROUP BY ALL""",
     LATENCY.name: f"""
-        SELECT epoch_us(date_trunc('minute', "at")), destination, {_MEASURES}
+        SELECT epoch_us(date_trunc('minute', seen_at)), destination, {_MEASURES}
         FROM messages WHERE coalesce(receipt_us, delivery_us, ack_us) IS NOT NULL GROUP BY ALL""",
     FLOW.name: """
         WITH got AS (
-            SELECT "at"::DATE AS date, hour("at") AS hour, producer, destination, sent_at, coalesce(size, 0) AS size,
+            SELECT seen_at::DATE AS date, hour(seen_at) AS hour, producer, destination, sent_at,
+                coalesce(size, 0) AS size,
                 list_transform(deliveries, lambda one: coalesce(one.client, one.session)) AS consumers,
                 unnest(CASE WHEN len(deliveries) = 0 THEN [NULL] ELSE deliveries END) AS delivery,
                 unnest(range(1, greatest(len(deliveries), 1) + 1)) AS position
@@ -68,7 +69,7 @@ SQL: Final = {
         told AS (
             SELECT *, coalesce(delivery.client, delivery.session) AS consumer,
                 delivery IS NULL OR list_position(consumers, consumer) = position AS first,
-                CASE WHEN first THEN epoch_us(delivery."at") - epoch_us(sent_at) END AS took
+                CASE WHEN first THEN epoch_us(delivery.seen_at) - epoch_us(sent_at) END AS took
             FROM got)
         SELECT date, hour, producer, destination, consumer, count(*) FILTER (first), count(delivery), sum(size)::BIGINT,
             (sum(took) // count(took))::BIGINT, max(took)

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
@@ -53,8 +55,10 @@ OUTSIDE: Final = """() => [...document.querySelectorAll("body *")].filter((each)
 
 
 @contextmanager
-def browsing() -> Iterator[Any]:
-    """Run a browser with a profile of its own, a temporary one. Skips where there is none."""
+def browsing(home: Path | None = None) -> Iterator[Any]:
+    """Run a browser with a profile of its own, a temporary one, and with this home folder; see `trusting`. Skips where
+    there is none.
+    """
     path = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip("there is no chromium: apt-get install chromium")
@@ -62,12 +66,27 @@ def browsing() -> Iterator[Any]:
     sandbox = os.geteuid() != 0
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
-            executable_path=path, args=[*_OPTIONS], chromium_sandbox=sandbox, timeout=120_000
+            executable_path=path,
+            args=[*_OPTIONS],
+            chromium_sandbox=sandbox,
+            timeout=120_000,
+            env={**os.environ} if home is None else {**os.environ, "HOME": str(home)},
         )
         try:
             yield browser
         finally:
             browser.close()
+
+
+def trusting(home: Path, authority: Path) -> Path:
+    """Have a browser with this home folder trust a certificate authority, as its user would. Return the folder."""
+    if shutil.which("certutil") is None:
+        pytest.skip("there is no certutil: apt-get install libnss3-tools")
+    database = home / ".pki" / "nssdb"
+    database.mkdir(parents=True)
+    for arguments in (["-N", "--empty-password"], ["-A", "-t", "C,,", "-n", "ours", "-i", str(authority)]):
+        subprocess.run(["certutil", "-d", f"sql:{database}", *arguments], check=True, timeout=60)
+    return home
 
 
 @contextmanager

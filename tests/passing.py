@@ -16,11 +16,17 @@ def letting(*rules: Rule) -> Passing:
     return Passing(rules, lambda run: True)
 
 
+def barred(rule: Rule, frame: Frame) -> bool:
+    """Whether a frame has a header for which the rule wants it looked at."""
+    lines = frame.data[frame.head - 1 : frame.body]
+    return any(b"\n" + (name if b":" in name else name + b":") in lines for name in rule.unless)
+
+
 def wanted(rule: Rule, frame: Frame) -> list[bytes | None] | None:
     """Return what a rule wants of a frame, None for a header that is not there; None where it does not pass."""
     if frame.command != rule.command or (rule.plain and not frame.plain):
         return None
-    if any(frame.raw(name) is not None for name in rule.unless):
+    if barred(rule, frame):
         return None
     values = [frame.raw(name) for name in rule.wants]
     return None if rule.needs and None in values else values

@@ -84,7 +84,9 @@ def listener(over: Upstream | None = None, **settings: Any) -> Listener:
 
 
 class Peer:
-    """One socket as the service holds it: what was written, whether it is read from, how it was closed."""
+    """One socket as the service holds it: what was written, whether it is read from, how it was closed. `arriving`: it
+    was asked for a session that is to move.
+    """
 
     def __init__(self, leg: Leg, uri: str = "") -> None:
         self.leg = leg
@@ -95,6 +97,7 @@ class Peer:
         self.paused = False
         self.closed: How | None = None
         self.accepted = leg.side is Side.DOWNSTREAM
+        self.arriving = False
 
 
 class Playbook(AbstractContextManager["Playbook"]):
@@ -104,8 +107,11 @@ class Playbook(AbstractContextManager["Playbook"]):
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
     to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
     `passed` counts the frames that passed so. `limiter` is the listener's; `address` is the client's.
-    `claims` are those of clients of whom it is asked who they are.
+    `claims` are those of clients of whom it is asked who they are. A DISCONNECT of the relay's own each broker answers
+    at once, and no script sees it; unless they do not `part`.
     """
+
+    part = True
 
     def __init__(
         self,
@@ -137,6 +143,8 @@ class Playbook(AbstractContextManager["Playbook"]):
         self.client = Peer(self.relay.client)
         self.brokers: list[Peer] = []
         self.busy = False
+        self._parting: list[Peer] = []
+        self._goodbye = b"receipt:%b-goodbye\n\n\0" % name
         self._behind: list[Leg] = []
         self._perform(self.relay.opened(self.now))
 
@@ -298,7 +306,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         """The relay closed the client's connection in this way."""
         assert self.client.closed is how
 
-    def broker_is_closed(self, how: How = How.FLUSH, *, at: str | None = None) -> None:
+    def broker_is_closed(self, how: How = How.LINGER, *, at: str | None = None) -> None:
         """The relay closed the broker's connection in this way."""
         assert self.at(at).closed is how
 
@@ -323,10 +331,13 @@ class Playbook(AbstractContextManager["Playbook"]):
         return self.at()
 
     def at(self, uri: str | None = None) -> Peer:
-        """The connection to the broker with this address that the relay asked for last."""
+        """The connection to the broker with this address that the relay asked for last; without an address, but for one
+        that a session is still to move to.
+        """
         asked = [peer for peer in self.brokers if uri in (None, peer.uri)]
         assert asked, "no such broker was asked for"
-        return asked[-1]
+        current = [link.leg for link in self.relay.links]
+        return [peer for peer in asked if uri or not peer.arriving or peer.leg in current][-1]
 
     # The service's part
 
@@ -339,8 +350,17 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     def _read(self) -> None:
         """Sockets are read while nobody paused them; who is closed is read into nothing."""
+        self._part()
         while ready := [peer for peer in (self.client, *self.brokers) if peer.unheard and not peer.paused]:
             self._hear(ready[0])
+            self._take_turns()
+            self._part()
+
+    def _part(self) -> None:
+        """Brokers answer the DISCONNECT that the relay sent in the client's place."""
+        while self._parting:
+            data = b"RECEIPT\n" + self._goodbye.replace(b"receipt:", b"receipt-id:")
+            self._do(self.relay.received(self._parting.pop().leg, data, self.now))
             self._take_turns()
 
     def _hear(self, peer: Peer) -> None:
@@ -377,6 +397,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         """Others had their turn: the leg that gave way first goes on, and is returned."""
         leg = self._behind.pop(0)
         self._do(self.relay.gave_way(leg, self.now))
+        self._part()
         return leg
 
     def _do(self, effects: Iterable[Effect]) -> None:
@@ -387,6 +408,7 @@ class Playbook(AbstractContextManager["Playbook"]):
                 case Open(leg, broker):
                     self.opened.append(broker)
                     self.brokers.append(Peer(leg, broker.uri))
+                    self.brokers[-1].arriving = any(leg is link.next_leg for link in self.relay.links)
                 case Close(leg, how):
                     peer = self._peer(leg)
                     assert peer.closed is None, "closed twice"
@@ -428,6 +450,9 @@ class Playbook(AbstractContextManager["Playbook"]):
         assert data, "nothing was written"
         if peer is not self.client:
             assert data == b"\n" or data.endswith((b"\0", b"\0\n")), f"not whole frames: {data!r}"
+        if self.part and data.rstrip(b"\n").endswith(self._goodbye):
+            self._parting.append(peer)
+            return
         peer.written += data
 
     def _pause(self, peer: Peer) -> None:

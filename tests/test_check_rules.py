@@ -9,6 +9,7 @@ import pytest
 from stomprelay.cli import main, rules
 from stomprelay.cli.commands import parser
 from stomprelay.config import load
+from stomprelay.config.summary import ADVICE
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 
 RULES = """
@@ -48,7 +49,19 @@ def file(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("asked", "status", "said"),
     [
-        ("send /queue/orders", 0, ["rule 1 (secrets): is for other destinations", "allowed: rule 2 allows SEND"]),
+        (
+            "send /queue/orders",
+            0,
+            ["rule 1 (secrets): is for other destinations", "allowed: rule 2 allows SEND", ADVICE],
+        ),
+        (
+            "send /amq/queue/secrets",
+            1,
+            [
+                "denied: rule 1 (secrets) denies SEND, "
+                "and is /queue/secrets or /queue//amq/queue/secrets to some brokers",
+            ],
+        ),
         ("send /queue/secret", 1, ["denied: rule 1 (secrets) denies SEND"]),
         (
             "send /queue/%73ecret",
@@ -137,11 +150,12 @@ def test_rules_for_users(file: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["send"], "check send: needs a destination"),
         (["send", "/a"], "--listener: which one is not said; known are main, free"),
         (["--listener", "mian", "send", "/a"], "--listener: there is no mian; known are main, free"),
+        (["-c", "/nowhere.toml", "send", "/a"], "/nowhere.toml: cannot be read: No such file or directory"),
     ],
 )
 def test_what_is_not_said(asked: list[str], said: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line says what is missing."""
-    assert main(["check", "-c", file, *asked]) == 1
+    """One line says what is missing, and the status is none of the answers."""
+    assert main(["check", "-c", file, *asked]) == 2
     assert capsys.readouterr().err == f"stomprelay: {said}\n"
 
 

@@ -76,9 +76,9 @@ def test_all_brokers(relay: Relay) -> None:
     lines: list[str] = []
     assert brokers(AdminClient(relay.place), lines.append) == 0
     assert lines == [
-        "broker     upstream  group  state  sessions  moving",
-        "tcp://a:1  main      main   up            3       0",
-        "ssl://b    main      main   down          0       0",
+        "broker     upstream  group  state  sessions  moving  waiting",
+        "tcp://a:1  main      main   up            3       0        0",
+        "ssl://b    main      main   down          0       0        0",
     ]
     assert relay.asked == [("GET", "/brokers", None, None)]
 
@@ -289,6 +289,17 @@ def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
     assert relay.asked[1][2] == {"broker": "tcp://a:1", "within": 30}
 
 
+def test_pause_tells_that_no_other_broker_takes_the_sessions(relay: Relay) -> None:
+    """At once, as soon as none of them is still to be asked for; how many, and why."""
+    here = replace(A, state="paused", sessions=2)
+    relay.answer("/brokers/pause", told(replace(here, moving=1, staying=1, stays="ssl://b answered")))
+    relay.answer("/brokers", told(A, B), told(replace(here, staying=2, stays="ssl://b answered\x1b")))
+    with pytest.raises(
+        AdminError, match=r"^a:1: 2 sessions stay, for no other broker took them: ssl://b answered"
+    ):
+        paused(relay, "a:1", 30)
+
+
 def test_pause_of_an_idle_broker(relay: Relay) -> None:
     """Is over at once."""
     relay.answer("/brokers/pause", told(A, replace(B, state="paused")))
@@ -387,7 +398,7 @@ def test_resume(relay: Relay) -> None:
     relay.answer("/brokers/resume", told(replace(A, state="unknown", sessions=0), B))
     lines: list[str] = []
     assert resume(AdminClient(relay.place), "a:1", lines.append) == 0
-    assert lines[1].split() == ["tcp://a:1", "main", "main", "unknown", "0", "0"]
+    assert lines[1].split() == ["tcp://a:1", "main", "main", "unknown", "0", "0", "0"]
     assert len(lines) == 2
     assert relay.asked[1][2] == {"broker": "tcp://a:1"}
 

@@ -23,7 +23,7 @@ opened or connected to, and no secret is shown. Exit status: 0 if it can run; 1 
 error.
 
 With `send` or `subscribe` and a destination it says instead which of the rules decides whether a client may do that.
-Exit status: 0 if it is allowed; 1 if not.
+Exit status: 0 if it is allowed; 1 if not; 2 if that cannot be told, with the reason on standard error.
 """
 _CHECK_EXAMPLE = """
 examples:
@@ -103,9 +103,13 @@ def _end_by(number: int) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    config = _source(options).read()
     if options.asks is not None:
-        return rules.run(options, config, print)
+        try:
+            return rules.run(options, _source(options).read(), print)
+        except ConfigError as error:
+            print(f"stomprelay: {error}", file=sys.stderr)
+            return 2
+    config = _source(options).read()
     _check_usable(options.config, config)
     print(summary(config))
     return 0

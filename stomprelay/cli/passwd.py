@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stomprelay.auth.lines import LONGEST, is_user
 from stomprelay.config import ConfigError
+from stomprelay.config.auth import INSTALL
 from stomprelay.config.table import read_file
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         from stomprelay.auth.users import Users, make_hash, read_groups
     except ImportError as error:
-        raise ConfigError(f"passwd needs {error.name}: pip install 'stomprelay[auth]'") from None
+        raise ConfigError(f"passwd needs {error.name}: {INSTALL}") from None
     path, name = os.path.realpath(options.file), options.user
     if not is_user(name):
         raise ConfigError(

@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Callable, Iterator
 
 from stomprelay.config import Config, ConfigError
-from stomprelay.relay.guard import destinations, request
+from stomprelay.config.summary import ADVICE
+from stomprelay.relay.guard import places, request
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rules import AccessRules, Policy, Request
+from stomprelay.relay.model.rules import AccessRules, Place, Policy, Request
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import DESTINATION, SEND, SUBSCRIBE
@@ -63,24 +64,28 @@ def run(options: argparse.Namespace, config: Config, print_line: Callable[[str],
     if listener.rules is None:
         print_line("  allowed: there are no rules")
         return 0
+    policy = Policy(listener.rules, identity)
+    asked = request(_COMMANDS[options.asks], headers, options.size)
     try:
-        places = destinations(headers)
+        named = places(asked.command, headers, policy.naming)
     except Refused as error:
         print_line(f"  denied: {error.message}: {error.detail}")
         return 1
-    policy = Policy(listener.rules, identity)
-    asked = request(_COMMANDS[options.asks], headers, options.size)
-    decision = policy.decide(policy.matching(asked.command, places), asked)
-    for line in _trail(listener.rules, policy, identity, asked, decision.destination):
+    decision = policy.decide(policy.matching(named), asked)
+    for line in _trail(listener.rules, policy, identity, asked, decision.place):
         print_line(f"  {line}")
     word = "allowed" if decision.allow else "denied"
-    shown = (
-        ""
-        if decision.destination == options.destination
-        else f", which may be read as {decision.destination}"
-    )
-    print_line(f"  {word}: {decision.reason(asked.command)}{shown}")
+    print_line(f"  {word}: {decision.reason}{_otherwise(options.destination, decision.place, policy)}")
+    if decision.allow and listener.rules.advisory:
+        print_line(f"  {ADVICE}")
     return 0 if decision.allow else 1
+
+
+def _otherwise(said: str, place: Place, policy: Policy) -> str:
+    """Return by which other names the place goes that decides, if it has others."""
+    shown = "" if place.destination == said else f", which may be read as {place.destination}"
+    names = policy.naming.names(place.destination)[1:]
+    return f"{shown}, and is {' or '.join(names)} to some brokers" if names else shown
 
 
 def _listener(config: Config, name: str | None) -> Listener:
@@ -94,10 +99,10 @@ def _listener(config: Config, name: str | None) -> Listener:
 
 
 def _trail(
-    rules: AccessRules, policy: Policy, identity: Identity, request: Request, destination: str
+    rules: AccessRules, policy: Policy, identity: Identity, request: Request, place: Place
 ) -> Iterator[str]:
     """Yield a line for each rule in front of that which decides, with why it does not."""
-    asked = {rule.number: (matches, holds) for rule, matches, holds in policy.trail(request, destination)}
+    asked = {rule.number: (matches, holds) for rule, matches, holds in policy.trail(request, place)}
     for rule in rules.rules:
         if rule.number not in asked:
             if not rule.concerns(identity):

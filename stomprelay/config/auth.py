@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 METHODS: Final = ("users", "certificates", "token", "service")
 KEYS: Final = (*METHODS, "broker", "logins")
+INSTALL: Final = "pip install argon2-cffi pyjwt"
+"""How to get what passcodes and tokens need."""
 TOKEN_KEYS: Final = ("keys", "algorithms", "audience", "issuer", "leeway", "user", "groups", "renew")
 SERVICE_KEYS: Final = ("url", "timeout", "cache", "cache_entries")
 
@@ -73,7 +75,7 @@ def _package(table: Table, key: str | None) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise table.error(key, f"needs {error.name}: pip install 'stomprelay[auth]'") from None
+        raise table.error(key, f"needs {error.name}: {INSTALL}") from None
 
 
 def _users(table: Table) -> "Users | None":

@@ -97,6 +97,7 @@ AT_ONCE: Final = (
     "admin_tls",
     "metrics",
     "stop_timeout",
+    "worker_timeout",
     "log_level",
     "limits",
     "listener.NAME.endpoint",
@@ -105,6 +106,7 @@ AT_ONCE: Final = (
     "rule[N]",
     "upstream.NAME.uri",
     "upstream.NAME.policy",
+    "upstream.NAME.connected",
     "upstream.NAME.proxy_protocol",
     "upstream.NAME.rebalance_rate",
     "upstream.NAME.drain_timeout",
@@ -247,7 +249,7 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 # What differs
 
-_TOP: Final = {"clients": "limits.clients", "admin_token": "admin_token_file"}
+_TOP: Final = {"clients": "limits.clients", "memory": "limits.memory", "admin_token": "admin_token_file"}
 _LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS} | {"rules": "rule"}
 _UPSTREAM: Final = {
     "keep_alive": "keep_alive_eol",
@@ -313,7 +315,7 @@ def _listener(before: Listener, after: Listener) -> list[str]:
 
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
-    found = _plain(before, after, _UPSTREAM, skipped={"groups"})
+    found = _plain(before, after, _UPSTREAM, skipped={"groups", "policy"})
     if "login" in found and _login(before) == _login(after):
         found[found.index("login")] = "passcode"
     there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))

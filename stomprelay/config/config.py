@@ -28,7 +28,6 @@ from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import choice, count, flag, headers, seconds, seconds_or_none, shown, text
 from stomprelay.journal.settings import JournalSettings
-from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 
@@ -42,6 +41,7 @@ KEYS: Final = (
     "log_level",
     "fast_path",
     "workers",
+    "worker_timeout",
     "limits",
     "listener",
     "upstream",
@@ -51,7 +51,7 @@ KEYS: Final = (
     "journal",
     "auth",
 )
-LIMIT_KEYS: Final = ("clients",)
+LIMIT_KEYS: Final = ("clients", "memory")
 MOST_WORKERS: Final = 256
 """Processes that a relay may have: more than any machine of ours has cores, and few enough for a slip of the pen."""
 _LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
@@ -62,6 +62,8 @@ LONGEST_PATH: Final = 100
 """Bytes of the path of a UNIX socket: systems take from 104 to 108, with the zero behind it."""
 LONGEST: Final = 1024 * 1024
 """Bytes that a file may have."""
+BODIES: Final = 4
+"""The memory for all clients must be enough for so many bodies: from three quarters of it on it is short."""
 DEPTH: Final = 16
 """How many arrays and inline tables may stand within each other; no setting needs more than two."""
 
@@ -105,10 +107,12 @@ class Config:
     are such, the bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are
     names by which both endpoints may be asked beside their own; `admin_token` is what who asks `admin` has to say, and
     `admin_tls` its TLS; with `admin_console` STOMP can be spoken from a browser there. `clients` is how many there may
-    be at a time, None: as many as the process has file descriptors for. When the relay stops, sessions have
+    be at a time, None: as many as the process has file descriptors for; `memory`
+    is how many bytes may be kept of all of them, None: half of what there is. When the relay stops, sessions have
     `stop_timeout` seconds to deliver what their clients sent. At `handover`, the path of a UNIX socket, another process
     may take over. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without the
-    core. `workers` is how many processes serve the clients; where there are several, each has its `share`. All is
+    core. `workers` is how many processes serve the clients; where there are several, each has its `share`, and one
+    that says nothing for `worker_timeout` seconds is killed. All is
     checked but whether the endpoints, the TLS files and that directory can be used.
     """
 
@@ -128,6 +132,8 @@ class Config:
     handover: str | None = None
     admin_console: bool = False
     auths: tuple[AuthSettings, ...] = ()
+    memory: int | None = None
+    worker_timeout: float = 30.0
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -351,6 +357,8 @@ def _read(table: Table) -> Config:
     check(table.source, "admin", admin)
     check_auth(table.source, listeners, auths.values())
     _distinct(table.source, listeners, admin.endpoint, metrics)
+    limits = table.table("limits")
+    limits.only(LIMIT_KEYS)
     return Config(
         listeners,
         admin=admin.endpoint,
@@ -361,13 +369,15 @@ def _read(table: Table) -> Config:
         metrics=metrics,
         auths=tuple(auths.values()),
         broker=_bounds(table.table("broker")),
-        clients=_clients(table.table("limits")),
+        clients=limits.get("clients", count),
+        memory=_memory_limit(limits, listeners),
         fast_path=table.get("fast_path", flag, Config.fast_path),
         handover=table.path("handover", _socket_path),
         journal=_without_tokens(read_journal(table.table("journal")), auths.values()),
         log_level=table.get("log_level", choice(_LEVELS), Config.log_level),
         stop_timeout=table.get("stop_timeout", seconds_or_none, Config.stop_timeout),
         workers=table.get("workers", _workers, Config.workers),
+        worker_timeout=table.get("worker_timeout", seconds, Config.worker_timeout),
     )
 
 
@@ -379,14 +389,23 @@ def _socket_path(value: object) -> str:
     return path
 
 
-def _clients(table: Table) -> int | None:
-    table.only(LIMIT_KEYS)
-    return table.get("clients", count)
+def _memory_limit(table: Table, listeners: Iterable[Listener]) -> int | None:
+    """Return how many bytes may be kept of all clients. Raises `ConfigError`, also where that is too little for a frame
+    of theirs to come in while memory is short.
+    """
+    memory = table.get("memory", count)
+    body = max(each.limits.body for each in listeners)
+    if memory is not None and memory < BODIES * body:
+        raise ConfigError(
+            f"{table.source}: limits.memory: must be at least {BODIES * body}, not {memory}: "
+            f"a body may have {body} bytes"
+        )
+    return memory
 
 
 def _memory() -> Upstream:
     """Return the upstream where none is configured: the embedded broker."""
-    return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, Policy.FAILOVER))
+    return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, None))
 
 
 def _bounds(table: Table) -> Bounds:

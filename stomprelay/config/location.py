@@ -28,12 +28,23 @@ _OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
 
 @dataclass(frozen=True)
 class Place:
-    """A group without a name. `listed`: it is a `failover:` list; `ordered`: the list has the option `randomize`."""
+    """A group without a name. `listed`: it is a `failover:` list; `ordered`: the list has the option `randomize`;
+    `chosen`: it says in ActiveMQ's words which broker serves a session.
+    """
 
     brokers: tuple[Broker, ...]
     reconnect: Reconnect | None = None
     listed: bool = False
     ordered: bool = False
+    chosen: bool = False
+
+    def default(self, *, connected: bool) -> Policy:
+        """Return the policy where none is said: what ActiveMQ does for who says it in ActiveMQ's words, and where it
+        makes no difference to consumers; else sessions stay together.
+        """
+        free = self.listed and len(self.brokers) > 1 and not (self.chosen or connected)
+        weighed = any(each.weight != 1 for each in self.brokers)
+        return Policy.TOGETHER if free and not weighed else Policy.FAILOVER
 
 
 @dataclass(frozen=True)
@@ -44,15 +55,17 @@ class Location:
     quorum: int = 1
     fan_out_queues: bool = True
 
-    def groups(self, name: str, policy: Policy) -> tuple[Group, ...]:
-        """Return the groups of the upstream of this name. Raises `ValueError` where the policy does not fit."""
+    def groups(self, name: str, policy: Policy | None, *, connected: bool = False) -> tuple[Group, ...]:
+        """Return the groups of the upstream of this name; without a policy, each with its default. Raises `ValueError`
+        where the policy does not fit.
+        """
         for each in self.places:
-            _fits(policy, each)
-        if policy is not Policy.FAILOVER and not any(each.listed for each in self.places):
+            _fits(policy or each.default(connected=connected), each)
+        if policy not in (None, Policy.FAILOVER) and not any(each.listed for each in self.places):
             raise ValueError(f"{policy.value} needs brokers to choose from, as in failover:(tcp://a,tcp://b)")
         names = [name] if len(self.places) == 1 else [f"{name}-{at}" for at in range(1, len(self.places) + 1)]
         return tuple(
-            Group(name, each.brokers, each.reconnect, policy)
+            Group(name, each.brokers, each.reconnect, policy or each.default(connected=connected))
             for name, each in zip(names, self.places, strict=True)
         )
 
@@ -66,8 +79,11 @@ def _fits(policy: Policy, place: Place) -> None:
             raise ValueError(f"{policy.value} excludes the option randomize of the URI: say one of them")
         if reconnect.priority_backup:
             raise ValueError(f"{policy.value} excludes the option priorityBackup of the URI: say one of them")
-    elif not reconnect.randomize and any(each.weight != 1 for each in place.brokers):
-        raise ValueError(f"{policy.value} in the order of the list (randomize=false) has no use for weights")
+    if policy is not Policy.TOGETHER and (policy is not Policy.FAILOVER or reconnect.randomize):
+        return
+    if any(each.weight != 1 for each in place.brokers):
+        order = "" if policy is Policy.TOGETHER else " in the order of the list (randomize=false)"
+        raise ValueError(f"{policy.value}{order} has no use for weights")
 
 
 def locate(text: str) -> Location:
@@ -96,7 +112,8 @@ def _failover(found: Several) -> Place:
         with _naming(f"address {number}"):
             address.broker(part.text)  # a mistake in it comes before one in its options
             brokers.append(address.broker(part.text, **read_options(part.options, BROKER)))
-    return Place(tuple(brokers), Reconnect(**settings), True, "randomize" in settings)
+    chosen = "randomize" in settings or "priority_backup" in settings
+    return Place(tuple(brokers), Reconnect(**settings), True, "randomize" in settings, chosen)
 
 
 def _fanout(found: Several) -> Location:

@@ -8,6 +8,7 @@ from typing import Final
 from stomprelay.config.table import Table
 from stomprelay.config.values import choice, references, several, shown, size, text, texts
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.profile import naming
 from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
 from stomprelay.session.subscriptions import MODES
 
@@ -101,7 +102,9 @@ def _ruled(listener: Listener, rules: Sequence[RuleFor]) -> Listener:
     if not own:
         return listener
     allow = listener.rules is not None and listener.rules.allow
-    return replace(listener, rules=AccessRules(own, allow))
+    return replace(
+        listener, rules=AccessRules(own, allow, naming([each.profile for each in listener.upstreams()]))
+    )
 
 
 # Values

@@ -12,6 +12,7 @@ from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.config import Config
 from stomprelay.config.endpoint import client, server
 from stomprelay.config.journal import spell_bodies
+from stomprelay.config.upstream import PARTS
 from stomprelay.config.values import NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
@@ -28,6 +29,7 @@ _CLIENTS_OWN: Final = "the client's own"
 _BY_ENDPOINT: Final = "as the endpoint says"
 _PATTERNS: Final = {Match.EXACT: "is", Match.PREFIX: "begins with", Match.GLOB: "is like"}
 _CHOICES: Final = {
+    Policy.TOGETHER: "together: the one that has the others; else the first that can, in the order of the list",
     Policy.FAILOVER: "the first that can, in the order of the list",
     Policy.ROUND_ROBIN: "round-robin: each in its turn, by weight",
     Policy.RANDOM: "random: any, by weight",
@@ -47,8 +49,11 @@ def summary(config: Config) -> str:
     if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
         bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
         blocks.append(_block("embedded broker", bounds))
+    memory = "half of what there is" if config.memory is None else f"{config.memory} bytes"
+    together = [("memory", f"{memory}, of all clients")]
     if config.clients is not None:
-        blocks.append(_block("all listeners", [("clients", f"{config.clients} at most")]))
+        together.insert(0, ("clients", f"{config.clients} at most"))
+    blocks.append(_block("all listeners", together))
     hosts = ", ".join(["its own", *map(str, config.admin_hosts)])
     if config.admin is not None:
         blocks.append(_block("admin", [*_admin(config, config.admin), ("hosts", hosts)]))
@@ -160,11 +165,17 @@ def _route(route: Route) -> str:
     return f"to {route.upstream.name} if the destination {_PATTERNS[route.match]} {shown(route.pattern)}"
 
 
+ADVICE: Final = (
+    "rules that deny are advice: no `profile` says which product it is, and it may know more names"
+)
+
+
 def _rules(rules: AccessRules | None) -> str:
     if rules is None:
         return "none: clients may do what their brokers let them"
     word = "allowed" if rules.allow else "denied"
-    return f"{len(rules.rules) or 'none'}, and what none matches is {word}"
+    advice = f"; {ADVICE}" if rules.advisory else ""
+    return f"{len(rules.rules) or 'none'}, and what none matches is {word}{advice}"
 
 
 def _upstream(upstream: Upstream) -> str:
@@ -214,12 +225,16 @@ def _moving(upstream: Upstream) -> Iterator[Fact]:
         most = len(upstream.groups)
         yield "fan-out", f"a SEND goes to all groups, and {upstream.quorum} of {most} must have it{queues}"
     for group in upstream.groups:
-        yield "group", f"{group.name}: {_choice(group)}" if several else _choice(group)
+        yield "group", f"{group.name}: {choice(group)}" if several else choice(group)
         for broker in group.brokers:
             weight = f"weight {broker.weight}; " if broker.weight != 1 else ""
             yield "broker", f"{broker}; {weight}tls: {_client_tls(upstream, broker)}"
         if group.reconnect is not None:
             yield "reconnecting", _reconnecting(group.reconnect)
+    if upstream.connected:
+        yield "connected", "brokers of a list pass messages on to each other"
+    for group in upstream.parts:
+        yield "warning", PARTS.format(group=group.name, choice=choice(group))
     yield "confirm", "every SEND, by receipts of the relay's own" if upstream.confirm else "no"
     yield "kept to re-send", f"{upstream.resend_buffer} bytes of a session in a group"
     yield "after an outage", f"sessions come back {_rate(upstream.reconnect_rate, 'without a limit')}"
@@ -231,7 +246,8 @@ def _moving(upstream: Upstream) -> Iterator[Fact]:
     yield "health", _health(upstream.checks)
 
 
-def _choice(group: Group) -> str:
+def choice(group: Group) -> str:
+    """Return in words which broker of a group serves a session."""
     if len(group.brokers) == 1:
         return "one broker"
     random = group.policy is Policy.FAILOVER and group.reconnect is not None and group.reconnect.randomize

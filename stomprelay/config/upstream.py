@@ -50,6 +50,7 @@ KEYS: Final = (
     "proxy_protocol",
     "client_address_header",
     "policy",
+    "connected",
     "confirm",
     "resend_buffer",
     "reconnect_rate",
@@ -62,8 +63,15 @@ KEYS: Final = (
 HEALTH_KEYS: Final = ("failures", "pause", "longest_pause", "probe", "destination")
 TLS_KEYS: Final = ("ca", "certificate", "key", "name")
 
+PARTS: Final = (
+    "{group}: sessions may be on different brokers ({choice}), and who receives on one gets nothing that is sent to "
+    'another: say policy = "together", or connected = true where the brokers pass messages on to each other'
+)
+"""What is to be said of `Upstream.parts`."""
+
 _POLICIES: Final = {policy.value: policy for policy in Policy}
 _MOVING: Final = {
+    "connected": "connected",
     "confirm": "confirm",
     "resend_buffer": "resend_buffer",
     "reconnect_rate": "reconnect_rate",
@@ -85,7 +93,7 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
     does not fit there, by its key.
     """
     try:
-        groups = place.groups(upstream.name, upstream.groups[0].policy)
+        groups = place.groups(upstream.name, upstream.policy, connected=upstream.connected)
     except ValueError as error:
         raise ValueError(f"upstream.{upstream.name}.policy: {error}") from None
     there = replace(upstream, groups=groups, quorum=place.quorum, fan_out_queues=place.fan_out_queues)
@@ -102,9 +110,10 @@ def read(table: Table) -> Upstream:
     bounds = table.table("limits")
     bounds.only(LIMITS)
     place = table.required("uri", location)
-    policy = table.get("policy", choice(_POLICIES), Policy.FAILOVER)
+    policy = table.get("policy", choice(_POLICIES))
+    connected = table.get("connected", flag, Upstream.connected)
     try:
-        groups = place.groups(table.name, policy)
+        groups = place.groups(table.name, policy, connected=connected)
     except ValueError as error:
         raise table.error("policy", str(error)) from None
     upstream = Upstream(
@@ -130,6 +139,8 @@ def read(table: Table) -> Upstream:
         reconnect_rate=table.get("reconnect_rate", rate, Upstream.reconnect_rate),
         rebalance_rate=table.get("rebalance_rate", rate, Upstream.rebalance_rate),
         drain_timeout=table.get("drain_timeout", seconds_or_none, Upstream.drain_timeout),
+        policy=policy,
+        connected=connected,
         checks=_checks(table.table("health")),
     )
     for key in _idle(upstream):

@@ -10,17 +10,10 @@ from typing import Any, Final
 from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Damage
 from stomprelay.journal.folder import Folder, is_written
-from stomprelay.journal.records import (
-    Contexts,
-    Record,
-    RecordFilter,
-    parse_time,
-    records,
-    segments,
-    spell_time,
-)
+from stomprelay.journal.records import Contexts, Record, RecordFilter, parse_time, records, segments
 from stomprelay.journal.schema import Header, JournalSide
-from stomprelay.journal.segment import FRAMES_MISSING, parse_name
+from stomprelay.journal.segment import FRAMES_DROPPED, FRAMES_MISSING, OPEN, name_of, parse_name, spell_time
+from stomprelay.wire.errors import visible
 
 CLOSED: Final = "closed"
 WRITTEN: Final = "open"
@@ -35,11 +28,11 @@ class SegmentCheck:
     end is no damage.
     """
 
-    __slots__ = ("blocks", "damages", "frames", "path", "relay", "since", "size", "state", "until")
+    __slots__ = ("blocks", "damages", "frames", "header", "path", "since", "size", "state", "until")
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.relay = ""
+        self.header: Header | None = None
         self.blocks = self.frames = 0
         self.size = path.stat().st_size if path.exists() else 0
         self.since: int | None = None
@@ -53,7 +46,7 @@ class SegmentCheck:
         for found in segment.read(self.path):
             if isinstance(found, Header):
                 contexts = Contexts(found)
-                self.relay = found.relay
+                self.header = self.header or found
                 continue
             if isinstance(found, Damage):
                 if not (found.torn and self.state == WRITTEN):
@@ -68,6 +61,11 @@ class SegmentCheck:
                 contexts.of(found)
             except ValueError as error:
                 self.damages.append(Damage(found.offset, found.length, str(error)))
+
+    @property
+    def relay(self) -> str:
+        """Return the name of the relay that wrote it, empty where that is not known."""
+        return "" if self.header is None else self.header.relay
 
 
 def segment_state(path: Path) -> str:
@@ -108,13 +106,6 @@ def record_lines(record: Record, *, bodies: bool = False) -> Iterator[str]:
             yield f"{_GAP}... {len(frame.kept)} of {frame.size} octets were kept"
 
 
-def visible(text: str) -> str:
-    """Return the text with an escape for each character that is not printable: it could control the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-
-
 def _word(text: str) -> str:
     return visible(text) if text else "-"
 
@@ -139,9 +130,10 @@ the broker's address and a frame of the broker, or `--` and an event. Headers ar
 written. What is damaged is told on standard error. Exit status: 0; 1 if something is damaged.
 """
 _VERIFY: Final = """
-Checks every block of every segment, and that no segment of a run is missing between two others, nor a frame between
-two others of a connection. One line for each damage, and for each run that does not begin with its first segment, which
-is none: old segments may have been removed. Exit status: 0 if there is no damage, else 1.
+Checks every block of every segment; that no segment of a run is missing between two others, or there twice; that no
+frame is missing between two others of a connection; and that the relay dropped none. One line for each damage, and for
+each run that does not begin with its first segment, which is none: old segments may have been removed. A copy of a
+segment is not counted. Exit status: 0 if there is no damage, else 1.
 """
 _HEADINGS: Final = ("segment", "relay", "from", "to", "blocks", "frames", "octets", "state")
 
@@ -246,8 +238,10 @@ def _values(check: SegmentCheck) -> Iterator[str | int | None]:
 def _short(check: SegmentCheck, damage: Damage) -> str:
     if not check.blocks:
         return damage.reason
-    if FRAMES_MISSING in damage.reason:
-        return "frames missing"
+    if not damage.length:
+        for what, said in ((FRAMES_MISSING, "frames missing"), (FRAMES_DROPPED, "frames dropped")):
+            if what in damage.reason:
+                return said
     return "torn" if damage.torn else "damaged"
 
 
@@ -279,7 +273,7 @@ def _show(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
             elif not wanted.matches(found):
                 continue
             elif options.json:
-                out(json.dumps(found.columns(bodies=options.bodies), ensure_ascii=False))
+                out(json.dumps(found.columns(bodies=options.bodies)))
             else:
                 for line in record_lines(found, bodies=options.bodies):
                     out(line)
@@ -288,8 +282,20 @@ def _show(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
 
 def _verify(options: argparse.Namespace, out: WriteLine) -> int:
     count = blocks = frames = damages = 0
+    known: dict[tuple[str, str, int], Path] = {}
     for path in segments(options.places):
         check = SegmentCheck(path)
+        name = name_of(path.name, check.header)
+        first = path if name is None else known.setdefault((name.relay, name.run, name.number), path)
+        if first is not path:
+            if first.resolve() != path.resolve():
+                damages += 1
+                out(_again(path, first))
+            continue
+        still_open = path.with_suffix(OPEN)
+        if path.name.endswith(segment.CLOSED) and still_open.exists() and path.exists():
+            damages += 1
+            out(_again(still_open, path))
         count += 1
         blocks += check.blocks
         frames += check.frames
@@ -307,6 +313,10 @@ def _verify(options: argparse.Namespace, out: WriteLine) -> int:
         + (_counted(damages, "damage") if damages else "no damage")
     )
     return 1 if damages else 0
+
+
+def _again(path: Path, other: Path) -> str:
+    return f"{path}: the same segment is there again: {other}"
 
 
 def _counted(number: int, noun: str) -> str:

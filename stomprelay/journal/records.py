@@ -13,24 +13,10 @@ from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, EventRecord, Header, JournalSide
+from stomprelay.journal.segment import EPOCH, spell_time
 from stomprelay.wire.dialect import DIALECTS, V1_2, Dialect
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import OPENING, PASSCODE
-
-_SECOND: Final = 10**9
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def spell_time(ns: int) -> str:
-    """Return nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`, rounded down to microseconds; as a number with
-    `ns` behind it where `datetime` has no such year.
-    """
-    seconds, rest = divmod(ns, _SECOND)
-    try:
-        moment = _EPOCH + timedelta(seconds=seconds)
-    except OverflowError:
-        return f"{ns}ns"
-    return f"{moment.replace(tzinfo=None).isoformat()}.{rest // 1000:06d}Z"
 
 
 def parse_time(text: str) -> int:
@@ -40,7 +26,7 @@ def parse_time(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+    return (moment - EPOCH) // timedelta(microseconds=1) * 1000
 
 
 _LENIENT: Final = {version.decode(): replace(dialect, strict=False) for version, dialect in DIALECTS.items()}

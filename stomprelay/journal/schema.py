@@ -116,7 +116,9 @@ class JournalEvent(Enum):
     the time of the record is that of the last one that the relay wrote.
     """
     DROPPED = "journal dropped"
-    """Records were left out because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`."""
+    """Records were left out because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`, and
+    `since`, when the first of them was (nanoseconds since 1970). The time of the record is when this was told.
+    """
     HELD = "back-pressure on"
     """A leg is not read from. Facts: `side`; `reason`: "pressure" where what comes from it cannot be written fast
     enough, "relay" where too much of it waits in the relay. Without a session: no leg is, for the journal has no

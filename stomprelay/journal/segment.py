@@ -1,21 +1,24 @@
 """A segment's file: its name, and reading it, also while it is written and where its end is torn."""
 
+import json
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from stomprelay.journal.block import NO_BLOCK, SIZES, Block, BlockKind, Damage, decode, walk
 from stomprelay.journal.schema import VERSION, EventRecord, Header, JournalEvent, NewerVersion
+from stomprelay.wire.errors import visible
 
 CLOSED: Final = ".journal"
 OPEN: Final = ".journal.open"
 """What a segment's name ends in while it is written, and after its relay was killed."""
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 10**9
 _STAMP: Final = "%Y%m%dT%H%M%S"
 _KNOWN: Final = 256
@@ -42,6 +45,18 @@ class SegmentName(NamedTuple):
     def __str__(self) -> str:
         """Return the name of the file, to which `CLOSED` or `OPEN` has to be added."""
         return f"{_stamp(self.created // _SECOND)}-{self.relay}-{self.run}-{self.number:06d}"
+
+
+def spell_time(ns: int) -> str:
+    """Return nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`, rounded down to microseconds; as a number with
+    `ns` behind it where `datetime` has no such year.
+    """
+    seconds, rest = divmod(ns, _SECOND)
+    try:
+        moment = EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return f"{ns}ns"
+    return f"{moment.replace(tzinfo=None).isoformat()}.{rest // 1000:06d}Z"
 
 
 @lru_cache(_KNOWN)
@@ -71,11 +86,32 @@ def parse_name(file: str) -> tuple[SegmentName, bool] | None:
     return name, found["open"] is not None
 
 
+def name_of(file: str, header: Header | None) -> SegmentName | None:
+    """Return the name of the segment in a file: by the file's name (without its folder), else by the header in it, as
+    in a copy. None where neither tells.
+    """
+    named = parse_name(file)
+    if named is not None:
+        return named[0]
+    if header is None:
+        return None
+    try:
+        made = SegmentName(header.created, safe_name(header.relay), header.run, header.number)
+        named = parse_name(f"{made}{CLOSED}")
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+    return None if named is None else named[0]
+
+
 _FRAMES: Final = BlockKind.FRAMES
 _DROPPED: Final = EventRecord(JournalEvent.DROPPED.value, "", {}).encode().partition(b",")[0]
 """What the event begins with by which the relay says that it left something out."""
 FRAMES_MISSING: Final = "missing before it"
 """Which is in the reason of a `Damage` of no bytes: whole blocks were taken out before it."""
+FRAMES_DROPPED: Final = "dropped by the relay"
+"""Which is in the reason of a `Damage` of no bytes: what `JournalEvent.DROPPED` says, at the place of that event."""
+_NAMED: Final = 3
+"""So many sessions are named of those whose frames were dropped."""
 _NONE: Final = "not a segment of a journal"
 
 
@@ -85,9 +121,10 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
 
     A header holds for all blocks behind it, up to the next (there is one more where segments were joined into one
     file). Where it is damaged, one that is made from the file's name comes in its place, so a `Damage` may come
-    first. A file that cannot be read at all, or is no segment, is one `Damage`. Where whole blocks were taken out, so
-    that frames of a leg are missing between others, a `Damage` of no bytes says so, at the end; not where other damage
-    or `JournalEvent.DROPPED` explains it. Never raises `OSError`; memory is bounded by the longest block. Of a segment
+    first. A file that cannot be read at all, or is no segment, is one `Damage`. What the relay dropped
+    (`JournalEvent.DROPPED`) is a `Damage` of no bytes, at the end. So is it where whole blocks were taken out, and
+    frames of a leg are missing between others, as far as neither other damage nor what was dropped explains it. Never
+    raises `OSError`; memory is bounded by the longest block. Of a segment
     that is still written, what was there at the start is read, and its end may be torn.
     """
     try:
@@ -168,6 +205,10 @@ def _under_headers(
                 yield Damage(found.offset, found.length, str(error))
 
 
+_Leg = tuple[str, str, str, str]
+"""The session, side, upstream and broker of a leg, as in its `Context`."""
+
+
 class _Jump:
     """Frames of a leg that are missing: how many, before the block at which offset first, and at how many places."""
 
@@ -177,32 +218,116 @@ class _Jump:
         self.offset = offset
         self.frames = self.places = 0
 
-    def damage(self, leg: "_Leg") -> Damage:
+    def damage(self, leg: _Leg) -> Damage:
         session, side, _, broker = map(_shown, leg)
         places = f", at {self.places} places" if self.places > 1 else ""
         whose = f"the {side} {broker}".rstrip() if side else "a leg"
-        what = f"{self.frames} frame{'' if self.frames == 1 else 's'}"
-        return Damage(self.offset, 0, f"{what} of {whose} in session {session} {FRAMES_MISSING}{places}")
+        what = f"{_frames(self.frames)} of {whose} in session {session}"
+        return Damage(self.offset, 0, f"{what} {FRAMES_MISSING}{places}")
 
 
-_Leg = tuple[str, str, str, str]
-"""The session, side, upstream and broker of a leg, as in its `Context`."""
+class _Drop:
+    """What an event says that the relay dropped. `left`: so many of these frames were not found to be missing yet;
+    `sessions` are those of the others.
+    """
+
+    __slots__ = ("block", "frames", "left", "said", "sessions")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.said: dict[str, int] = {}
+        try:
+            facts = json.loads(block.payload)["facts"]
+            self.said = {name: value for name, value in facts.items() if type(value) is int}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass  # whoever reads the block finds that out
+        self.frames = self.left = max(self.said.get("frames", 0), 0)
+        self.sessions: dict[str, None] = {}
+
+    def take(self, frames: int, session: str) -> int:
+        """Return how many of these frames of a session the event explains."""
+        taken = min(frames, self.left)
+        self.left -= taken
+        if taken:
+            self.sessions[session] = None
+        return taken
+
+    def damage(self) -> Damage:
+        said, end = self.said, spell_time(self.block.time)
+        since = f"from {spell_time(said['since'])} to {end}" if "since" in said else f"up to {end}"
+        octets = f", {said['octets']} octets," if "octets" in said else ""
+        words = f"{_frames(self.frames)}{octets} {FRAMES_DROPPED} {since}: its queue was full"
+        if self.sessions:
+            names = ", ".join(_shown(name) for name in [*self.sessions][:_NAMED])
+            more = " and others" if len(self.sessions) > _NAMED else ""
+            words += f"; {self.frames - self.left} of them between others of the sessions {names}{more}"
+        return Damage(self.block.offset, 0, words)
+
+
+class _Gaps:
+    """The frames that are missing in a segment, and what the relay dropped.
+
+    The relay tells of what it dropped with the next blocks that it writes, see `WriterThread`: in front of some that it
+    had before, or behind some that came later. So of the frames that are missing before a block as many were dropped as
+    the events in front of it, and the first one behind it, tell of and no other gap has taken.
+    """
+
+    __slots__ = ("_drops", "_first", "_jumps", "_pending")
+
+    def __init__(self) -> None:
+        self._drops: list[_Drop] = []
+        self._first = 0
+        self._jumps: dict[_Leg, _Jump] = {}
+        self._pending: list[tuple[_Leg, int, int]] = []
+
+    def missing(self, leg: _Leg, frames: int, offset: int) -> None:
+        """So many frames of a leg are missing before the block at this offset."""
+        self._pending.append((leg, frames, offset))
+
+    def dropped(self, block: Block) -> None:
+        """The relay tells of what it dropped."""
+        self._drops.append(_Drop(block))
+        self._settle()
+
+    def _settle(self) -> None:
+        drops = self._drops
+        for leg, missing, offset in self._pending:
+            frames = missing
+            while frames and self._first < len(drops):
+                frames -= drops[self._first].take(frames, leg[0])
+                if not drops[self._first].left:
+                    self._first += 1
+            if frames:
+                jump = self._jumps.setdefault(leg, _Jump(offset))
+                jump.frames += frames
+                jump.places += 1
+        self._pending.clear()
+
+    def damages(self) -> Iterator[Damage]:
+        """Yield what the relay dropped, and of each leg what is missing beside that. Call it at the end."""
+        self._settle()
+        yield from (drop.damage() for drop in self._drops)
+        yield from (jump.damage(leg) for leg, jump in self._jumps.items())
+
+
+def _frames(count: int) -> str:
+    return f"{count} frame{'' if count == 1 else 's'}"
 
 
 def _counted(items: Iterator[Header | Block | Damage]) -> Iterator[Header | Block | Damage]:
-    """Yield what is in a segment, and at its end a `Damage` for each leg of which frames are missing unexplained. A leg
-    that counts from 0 again is a new one; what is behind a damage may have lost any number to it.
+    """Yield what is in a segment, and at its end what `_Gaps` finds. A leg that counts from 0 again is a new one; what
+    is behind a damage may have lost any number to it.
     """
     header: Header | None = None
     legs: dict[_Leg, list[int]] = {}
     known: dict[bytes, tuple[_Leg, list[int]] | None] = {}
-    jumps: dict[_Leg, _Jump] = {}
-    explained = False
+    gaps = _Gaps()
     for found in items:
         yield found
         if type(found) is Block:
             if found.kind is not _FRAMES:
-                explained = explained or found.payload.startswith(_DROPPED)
+                if found.payload.startswith(_DROPPED):
+                    gaps.dropped(found)
                 continue
             context, number = found.context, found.number
             if context in known:
@@ -214,17 +339,14 @@ def _counted(items: Iterator[Header | Block | Damage]) -> Iterator[Header | Bloc
             if followed is not None:
                 leg, due = followed
                 if number > due[0]:
-                    jump = jumps.setdefault(leg, _Jump(found.offset))
-                    jump.frames += number - due[0]
-                    jump.places += 1
+                    gaps.missing(leg, number - due[0], found.offset)
                 due[0] = number + len(found.sizes) // SIZES
             continue
         if isinstance(found, Header):
             header = found
         legs.clear()
         known.clear()
-    if not explained:
-        yield from (jump.damage(leg) for leg, jump in jumps.items())
+    yield from gaps.damages()
 
 
 def _leg(header: Header, context: bytes) -> _Leg | None:
@@ -238,7 +360,7 @@ def _leg(header: Header, context: bytes) -> _Leg | None:
 
 def _shown(text: str) -> str:
     """Return a text of a segment for people: it may not be the relay's."""
-    return text[:_LONGEST] if text.isprintable() else repr(text[:_LONGEST])[1:-1]
+    return visible(text[:_LONGEST])
 
 
 def _by_name(file: str) -> Header | None:

@@ -56,17 +56,18 @@ class Writer:
         """The path of the segment that is being written, None between two."""
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
-    def write(self, data: bytes | memoryview, now: int) -> None:
-        """Append whole blocks, all of them or, with an `OSError`, none. They survive the death of this process, but
-        not that of the machine before `sync`.
+    def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
+        """Append whole blocks, and behind them the block of an event about them, to one segment: all of them or, with
+        an `OSError`, none. They survive the death of this process, but not that of the machine before `sync`.
         """
-        if self._file >= 0 and self._end and (self._end + len(data) > self._size or self._is_old(now)):
+        size = len(data) + len(event)
+        if self._file >= 0 and self._end and (self._end + size > self._size or self._is_old(now)):
             self._finish()
         if self._file < 0:
             self._begin(now)
         self._mend()
-        pieces = [data] if self._end else [self._header(len(data)), data]
-        self._append(pieces)
+        header = b"" if self._end else self._header(len(data))
+        self._append([piece for piece in (header, data, event) if piece])
 
     def sync(self) -> None:
         """Sync to the disk what was written, and the file's name where it is new."""

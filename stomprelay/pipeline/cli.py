@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import stomprelay
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.spark.errors import FailedSpark, MissingSpark
+from stomprelay.pipeline.spark.errors import INSTALL, FailedSpark, MissingSpark
 from stomprelay.pipeline.spark.java import MissingJava
 from stomprelay.pipeline.store.store import StoreError
 
@@ -32,6 +32,9 @@ COMMANDS: Final = {
     "report": Command("report.command", "one HTML file with charts of what the tables say"),
     "query": Command("commands.query", "answer a question in SQL over the tables", format=False),
     "replay": Command("replay.command", "send messages from the tables again, through the relay"),
+    "migrate": Command(
+        "commands.migrate", "bring tables that the release before made to the layout of this one"
+    ),
     "tables": Command("commands.catalogue", "say which tables there are, with their columns", False, False),
 }
 _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j", "numpy", "tqdm"})
@@ -82,7 +85,7 @@ def _told(error: Exception) -> str | None:
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
         if package in _COMPANIONS:
-            return f"the pipeline needs the package {package}: pip install 'stomprelay[pipeline]'"
+            return f"the pipeline needs the package {package}: {INSTALL}"
         return None
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)

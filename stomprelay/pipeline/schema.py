@@ -80,7 +80,7 @@ FRAMES: Final = Table(
     "frames",
     "a frame that came on a leg, or an event",
     (
-        Column("at", "timestamp", "when the relay had it", nullable=False),
+        Column("seen_at", "timestamp", "when the relay had it", nullable=False),
         Column("ns", "bigint", "the same, exactly", "ns since 1970", nullable=False),
         _RELAY,
         Column("listener", "string", "where the client came in, as the relay's configuration calls it"),
@@ -120,7 +120,7 @@ FRAMES: Final = Table(
         Column("text", "string", "the same in a sentence"),
         Column("facts", "map<string,string>", "the same for machines"),
         Column("segment", "string", "the segment's name, without its ending", nullable=False),
-        Column("offset", "bigint", "where its block begins in the segment", "octets", nullable=False),
+        Column("position", "bigint", "where its block begins in the segment", "octets", nullable=False),
         Column("number", "bigint", "frames of the leg before it; 0 for events", nullable=False),
     ),
 )
@@ -135,15 +135,47 @@ QUARANTINE: Final = Table(
             "the file's path; of segments that are missing that of the first, with a `*` for the time in its name",
             nullable=False,
         ),
-        Column("offset", "bigint", "from where", "octets", nullable=False),
+        Column("position", "bigint", "from where", "octets", nullable=False),
         Column("length", "bigint", "how much; 0 for what is missing", "octets", nullable=False),
         Column("reason", "string", "why", nullable=False),
     ),
     partitions=(),
 )
 
+KILLED: Final = "killed"
+STOPPED: Final = "stopped"
+SILENT: Final = "silent"
+RUNNING: Final = "running"
+
+RUNS: Final = Table(
+    "runs",
+    "a run of a relay's process, of each worker where there are several",
+    (
+        _RELAY,
+        Column("run", "string", "8 hexadecimal digits, others for each start", nullable=False),
+        Column("began_at", "timestamp", "the first record that was read of it"),
+        Column("heard_at", "timestamp", "the last one"),
+        Column("ended_at", "timestamp", "the same where it is known to be over; null otherwise"),
+        Column(
+            "outcome",
+            "string",
+            "how it ended: `stopped`, `killed` (somebody closed what it had left open), `silent` (it said nothing for "
+            "much longer than it promised), or `running`",
+            nullable=False,
+        ),
+        Column("found_at", "timestamp", "when somebody found that it had been killed"),
+        Column("segments", "bigint", "segments that were read", nullable=False),
+        Column("missing", "bigint", "segments that are missing before or between these", nullable=False),
+        Column("frames", "bigint", "frames in them", nullable=False),
+        Column("events", "bigint", "events in them", nullable=False),
+        Column("dropped", "bigint", "frames that it says it dropped", nullable=False),
+        Column("torn", "bigint", "what was cut off its torn end", "octets", nullable=False),
+    ),
+    partitions=(),
+)
+
 _DELIVERY: Final = (
-    "array<struct<at: timestamp, client: string, session: string, subscription: string, upstream: string, "
+    "array<struct<seen_at: timestamp, client: string, session: string, subscription: string, upstream: string, "
     "broker: string, message_id: string, mode: string, settled_at: timestamp, outcome: string>>"
 )
 
@@ -152,7 +184,10 @@ MESSAGES: Final = Table(
     "a message, from its SEND to its last outcome; one that is not settled yet is a row, too",
     (
         Column(
-            "at", "timestamp", "when it was sent, or first delivered where no SEND was seen", nullable=False
+            "seen_at",
+            "timestamp",
+            "when it was sent, or first delivered where no SEND was seen",
+            nullable=False,
         ),
         _RELAY,
         Column("destination", "string", "of the SEND, else of the MESSAGE"),
@@ -195,7 +230,7 @@ MESSAGES: Final = Table(
         Column("ack_us", "bigint", "the acknowledged MESSAGE to its ACK; null in mode auto", "µs"),
         Column("final", "boolean", "false while the row may still change", nullable=False),
         Column("segment", "string", "of its SEND, else of its first MESSAGE", nullable=False),
-        Column("offset", "bigint", "the same", "octets", nullable=False),
+        Column("position", "bigint", "the same", "octets", nullable=False),
         Column("number", "bigint", "the same", nullable=False),
     ),
 )
@@ -328,10 +363,11 @@ FLOW: Final = Table(
 VIEW: Final = "messages_with_heads"
 WITH_HEADS: Final = """SELECT m.*, f.headers AS head
 FROM messages m LEFT JOIN frames f
-    ON f.segment = m.segment AND f.offset = m.offset AND f.number = m.number AND f.kind = 'frame'"""
+    ON f.segment = m.segment AND f.position = m.position AND f.number = m.number AND f.kind = 'frame'"""
 """The view of that name, for any engine: messages with all headers of their SEND, else of their first MESSAGE."""
 
 TABLES: Final = {
-    table.name: table for table in (FRAMES, MESSAGES, TRAFFIC, LATENCY, STUCK, FAILOVERS, FLOW, QUARANTINE)
+    table.name: table
+    for table in (FRAMES, MESSAGES, TRAFFIC, LATENCY, STUCK, FAILOVERS, FLOW, RUNS, QUARANTINE)
 }
 """All tables by name."""

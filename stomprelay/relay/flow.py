@@ -12,7 +12,11 @@ from stomprelay.session.leg import Leg
 from stomprelay.wire.errors import StompError
 
 DISCONNECTING: Final = b"DISCONNECT\n\n\0"
-"""The frame, in every version, by which brokers are left in the name of a client that will send no more."""
+"""The frame, in every version, by which brokers are left in the name of a client that is gone."""
+GOODBYE: Final = b"-goodbye"
+"""What follows the session's name in the receipt that the relay asks for with a DISCONNECT of its own."""
+LOST: Final = "what has no receipt may be lost"
+"""What a client is told of the SENDs that nobody confirmed."""
 
 
 class DisconnectState(Enum):
@@ -50,6 +54,11 @@ class Flow(Protocol):
     @property
     def disconnect_receipt(self) -> bytes | None:
         """The receipt that the client's DISCONNECT asked for; None where there is none."""
+
+    def stop_messages(self) -> None:
+        """The session ends by the relay: pass the client no more MESSAGEs, nor a RECEIPT for its DISCONNECT, and read
+        from brokers whatever the client owes them.
+        """
 
     @property
     def erred(self) -> bool:
@@ -126,15 +135,17 @@ class Flow(Protocol):
     def unanswered(self) -> list[Link]:
         """Return the links whose brokers owe an answer, where another broker may be asked in their place."""
 
-    def uncertain(self, link: Link) -> int:
-        """Return how many SENDs may be lost if the session lost this link's broker now, and found no other."""
+    def write_off(self, link: Link) -> int:
+        """Return how many SENDs may be lost, for the session ends without what this link's broker may still confirm.
+        They are forgotten.
+        """
 
     def send_disconnect(self, now: float) -> None:
         """Send on the DISCONNECT that is WAITING, whatever it waits for."""
 
     def finish(self, now: float) -> None:
-        """The client, which is connected, will send no more: go on as after a DISCONNECT without a receipt. Raises as
-        `to_broker`.
+        """The client, which is connected, will send no more: go on as after a DISCONNECT, whose receipt is the relay's.
+        Raises as `to_broker`.
         """
 
     def blocked(self, leg: Leg) -> None:
@@ -146,10 +157,8 @@ class Flow(Protocol):
 
 def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
     """Return the error that a client is sent whose session ends with its broker."""
-    advice = "connect again; what has no receipt may be lost"
-    return StompError(
-        "connection to the broker was lost", f"upstream {upstream.name}; {advice}", receipt=receipt
-    )
+    detail = f"upstream {upstream.name}; connect again; {LOST}"
+    return StompError("connection to the broker was lost", detail, receipt=receipt)
 
 
 def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:

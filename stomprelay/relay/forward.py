@@ -42,8 +42,8 @@ class Joiner:
         self.frames = 0
         """How many frames the last `carry` looked at."""
 
-    def carry(self, frames: Iterator[Frame | Run], untouched: frozenset[bytes], new_head: NewHead) -> None:
-        """Put in frames up to a DISCONNECT, runs and those of `untouched` commands without a look; no run that stays.
+    def carry(self, frames: Iterator[Frame | Run], new_head: NewHead) -> None:
+        """Put in frames up to a DISCONNECT, runs without a look; no run that stays.
 
         Raises what `frames` and `new_head` raise; what came before is in then, and is still to be taken.
         """
@@ -58,7 +58,7 @@ class Joiner:
                     head = NOTHING if found.rule.stays else None
                 else:
                     count += 1
-                    head = None if found.command in untouched else new_head(found)
+                    head = new_head(found)
                 if head is None and frame.start == stop and frame.data is data:
                     stop = frame.after
                 elif head is NO_MORE:

@@ -2,17 +2,19 @@
 each UNSUBSCRIBE by its headers.
 
 A broker may read a head otherwise than the relay does: a repeated header, a name in capitals or with blanks, a
-destination with escapes. So all readings are judged, and a frame that cannot be judged is refused. That holds for a
+destination with escapes; and it may know one place by several names. So all readings are judged, and a frame that
+cannot be judged is refused. That holds for a
 `content-length` of any frame, too: by two of them a broker could find frames where the relay sees a body.
 """
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.relay.effects import Identify, Outbox
 from stomprelay.relay.model.access import ANYBODY, Claim, Identity
-from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Policy, Request, folded
+from stomprelay.relay.model.profile import Naming
+from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Place, Policy, Request, folded
 from stomprelay.session.leg import Leg
 from stomprelay.session.subscriptions import AUTO, MODES, Subscription
 from stomprelay.wire.dialect import LETTERS, Dialect, Headers
@@ -72,13 +74,34 @@ def readings(value: bytes) -> list[str]:
     return texts
 
 
-def destinations(headers: Headers) -> list[str]:
-    """Return all that brokers may take for the destination in these headers, each once. Raises `Refused` where that
-    cannot be told.
+def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
+    """Return all places that brokers may take a SEND or SUBSCRIBE with these headers to name, each once: by its
+    destination, and by other headers that some products know. Raises `Refused` where that cannot be told.
     """
-    values = [value for name, value in headers if folded(name) == DESTINATION]
-    if not values:
+    destinations = _read(headers, DESTINATION)
+    if not destinations:
         raise _unclear("there is no destination")
+    found = [Place(command, each) for each in destinations]
+    if naming.bound is not None and command == SUBSCRIBE:
+        # The queue is consumed from, and what the topic is sent goes into it from now on.
+        queues = [f"/queue/{each}" for each in _read(headers, naming.bound)]
+        found += [Place(verb, each) for each in queues for verb in (SUBSCRIBE, SEND)]
+    if naming.dead_letters is not None:
+        exchange, key = naming.dead_letters
+        exchanges = _read(headers, exchange)
+        if exchanges:
+            keys = _read(headers, key) or [each.rpartition("/")[2] for each in destinations]
+            found += [
+                Place(SEND, f"/exchange/{name}/{each}" if name else f"/queue/{each}")
+                for name in exchanges
+                for each in keys
+            ]
+    return [*dict.fromkeys(found)]
+
+
+def _read(headers: Headers, wanted: bytes) -> list[str]:
+    """Return all readings of the values of the headers that a broker may take for this one, each once."""
+    values = [value for name, value in headers if folded(name) == wanted]
     return [*dict.fromkeys([text for value in values for text in readings(value)])]
 
 
@@ -104,38 +127,52 @@ def _judge_lengths(headers: Headers) -> None:
         raise _unclear("a content-length is repeated, or not spelled so")
 
 
+class Shown(NamedTuple):
+    """A token that a client showed, and the receipt that it asked for with it, if any."""
+
+    claim: Claim
+    receipt: bytes | None
+
+
 class Renewal:
     """Where a client shows a new token before its old one expires: by a SEND to `destination` with the token as its
-    `passcode`. No broker is sent that. `asked`: a token is looked at.
+    `passcode`. No broker is sent that. One is looked at at a time; of those that are shown meanwhile the last one is
+    looked at next.
     """
 
-    __slots__ = ("_client", "_destination", "_outbox", "_receipt", "asked")
+    __slots__ = ("_asked", "_client", "_destination", "_next", "_outbox")
 
     def __init__(self, destination: bytes, client: Leg, outbox: Outbox) -> None:
         self._destination = destination
         self._client = client
         self._outbox = outbox
-        self.asked = False
-        self._receipt: bytes | None = None
+        self._asked: Shown | None = None
+        self._next: Shown | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a token is looked at."""
+        return self._asked is not None
 
     def takes(self, frame: Frame, dialect: Dialect) -> bool:
-        """Return whether a frame shows a token: then it is asked whose it is. Raises `Refused` while another one is
-        looked at.
-        """
+        """Return whether a frame shows a token: then it is asked whose it is."""
         if frame.command is not SEND or frame.header(DESTINATION, dialect) != self._destination:
             return False
-        receipt = frame.header(RECEIPT_HEADER, dialect)
-        if self.asked:
-            raise Refused("another token is looked at", "wait for its RECEIPT").asked_for(receipt)
-        self.asked, self._receipt = True, receipt
-        self._outbox.put(Identify(self._client, Claim(None, frame.header(PASSCODE, dialect))))
+        self._next = Shown(
+            Claim(None, frame.header(PASSCODE, dialect)), frame.header(RECEIPT_HEADER, dialect)
+        )
+        if self._asked is None:
+            self.answered()
         return True
 
-    def taken(self) -> bytes | None:
-        """The token is good. Return the receipt that the client asked for, which is to be given to it, if any."""
-        receipt, self._receipt = self._receipt, None
-        self.asked = False
-        return receipt
+    def answered(self) -> bytes | None:
+        """The token that is looked at is good, or it is not: look at the next one. Return the receipt that the client
+        asked for, if any: it is to be given to it if the token is good.
+        """
+        before, self._asked, self._next = self._asked, self._next, None
+        if self._asked is not None:
+            self._outbox.put(Identify(self._client, self._asked.claim))
+        return None if before is None else before.receipt
 
 
 class Guard:
@@ -175,11 +212,23 @@ class Guard:
         """Whether the client has shown a token, and it is not known yet whose it is."""
         return self._renewal is not None and self._renewal.asked
 
-    def renewed(self, identity: Identity) -> bytes | None:
-        """The client has shown a new token, by which it is this one. Return the receipt to give it for that, if any."""
-        self._identity = identity
+    def renewed(self, identity: Identity) -> bool:
+        """The client has shown a new token, by which it is this one. Return whether the rules may mean something else
+        for it now.
+        """
+        before, self._identity = self._identity, identity
+        if (before.user, before.groups, before.certificate) == (
+            identity.user,
+            identity.groups,
+            identity.certificate,
+        ):
+            return False
         self.ruled(self._rules)
-        return None if self._renewal is None else self._renewal.taken()
+        return True
+
+    def answered(self) -> bytes | None:
+        """It is known whose token the client has shown; see `Renewal.answered`."""
+        return None if self._renewal is None else self._renewal.answered()
 
     def judged(self, frames: Iterator[Frame], dialect: Dialect) -> Iterator[Frame]:
         """Return the same frames, without those that show a token. Raises `Refused`, when it is asked for a frame that
@@ -215,7 +264,7 @@ class Guard:
         try:
             for each in doubted[: -most - 1 : -1]:
                 if each.open:
-                    matching = policy.matching(SUBSCRIBE, destinations(each.headers))
+                    matching = policy.matching(places(SUBSCRIBE, each.headers, policy.naming))
                     _decide(policy, matching, request(SUBSCRIBE, each.headers, 0))
         except Refused as error:
             return error
@@ -244,16 +293,20 @@ class Guard:
         if frame.command is UNSUBSCRIBE:
             decision = policy.steering(frame.headers(dialect))
             if decision is not None and not decision.allow:
-                raise Refused("not allowed", decision.reason(UNSUBSCRIBE))
+                raise Refused("not allowed", decision.reason)
             return
         if frame.command is not SEND and frame.command is not SUBSCRIBE:
             return
-        value = frame.raw(DESTINATION) if frame.command is SEND and lowered.count(DESTINATION) == 1 else None
+        value: bytes | None = None
+        if frame.command is SEND and lowered.count(DESTINATION) == 1:
+            steering = policy.naming.dead_letters
+            if steering is None or steering[0] not in lowered:
+                value = frame.raw(DESTINATION)
         matching = self._known.get(value) if value is not None and self._known is not None else None
         headers: Headers | None = None
         if matching is None:
             headers = frame.headers(dialect)
-            matching = policy.matching(frame.command, destinations(headers))
+            matching = policy.matching(places(frame.command, headers, policy.naming))
             if value is not None:
                 self._remember(value, matching)
         if matching.settled:  # whatever else it says
@@ -278,4 +331,4 @@ UNGUARDED: Final = Guard(None, ANYBODY, {})
 def _decide(policy: Policy, matching: Matching, request: Request) -> None:
     decision = policy.decide(matching, request)
     if not decision.allow:
-        raise Refused("not allowed", decision.reason(request.command), quoted=decision.destination.encode())
+        raise Refused("not allowed", decision.reason, quoted=decision.place.destination.encode())

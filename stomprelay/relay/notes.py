@@ -163,6 +163,15 @@ def turned_away(refusal: Refusal) -> Note:
     return Note(Event.ERROR, f"access refused ({refusal.ground.value}): {refusal.text}", facts)
 
 
+def not_renewed(refusal: Refusal) -> Note:
+    """A client that is in has shown a new token that is not good; it has until the one before expires."""
+    facts = {"side": End.CLIENT.value, "message": "new token refused", "reason": refusal.ground.value}
+    text = (
+        f"new token refused ({refusal.ground.value}): {refusal.text}; the one before counts until it expires"
+    )
+    return Note(Event.ERROR, text, facts)
+
+
 def unheard(error: StompError) -> Note:
     """An error of a broker that cannot be sent to the client, because the client is gone."""
     facts = {"side": End.BROKER.value, "message": error.message}
@@ -197,10 +206,10 @@ def ended(end: End, text: str, *, quiet: bool = True) -> Note:
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
-def stopped(text: str, lost: int) -> Note:
-    """The session is over because the relay ends it, for the reason in the text; so many SENDs may be lost with it."""
+def stopped(text: str, lost: int, end: End = End.RELAY) -> Note:
+    """The session is over, for the reason in the text; so many SENDs may be lost with it. `end`: who ended it."""
     loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
-    return ended(End.RELAY, f"{text}{loss}")
+    return ended(end, f"{text}{loss}")
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:

@@ -16,24 +16,27 @@ An ERROR of ours is written, then the client's leg lingers so that it arrives. O
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
+from typing import Final
 
 from stomprelay.relay.client.connection import ClientConnection
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
 from stomprelay.relay.client.pace import pace_of
-from stomprelay.relay.client.shutdown import EXPIRED, KILLED, REFUSED, STOPPING, Reason
+from stomprelay.relay.client.shutdown import CROWDED, EXPIRED, KILLED, STOPPING, Reason
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
+from stomprelay.relay.flow import LOST
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.access import ANYBODY, Identity, Refusal
+from stomprelay.relay.model.access import ANYBODY, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.histogram import CONNECT
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import AccessRules
-from stomprelay.relay.notes import End, ended, failed
+from stomprelay.relay.notes import End, failed, not_renewed, stopped
 from stomprelay.relay.sample import Looks, Sample
 from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.kept import Budget
@@ -43,6 +46,8 @@ from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
+
+_SOMEBODY_ELSE: Final = Refusal(Ground.TOKEN, "it is of another user")
 
 
 def _never() -> float:
@@ -157,9 +162,35 @@ class Relay:
         return None if self._connection is None else self._connection.turns.held_by
 
     @property
+    def ending(self) -> bool:
+        """Whether the relay ends the session, so that of what brokers send the client gets RECEIPTs alone: they are
+        read from though it takes nothing.
+        """
+        return self._connection is not None and self._connection.shutdown.ending
+
+    @property
     def over(self) -> bool:
         """Whether nothing more will happen."""
         return self.client.closed if self._connection is None else self._connection.over
+
+    @property
+    def kept(self) -> int:
+        """How many bytes are kept of the session now, those of frames that are not complete among them."""
+        size = self.client.decoder.buffered
+        return size if self._connection is None else size + self._connection.kept
+
+    @property
+    def flows(self) -> bool:
+        """Whether what the client sends next goes on to its brokers, rather than wait for them."""
+        return self._connection is not None and self._connection.flows
+
+    @property
+    def pledged(self) -> bool:
+        """Whether SENDs are kept that `confirm` promises to deliver."""
+        connection = self._connection
+        if connection is None or not any(link.upstream.confirm for link in connection.links):
+            return False
+        return not connection.safe
 
     # Inputs
 
@@ -265,12 +296,12 @@ class Relay:
         """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
         connection = self._connection
         if connection is not None:
-            if not connection.review.asked:
+            if not connection.asked:
                 return []
             if identity.user != self.identity.user:
-                return self._end(REFUSED)
+                return self.unknown(_SOMEBODY_ELSE, now)
             self.identity = identity
-            return self._act(lambda: connection.review.renewed(identity, now))
+            return self._act(lambda: connection.review(now).renewed(identity, now))
         let = None if self._opening is None else self._opening.identified(identity)
         return [] if let is None else self._act(lambda: self._let_in(let, now))
 
@@ -281,11 +312,13 @@ class Relay:
         return self._outbox.drain()
 
     def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
-        """It was not found out who the client is, or it may not come in, or stay."""
+        """It was not found out who the client is, or it may not come in; or the new token that it shows is not good."""
         connection = self._connection
-        if connection is not None and connection.review.asked and not self.client.closed:
-            turn_away(refusal, self.counters, self._outbox)
-            return self._end(REFUSED)
+        if connection is not None:
+            if connection.asked and not self.client.closed:
+                turn_away(refusal, self.counters, self._outbox, not_renewed)
+                connection.review(now).refused()
+            return self._outbox.drain()
         if self._opening is not None:
             self._opening.unknown(refusal, now)
         return self._outbox.drain()
@@ -307,15 +340,15 @@ class Relay:
         connection = self._connection
         if connection is not None:
             if now >= connection.shutdown.expires:
-                return self._end(EXPIRED)
+                return self.end(EXPIRED, now)
             return self._act(lambda: connection.woke(now))
         if self._opening is not None and not self.client.closed:
             self._opening.woke(now)
         return self._outbox.drain()
 
     def stop_began(self, now: float) -> list[Effect]:
-        """The service begins to stop: the client is read from no more. When all that it sent is where it shall be,
-        which may be now, it is sent an ERROR and the session ends; call `stopped` if that takes too long.
+        """The service begins to stop: the client is read from no more. When all that it sent is where it shall be, it
+        is sent an ERROR and the session ends; call `stopped` if that takes too long.
         """
         connection = self._connection
         if connection is None:
@@ -324,18 +357,35 @@ class Relay:
 
     def stopped(self, now: float) -> list[Effect]:
         """The service stops: the client is sent an ERROR, and all legs are closed. What is lost by it is counted."""
-        return self._end(STOPPING)
+        connection = self._connection
+        if connection is None:
+            return self.end(STOPPING, now)
+        return [] if self.over else self._act(lambda: connection.shutdown.cut(STOPPING))
 
     def killed(self, now: float) -> list[Effect]:
-        """An operator ends the session: as `stopped`, but that the ERROR says so."""
-        return self._end(KILLED)
+        """An operator ends the session: in good order, see `end`; at once where its end has begun."""
+        return self._kill(KILLED, now)
 
-    def _end(self, why: Reason) -> list[Effect]:
+    def crowded(self, now: float) -> list[Effect]:
+        """The relay is short of memory, and keeps much of this client: as `killed`, but that the ERROR says so."""
+        self.counters["sessions_crowded"] += not self.over
+        return self._kill(CROWDED, now)
+
+    def _kill(self, why: Reason, now: float) -> list[Effect]:
+        connection = self._connection
+        if connection is None or not connection.shutdown.begun:
+            return self.end(why, now)
+        return [] if self.over else self._act(lambda: connection.shutdown.cut(why))
+
+    def end(self, why: Reason, now: float) -> list[Effect]:
+        """The session has to end, for this reason. Its client is read from no more. What it sent is delivered and its
+        RECEIPTs reach it, within `disconnect_timeout`; then it is sent the ERROR, and all legs are closed.
+        """
         connection = self._connection
         if self.over:
             return []
         if connection is not None:
-            return self._act(lambda: connection.shutdown.stopped(why))
+            return self._act(lambda: connection.end(why, now))
         if self._opening is not None:
             self._opening.fail(StompError(why.message, why.detail))
         return self._outbox.drain()
@@ -359,7 +409,7 @@ class Relay:
             return []
         self._rules = rules
         connection, whose = self._connection, (self.identity, self.counters)
-        return [] if connection is None else self._act(lambda: connection.review.ruled(rules, *whose))
+        return [] if connection is None else self._act(lambda: connection.review(now).ruled(rules, *whose))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""
@@ -440,29 +490,37 @@ class Relay:
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
-        sent an ERROR, all legs are closed, and nothing is kept. What was asked for until then is still done.
+        sent an ERROR, all legs are closed, and nothing is kept. What was asked for until then is still done, and what
+        brokers have not confirmed is counted.
         """
         outbox, connection, client = self._outbox, self._connection, self.client
         self.counters["faults"] += 1
         outbox.put(Report(error))
         self._connection = self._opening = None
+        lost = 0
         if connection is not None:
-            for link in connection.links:
+            for end in (
+                lambda: connection.shutdown.lose(connection.links),
+                *(link.end for link in connection.links),
+            ):
                 try:
-                    link.end()
+                    end()
                 except Exception as another:
                     outbox.put(Report(another))
+            lost = connection.shutdown.lost
         if not client.closed:
-            fault = StompError("the relay failed", "the session is over; connect again")
+            fault = StompError("the relay failed", f"the session is over; connect again; {LOST}")
             dialect = V1_0 if connection is None else connection.session.dialect
             if not client.gone:
                 self.counters["errors_sent"] += 1
                 outbox.put(Send(client, complain(fault, dialect)))
-            outbox.put(failed(End.RELAY.value, fault), ended(End.RELAY, "the relay failed"))
+            outbox.put(
+                failed(End.RELAY.value, fault), replace(stopped("the relay failed", lost), quiet=False)
+            )
         for leg in outbox.legs:
             if not leg.closed:
                 leg.enter(State.CLOSED)
-            outbox.put(Close(leg, How.LINGER if leg is client else How.ABORT))
+            outbox.put(Close(leg, How.LINGER))  # which brings brokers what they were sent
         outbox.put(Wake(inf))
         return outbox.drain()
 

@@ -5,11 +5,11 @@ from contextlib import suppress
 from itertools import islice
 
 from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.bridge.passing import to_broker, to_client
-from stomprelay.relay.bridge.tracing import Tracer
-from stomprelay.relay.counting import DestinationCounter
+from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
 from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import DISCONNECTING, DisconnectState, broker_lost, not_to_be_had
+from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
@@ -31,7 +31,6 @@ from stomprelay.wire.names import (
 )
 from stomprelay.wire.run import Passing, Run
 
-_NONE = frozenset[bytes]()
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 """Commands of a client that is gone which need not be sent to a broker any more."""
 
@@ -48,7 +47,9 @@ class Single:
     __slots__ = (
         "_client",
         "_counter",
+        "_ends",
         "_frame",
+        "_goodbye",
         "_known",
         "_link",
         "_outbox",
@@ -77,7 +78,8 @@ class Single:
     ) -> None:
         self.disconnect = DisconnectState.NONE
         self.disconnect_receipt: bytes | None = None
-        self.erred = self._paused = False
+        self.erred = self._paused = self._ends = False
+        self._goodbye: bytes | None = None
         self._client = client
         self._link = link
         self._session = link.session
@@ -113,7 +115,7 @@ class Single:
         before it leaves it.
         """
         link = self._link
-        return link.up and not self._careful and not (link.moving and self._session.quiet)
+        return link.up and not self._careful and not (link.departing and self._session.quiet)
 
     @property
     def _careful(self) -> bool:
@@ -180,6 +182,9 @@ class Single:
         else:
             unkept = resender.unconfirmed.pass_unkept
             passing = straight = to_broker(bridges, session, sends=True, unkept=unkept)
+        if self._counter is not None:
+            passing = queue_runs(passing, connection.queue_sent)
+            straight = queue_runs(straight, connection.queue_sent)
         return passing, Pass(self._client, connection.leg, straight)
 
     def _from_broker(self) -> tuple[Passing, Pass]:
@@ -194,6 +199,9 @@ class Single:
             passing = straight = to_client(connection.bridges, session, receipts=receipts)
             if ours is not None:
                 passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
+            if self._counter is not None:
+                passing = queue_runs(passing, connection.queue_gave)
+                straight = queue_runs(straight, connection.queue_gave)
             found = passing, Pass(connection.leg, self._client, straight, state[2])
             self._known = {**self._known, state: found}
         return found
@@ -222,7 +230,7 @@ class Single:
         bridge, joiner, frames = connection.bridges.to_broker, Joiner(), self._client_frames(most)
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
-            joiner.carry(frames, bridge.untouched, lambda frame: upward(frame, bridge))
+            joiner.carry(frames, lambda frame: upward(frame, bridge))
         finally:
             self._session.client_sent(joiner.frames)
             connection.count(joiner.frames, sent=True)
@@ -284,7 +292,11 @@ class Single:
 
     def _counted(self, frames: Iterator[Frame | Run], leg: Leg) -> Iterator[Frame | Run]:
         """Return these frames of a leg, counted by destination where somebody wants to know."""
-        return frames if self._counter is None else self._counter.counting(frames, self._session, leg.dialect)
+        if self._counter is None:
+            return frames
+        connection = self._link.connection
+        frames = queue_frames(frames, connection.queue_sent if leg is self._client else connection.queue_gave)
+        return self._counter.counting(frames, self._session, leg.dialect)
 
     def _disconnecting(self, frame: Frame) -> None:
         """Keep the client's DISCONNECT until all that was sent before is safe."""
@@ -297,15 +309,23 @@ class Single:
         """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
         self._client.enter(State.LEAVING)
         self.disconnect = DisconnectState.WAITING
-        self._frame = DISCONNECTING
-        if self.safe:
+        self._goodbye = self._session.name + GOODBYE
+        if self.safe and self._link.up:
             self.send_disconnect(now)
+
+    def stop_messages(self) -> None:
+        """Pass the client no more MESSAGEs, nor a RECEIPT for its DISCONNECT; read from brokers whatever it owes."""
+        self._ends = True
+        self._paused = False
 
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to the broker."""
         self.disconnect = DisconnectState.SENT
-        broker, frame = self._link.connection.leg, self._frame
-        if self._resender is not None:
+        connection, frame = self._link.connection, self._frame
+        broker = connection.leg
+        if self._goodbye is not None:
+            frame = connection.bridges.to_broker.leave(self._goodbye, self._session)
+        elif self._resender is not None:
             frame = self._resender.spelled(frame)
         broker.enter(State.LEAVING)
         self._outbox.send(broker, frame, now)
@@ -316,8 +336,7 @@ class Single:
         """Carry the frames that the broker's leg has."""
         connection, session, joiner = link.connection, self._session, Joiner()
         broker, bridge = connection.leg, connection.bridges.to_client
-        watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
-        untouched = _NONE if watchful else bridge.untouched
+        erred = self.erred or self._ends
         frames: Iterator[Frame | Run]
         if erred or self._from_client(connection) is None:
             frames = islice(broker.decoder.frames(), TURN)
@@ -325,7 +344,7 @@ class Single:
             frames = broker.decoder.runs(self._from_broker()[0], TURN)
         try:
             frames = self._counted(frames, broker)
-            joiner.carry(frames, untouched, lambda frame: self._downward(frame, broker, bridge, erred))
+            joiner.carry(frames, lambda frame: self._downward(frame, broker, bridge, erred))
             if self._resender is not None and self._resender.careful:
                 self._resender.go_on(now)
                 self._resender.flush(now)
@@ -341,13 +360,15 @@ class Single:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-            if session.full and not self._paused and not self.crowded and not self._careful:
+            if session.full and not (self._paused or self.crowded or self._careful or self._ends):
                 self._paused = True
                 self._outbox.put(Pause(broker))
 
     def _downward(self, frame: Frame, broker: Leg, bridge: Bridge, erred: bool) -> bytes | None:
         """What becomes of a broker's frame; see `NewHead`. `erred`: an ERROR came before this chunk."""
         if frame.command is MESSAGE:
+            if self._ends:
+                return NOTHING
             if erred:
                 self.erred = False  # it goes on: the ERROR will not explain what happens later
             return bridge.head(frame, self._session)
@@ -357,7 +378,8 @@ class Single:
             return bridge.head(frame, self._session) if self._receipt_passes(receipt) else NOTHING
         if not self._error_passes(frame, receipt):
             return NO_MORE if self._link.done else NOTHING
-        if self._resender is not None and self._resender.unconfirmed.is_ours(receipt):
+        ours = self._resender is not None and self._resender.unconfirmed.is_ours(receipt)
+        if ours or (receipt is not None and receipt == self._goodbye):
             return bridge.without(frame, RECEIPT_ID, self._session)
         return bridge.head(frame, self._session)
 
@@ -378,12 +400,13 @@ class Single:
         return True
 
     def _receipt_passes(self, receipt: bytes | None) -> bool:
-        if receipt is not None and receipt == self.disconnect_receipt:
+        if receipt is not None and receipt in (self.disconnect_receipt, self._goodbye):
             if self.disconnect is DisconnectState.CONFIRMED:
                 return False  # ActiveMQ may answer DISCONNECT twice
             if self.disconnect is DisconnectState.SENT:
                 self.disconnect = DisconnectState.CONFIRMED
-                return True
+                self._link.proved()
+                return self._goodbye is None and not self._ends
         if self._resender is None or receipt is None:
             return True
         self._link.received_receipt(receipt)
@@ -440,9 +463,9 @@ class Single:
         there = self._link.up or self._link.leaving
         return [self._link] if self._resender is not None and there else []
 
-    def uncertain(self, link: Link) -> int:
-        """Return how many SENDs the link's brokers have not confirmed."""
-        return link.uncertain
+    def write_off(self, link: Link) -> int:
+        """Return how many SENDs the link's brokers have not confirmed, and forget them."""
+        return link.write_off()
 
     def blocked(self, leg: Leg) -> None:
         """Do nothing: the service reads from neither leg faster than the other can be written to."""
@@ -453,7 +476,7 @@ class Single:
     @property
     def _receives(self) -> bool:
         """Whether the client waits for more than receipts."""
-        return self.disconnect is DisconnectState.NONE and not self._client.gone
+        return self.disconnect is DisconnectState.NONE and not (self._client.gone or self._ends)
 
     def _give_receipts(self, resender: Resender, now: float) -> None:
         """Give the client the receipts of a broker that is gone."""

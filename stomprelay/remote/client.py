@@ -20,7 +20,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """One broker, as a relay reports it. `moving` of its `sessions` are about to leave it."""
+    """One broker, as a relay reports it. `moving` of its `sessions` are about to leave it; `staying` were, but no other
+    broker took them, for the reason `stays`. About so many messages may be `waiting` in its queues.
+    """
 
     uri: str
     upstream: str
@@ -28,6 +30,9 @@ class BrokerStatus:
     state: str
     sessions: int
     moving: int
+    waiting: int = 0
+    staying: int = 0
+    stays: str = ""
 
 
 class SessionPage(NamedTuple):

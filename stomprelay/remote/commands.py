@@ -10,7 +10,6 @@ from typing import Any, Final
 from stomprelay.config.address import broker as read_broker
 from stomprelay.config.address import host_and_port
 from stomprelay.config.table import nearest
-from stomprelay.journal.command import visible
 from stomprelay.remote.client import AdminClient, BrokerStatus, DrainStatus
 from stomprelay.remote.connecting import AdminError
 from stomprelay.remote.tables import (
@@ -23,6 +22,7 @@ from stomprelay.remote.tables import (
     table,
     with_rates,
 )
+from stomprelay.wire.errors import visible
 
 ALL: Final = "*"
 """In place of a broker: all of them."""
@@ -126,7 +126,7 @@ def pause(
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Take a broker out of service and wait until no session is left on it. Returns the exit status, 0. Raises
-    `AdminError` where some are left when the time is over.
+    `AdminError` where some are left when the time is over, or none of them can leave, for no other broker took them.
     """
     uri = _uri(admin.brokers(), name)
     statuses = _of(uri, admin.pause(uri, within))
@@ -137,10 +137,17 @@ def pause(
             raise AdminError(f"{name}: is not paused any more")
         left = sum(each.sessions for each in statuses)
         if left != printed:
-            print_line(f"{name}: paused, {left or 'no'} session{'' if left == 1 else 's'} left")
+            print_line(f"{visible(name)}: paused, {left or 'no'} session{'' if left == 1 else 's'} left")
             printed = left
         if not left:
             return 0
+        staying = sum(each.staying for each in statuses)
+        if staying == left or (staying and clock() >= end):
+            why = next(each.stays for each in statuses if each.staying)
+            what = "1 session stays" if staying == 1 else f"{staying} sessions stay"
+            raise AdminError(
+                f"{name}: {what}, for no other broker took them: {visible(why)}; it stays paused"
+            )
         if clock() >= end:
             raise AdminError(f"{name}: the sessions that are left did not leave in time; it stays paused")
         sleep(_POLL)
@@ -222,6 +229,6 @@ def _host_and_port(uri: str) -> str | None:
 
 def _print_brokers(statuses: Iterable[BrokerStatus], print_line: PrintLine, *, as_json: bool) -> None:
     rows = [asdict(each) for each in statuses]
-    cells = (tuple(map(str, row.values())) for row in rows)
+    cells = (tuple([visible(str(each)) for each in row.values()])[: len(BROKER)] for row in rows)
     for line in map(json.dumps, rows) if as_json else table(BROKER, cells):
         print_line(line)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from stomprelay.journal.command import visible
+from stomprelay.wire.errors import visible
 
 FILTERS: Final = ("session", "listener", "login", "client", "broker", "destination", "any")
 """What sessions are chosen by."""
@@ -19,7 +19,7 @@ RATES: Final = {
 }
 """The same by what passes in a second, of both."""
 
-BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving")
+BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving", "#waiting")
 """The columns; # is a number's, which stands at the right."""
 SESSION: Final = (
     "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",

@@ -36,15 +36,6 @@ def logger() -> Logger:
     return Logger(_NAMESPACE, observer=_filtered)
 
 
-def one_line(text: str) -> str:
-    """Return text that may hold words of a peer as one line: control characters are escaped, so that nobody can begin
-    another line of the log, or move the cursor of whoever reads it.
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def counted(count: int, thing: str) -> str:
     """Return so many things in words."""
     return f"{count} {thing}{'s'[: count != 1]}"

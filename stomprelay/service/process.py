@@ -6,7 +6,9 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from twisted.application.service import Service
@@ -34,8 +36,9 @@ class Signals(Service):
     then the handlers that were there before are restored.
 
     Those that wait to be heeded, for they came before, come then. Nothing is installed where there is no such signal
-    (Windows), outside the main thread, or with a reactor that no other thread can wake. With `spare` those signals
-    alone get an action for which nobody has one: `twistd` begins its log file anew at SIGUSR1, `nohup` ignores SIGHUP.
+    (Windows), outside the main thread, or with a reactor that no other thread can wake. With `spare` a function
+    that heeds a signal already is left: `twistd` begins its log file anew at SIGUSR1. A signal that is ignored gets its
+    action: `nohup` has SIGHUP ignored, which a daemon takes all the same.
     """
 
     def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]], spare: bool = False) -> None:
@@ -53,7 +56,7 @@ class Signals(Service):
             number = getattr(signal, name, None)
             if number is None:
                 continue
-            if not self._spare or signal.getsignal(number) is signal.SIG_DFL:
+            if not self._spare or signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN):
                 installed = self._installed(action)
                 try:
                     self._before[number] = (installed, signal.signal(number, installed))
@@ -261,6 +264,56 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError):
         return False
     return bool(mallopt(_M_TRIM_THRESHOLD, KEPT)) and bool(mallopt(_M_MMAP_THRESHOLD, LARGE))
+
+
+def return_freed_memory() -> None:
+    """Give memory that this process freed back to the system, wherever in the heap it is, and whatever
+    `keep_freed_memory` said. It takes some milliseconds for a large heap.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def memory_limit(configured: int | None) -> int:
+    """Return how many bytes may be kept of all clients: as configured, else half of what this process may have."""
+    return available() // 2 if configured is None else configured
+
+
+def available(root: Path = Path("/")) -> int:
+    """Return how many bytes this process may have: those of the machine, or fewer where a control group says so. `root`
+    is the folder that has `proc` and `sys`.
+    """
+    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _limits(root):
+        try:
+            text = file.read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            continue
+        if text.isdigit() and int(text) > 0:  # else "max": no limit
+            found.append(int(text))
+    return min(found)
+
+
+def _limits(root: Path) -> Iterator[Path]:
+    """Yield the files that may hold a limit of a control group that this process is in, version 2 or 1. A group's limit
+    holds for those in it, so all groups above it count; in a container its own group is the first.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        group = base / path.lstrip("/")
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        for folder in (group, *group.parents):
+            yield folder / name
+            if folder == base:
+                break
 
 
 YOUNG: Final = 5000

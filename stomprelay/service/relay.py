@@ -14,6 +14,8 @@ from stomprelay.config.address import MEMORY
 from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.change import Change, Source, change
 from stomprelay.config.config import COMMAND_LINE
+from stomprelay.config.summary import choice
+from stomprelay.config.upstream import PARTS
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -45,7 +47,15 @@ from stomprelay.service.network.ports import PortChange, Ports
 from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.network.tls import TLSConnections
-from stomprelay.service.process import HURRY, Notify, Signals, open_descriptors, unused
+from stomprelay.service.process import (
+    HURRY,
+    Notify,
+    Signals,
+    memory_limit,
+    open_descriptors,
+    return_freed_memory,
+    unused,
+)
 from stomprelay.service.reload import Reloaded, Reloads
 from stomprelay.service.state import RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
@@ -109,11 +119,17 @@ def _watched(config: Config) -> bool:
     return config.admin is not None or config.metrics is not None
 
 
-def _warn_of(config: Config) -> None:
-    """Log what is to be said of an admin endpoint whose token others can read."""
+def _warn_of(config: Config, *, parting: bool) -> None:
+    """Log what is to be said of an admin endpoint whose token others can read; with `parting` of groups whose sessions
+    may be on different brokers.
+    """
     place, token = config.admin, config.admin_token
     if place is not None and token is not None and unencrypted(place, config.admin_tls):
         _log.warn("admin: {endpoint}: {warning}", endpoint=place, warning=UNENCRYPTED)
+    for upstream in config.upstreams if parting else ():
+        for group in upstream.parts:
+            text = PARTS.format(group=group.name, choice=choice(group))
+            _log.warn("upstream {upstream}: {text}", upstream=upstream.name, text=text)
 
 
 def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
@@ -149,6 +165,10 @@ class RelayService(MultiService):
         self.config = config
         run = os.urandom(4).hex()
         runtime = self._runtime = Runtime(reactor, seconds)
+        runtime.memory.limit = memory_limit(config.memory)
+        runtime.memory.trim = return_freed_memory
+        if inherited is not None:
+            runtime.memory.total = inherited.kept
         brokers = Brokers(config.listeners)
         sessions = (
             Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
@@ -202,7 +222,7 @@ class RelayService(MultiService):
         self._checks.setServiceParent(self)
         self.admin = Ports(self._admin_services(config))
         self.admin.setServiceParent(self)
-        _warn_of(config)
+        _warn_of(config, parting=inherited is None)
         self._certificates = CertificateWatch(reactor)
         self._certificates.watch(self._connections())
         self._certificates.setServiceParent(self)
@@ -259,7 +279,7 @@ class RelayService(MultiService):
         return [self._listener(each) for each in config.listeners]
 
     def _listener(self, listener: Listener) -> ListeningService:
-        factory = ListenerFactory(listener.name, self.clients.accept)
+        factory = ListenerFactory(listener.name, self.clients.accept, web=listener.web is not None)
         shared: dict[str, Any] = {}
         if (inherited := self._inherited) is not None:
             shared["inherited"] = inherited.sockets[listener.name]
@@ -329,6 +349,7 @@ class RelayService(MultiService):
             self.state.sessions.change(config.listeners)
             self._rule_sessions()
             self._admission.most = config.clients
+            self._runtime.memory.limit = memory_limit(config.memory)
             self.clients.fast_path = config.fast_path
             self._identification.change(config.auths)
             if self.state.journal is not None:
@@ -338,7 +359,7 @@ class RelayService(MultiService):
                 self._runtime.tallies.count_destinations()
             self._checks.change(watched=_watched(config))
             self.state.pauses.remove(found.left)
-            _warn_of(config)
+            _warn_of(config, parting=self._inherited is None)
 
         return Prepared(found, ports, commit, lambda: self._certificates.watch(self._connections()))
 

@@ -94,6 +94,8 @@ class Leg:
         self.state = state
         self.dialect = dialect or self.dialect
         self.decoder.expect(self.dialect, EXPECTED[self.side, state])
+        if state is State.CLOSED:
+            self.decoder.drop()
 
     def lost(self) -> None:
         """Record that the connection has ended (`gone`): from now on nothing may be written to the leg."""

@@ -35,6 +35,7 @@ _TLS: Final = {
     "no shared cipher": "no cipher in common",
     "unsupported protocol": "no TLS version in common",
     "tlsv1 alert unknown ca": "the peer does not know the authority of our certificate",
+    "tls alert certificate unknown": "the peer does not accept our certificate",
     "tlsv13 alert certificate required": "the peer demands a certificate of ours",
 }
 """OpenSSL's reasons, as it writes them, and what they mean."""

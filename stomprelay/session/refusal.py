@@ -11,11 +11,12 @@ from stomprelay.wire.names import CONTENT_LENGTH, CONTENT_TYPE, ERROR, MESSAGE_H
 
 
 def complain(error: StompError, dialect: Dialect, supported: bytes | None = None) -> bytes:
-    """Return the ERROR frame with an error's text, in bytes, escaped for the client's dialect.
+    """Return the ERROR frame with an error's text, in bytes, escaped for the client's dialect. Where there is nothing
+    to say in its body it repeats the message: Artemis's own client fails at an ERROR without a body.
 
     `supported`: the versions to name when none was in common (STOMP 1.2, "Protocol Negotiation").
     """
-    body = error.explanation.encode()
+    body = (error.explanation or error.message).encode()
     headers: Headers = [(MESSAGE_HEADER, error.message.encode())]
     if error.receipt is not None and dialect.speakable(error.receipt):
         headers.append((RECEIPT_ID, error.receipt))

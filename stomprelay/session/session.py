@@ -346,12 +346,16 @@ class Session:
         be sent again, and the receipts that it owed are forgotten, because frames that are sent again ask for them
         again.
         """
-        for receipt in list(self.receipts):
-            self.received(receipt)
+        self.forget_receipts()
         if self._ledger is not None:
             self._ledger.lost()
         for transaction in self.transactions.values():
             transaction.lost()
+
+    def forget_receipts(self) -> None:
+        """Await no RECEIPT any more."""
+        for receipt in list(self.receipts):
+            self.received(receipt)
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
         """Record a frame of a WATCHED command that is sent to the broker. Return the subscription that it opens or

@@ -69,6 +69,7 @@ cdef struct Name:
     Text text
     Py_ssize_t size
     int want            # which of the wanted values it has; -1: it needs a look
+    Py_ssize_t begins   # bytes behind the colon in `text`: only a value that begins so needs it
 
 
 cdef struct Command:
@@ -147,7 +148,7 @@ cdef class Facts:
         self.bodies = min(keep.bodies, _MOST)
         self.longest = min(self.longest, 0xffffffff)
         for name in keep.secrets:
-            self.secrets[self.secret_count] = Name(<Text>PyBytes_AS_STRING(name), len(name), -1)
+            self.secrets[self.secret_count] = Name(<Text>PyBytes_AS_STRING(name), len(name), -1, 0)
             self.secret_count += 1
             for octet in {*name[:1].lower(), *name[:1].upper()}:
                 self.starts[octet] |= bit(len(name))
@@ -174,9 +175,11 @@ cdef class Facts:
         command.parts = rule.parts
         command.wants = len(rule.wants)
         for want, name in [*enumerate(rule.wants), *((-1, name) for name in rule.unless)]:
-            command.names[command.count] = Name(<Text>PyBytes_AS_STRING(name), len(name), want)
+            colon = name.find(b":")
+            size = len(name) if colon < 0 else colon
+            command.names[command.count] = Name(<Text>PyBytes_AS_STRING(name), size, want, max(0, len(name) - size - 1))
             command.count += 1
-            command.lengths |= bit(len(name))
+            command.lengths |= bit(size)
 
 
 _facts = lru_cache(Facts)
@@ -327,7 +330,8 @@ cdef bint named(
         name = &command.names[number]
         if name.size == size and memcmp(text + line, name.text, size) == 0:
             if name.want < 0:
-                found.barred = True
+                if end - colon > name.begins and memcmp(text + colon + 1, name.text + size + 1, name.begins) == 0:
+                    found.barred = True
             elif not found.values[name.want].start:
                 found.values[name.want] = Span(colon + 1, end)
     return True

@@ -137,6 +137,11 @@ class Decoder:
         if self._at == len(self._data):
             self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
 
+    def drop(self) -> None:
+        """Keep nothing of what was fed: nothing more is wanted of it."""
+        self._data, self._at = b"", 0
+        self._rest = self._later = self._pieces = self._ahead = None
+
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
         """From the next frame on, put each into this list before it is yielded; the caller empties the list. Runs come,
         and are put there, only where it is said what they `keep`. None: into no list any more.
@@ -152,6 +157,16 @@ class Decoder:
             return self._pieces.size
         rest = len(self._rest[0]) - self._rest[1] if self._rest is not None else 0
         return len(self._data) - self._at + rest + (self._later.size if self._later is not None else 0)
+
+    @property
+    def missing(self) -> int:
+        """How many bytes of the unfinished frame may still come; 0 where there is none."""
+        if self._pieces is None:
+            return 0
+        awaited, size = self._awaited, self._pieces.size
+        if type(awaited) is not Awaited:
+            return self.limits.body
+        return (awaited.need if awaited.mark is None else awaited.most) - size
 
     @property
     def begun(self) -> bytes:

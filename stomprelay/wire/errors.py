@@ -5,7 +5,18 @@ StompError
     LimitError      the bytes are more than we take
     ProtocolError   a frame that may not come here or now
     Refused         a right frame that the other side cannot be given
+
+`visible` is how text that a peer chose is shown to people: in the log, in a terminal, in a label of a metric.
 """
+
+
+def visible(text: str) -> str:
+    """Return text that may hold words of a peer as one line: letters of all languages as they are, and an escape for
+    each character that is not printable. So nobody can begin another line, move a cursor or turn the text around.
+    """
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
 
 
 class StompError(Exception):

@@ -20,7 +20,8 @@ _ANY: Final = Limits(maxsize, maxsize, maxsize)
 class Rule(NamedTuple):
     """Which frames of a command may pass without a look. Names are header names as they stand on the wire.
 
-    `unless`: a frame that has one of these needs a look. `wants`: the headers whose values are needed of each frame,
+    `unless`: a frame that has one of these needs a look; one with a colon and text behind it stands for those whose
+    value begins so. `wants`: the headers whose values are needed of each frame,
     of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
     and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look. `parts`:
     the run has to tell where the parts of its frames are, because they go out in other bytes. `stays`: the frames go

@@ -15,7 +15,7 @@ from stomprelay.journal import segment
 from stomprelay.journal.block import Damage
 from stomprelay.pipeline.schema import QUARANTINE
 
-SEGMENT = {"segment": "a", "offset": 0, "length": 10, "reason": "damaged"}
+SEGMENT = {"segment": "a", "position": 0, "length": 10, "reason": "damaged"}
 
 
 def write(tables: Path, many: Sequence[Mapping[str, Any]], place: str = "batch=000000000") -> Path:
@@ -28,7 +28,7 @@ def write(tables: Path, many: Sequence[Mapping[str, Any]], place: str = "batch=0
 
 def test_the_same_rows(tmp_path: Path) -> None:
     """In whatever batch they came, and in whatever order."""
-    other = {**SEGMENT, "offset": 20}
+    other = {**SEGMENT, "position": 20}
     one = write(tmp_path / "one", [SEGMENT, other])
     two = write(write(tmp_path / "two", [other]), [SEGMENT], "batch=000000001")
     assert differences(one, two, QUARANTINE.name) == (0, 0)

@@ -165,7 +165,7 @@ def test_a_package_that_is_not_there(
     monkeypatch.setitem(sys.modules, module, None)
     parts = {"users": PEOPLE, "token": TOKEN}[key]
     assert refusal(folder, LISTENER, BROKER, parts) == (
-        f"auth.people.{key}: needs {module}: pip install 'stomprelay[auth]'"
+        f"auth.people.{key}: needs {module}: pip install argon2-cffi pyjwt"
     )
 
 

@@ -236,13 +236,34 @@ def test_no_secret_in_an_error(uri: str) -> None:
     assert "geheim" not in refusal(uri)
 
 
+@pytest.mark.parametrize(
+    ("uri", "policy"),
+    [
+        ("failover:(tcp://a,tcp://b)", Policy.TOGETHER),
+        ("failover:(tcp://a,tcp://b)?timeout=1000&maxReconnectAttempts=3", Policy.TOGETHER),
+        ("failover:(tcp://a,tcp://b)?randomize=false", FAILOVER),
+        ("failover:(tcp://a,tcp://b)?randomize=true", FAILOVER),
+        ("failover:(tcp://a,tcp://b)?priorityBackup=true", FAILOVER),
+        ("failover:(tcp://a?weight=2,tcp://b)", FAILOVER),
+        ("failover:(tcp://a)", FAILOVER),
+        ("tcp://a", FAILOVER),
+    ],
+)
+def test_the_policy_where_none_is_said(uri: str, policy: Policy) -> None:
+    """Sessions stay together, but where the list says which broker serves them, or it makes no difference."""
+    place = locate(uri)
+    assert [each.policy for each in place.groups("main", None)] == [policy]
+    assert [each.policy for each in place.groups("main", None, connected=True)] == [FAILOVER]
+
+
 OTHERS = [policy for policy in Policy if policy is not FAILOVER]
 
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_every_policy(policy: Policy) -> None:
     """It holds for each group."""
-    found = locate("fanout:(failover:(tcp://a?weight=2,tcp://b),tcp://c)").groups("main", policy)
+    weight = "" if policy is Policy.TOGETHER else "?weight=2"
+    found = locate(f"fanout:(failover:(tcp://a{weight},tcp://b),tcp://c)").groups("main", policy)
     assert [each.policy for each in found] == [policy, policy]
     assert all(isinstance(each, Group) for each in found)
 

@@ -249,17 +249,13 @@ def test_new_clients_before_an_old_broker() -> None:
 
 
 def test_two_brokers_of_which_one_serves() -> None:
-    """In their order, back to the first, nothing lost, and looked after."""
+    """In their order, all sessions together, nothing lost, and looked after."""
     found = load(str(ROOT / "config" / "failover.toml"))
     [upstream] = found.upstreams
     [group] = upstream.groups
     assert [broker.host for broker in group.brokers] == ["broker-a.example.net", "broker-b.example.net"]
     assert group.reconnect is not None
-    assert (group.reconnect.randomize, group.reconnect.priority_backup, group.reconnect.timeout) == (
-        False,
-        True,
-        120.0,
-    )
+    assert (group.together, group.reconnect.timeout) == (True, 120.0)
     assert upstream.confirm
     assert upstream.checks.probe
     assert found.admin is not None
@@ -269,7 +265,7 @@ def test_two_brokers_that_both_serve(tmp_path: Path) -> None:
     """The other way that the scene shows: its last uri and policy."""
     text = (ROOT / "config" / "failover.toml").read_text(encoding="utf-8")
     text = re.sub(r'^uri = """.*?"""$', "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^#(uri|policy) = ", r"\1 = ", text, flags=re.MULTILINE)
+    text = re.sub(r"^#(connected|uri|policy) = ", r"\1 = ", text, flags=re.MULTILINE)
     file = tmp_path / "failover.toml"
     file.write_text(text, encoding="utf-8")
     [group] = load(str(file)).upstreams[0].groups

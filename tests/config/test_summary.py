@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stomprelay.config import load
-from stomprelay.config.summary import summary
+from stomprelay.config.summary import ADVICE, summary
 from tests.config.reference import put_secrets
 
 FULL = """
@@ -84,7 +84,7 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "heads must be UTF-8",
         "trace each SEND gets one, MESSAGEs lose it",
         "trace no",
-        "rules 1, and what none matches is allowed",
+        f"rules 1, and what none matches is allowed; {ADVICE}",
         "rules none, and what none matches is denied",
         "rules none: clients may do what their brokers let them",
         "listener local",
@@ -192,14 +192,21 @@ def test_several_brokers(tmp_path: Path) -> None:
 
 
 def test_the_choice_of_a_broker(tmp_path: Path) -> None:
-    """Each policy in its own words."""
+    """Each policy in its own words, and that it may part producers from consumers."""
     for policy, said in (
+        (
+            "together",
+            "together: the one that has the others; else the first that can, in the order of the list",
+        ),
         ("failover", "the first that can, in a random order for each session"),
         ("random", "random: any, by weight"),
         ("least-sessions", "least-sessions: the one with the fewest sessions for its weight"),
     ):
         text = f'[upstream.a]\nuri = "failover:(tcp://a,tcp://b)"\npolicy = "{policy}"\n'
         assert f"  group            {said}\n" in told(tmp_path, text)
+        warned = "  warning          a: sessions may be on different brokers" in told(tmp_path, text)
+        assert warned is (policy != "together")
+        assert "warning  " not in told(tmp_path, f"{text}connected = true\n")
 
 
 def test_queues_of_a_fan_out(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_list_alone_has_every_default() -> None:
     found = upstream(uri="failover:(tcp://a,tcp://b)")
     [group] = found.groups
     assert (list(map(str, group.brokers)), group.reconnect) == (["tcp://a", "tcp://b"], Reconnect())
-    assert group.policy is Policy.FAILOVER
+    assert group.policy is Policy.TOGETHER
     assert found.movable
     assert found == Upstream("main", found.groups)
 
@@ -65,6 +65,7 @@ def test_every_setting_arrives() -> None:
         connect_escape=False,
         close_on_error=True,
         policy="round-robin",
+        connected=True,
         confirm=True,
         proxy_protocol=True,
         client_address_header="X-Forwarded-For",
@@ -100,6 +101,8 @@ def test_every_setting_arrives() -> None:
         reconnect_rate=0.0,
         rebalance_rate=6.5,
         drain_timeout=0.0,
+        policy=Policy.ROUND_ROBIN,
+        connected=True,
         checks=Checks(2, 3.0, 4.0, 5.0, "/queue/x"),
     )
     assert [(each.name, each.policy) for each in found.groups] == [
@@ -107,6 +110,23 @@ def test_every_setting_arrives() -> None:
         ("main-2", Policy.ROUND_ROBIN),
         ("main-3", Policy.ROUND_ROBIN),
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        ({"uri": "failover:(tcp://a,tcp://b)"}, ""),
+        ({"uri": "failover:(tcp://a,tcp://b)?priorityBackup=true"}, "main"),
+        ({"uri": "failover:(tcp://a,tcp://b)", "policy": "random"}, "main"),
+        ({"uri": "failover:(tcp://a,tcp://b)", "policy": "random", "connected": True}, ""),
+        ({"uri": "fanout:(failover:(tcp://a,tcp://b),failover:(tcp://c,tcp://d)?randomize=true)"}, "main-2"),
+        ({"uri": "failover:(tcp://a)", "policy": "random"}, ""),
+        ({"uri": "tcp://a"}, ""),
+    ],
+)
+def test_groups_that_can_part_producers_from_consumers(settings: dict[str, Any], parts: str) -> None:
+    """Those whose sessions may be on brokers that do not pass messages on to each other."""
+    assert ",".join(each.name for each in upstream(**settings).parts) == parts
 
 
 def test_the_embedded_broker_reads_no_proxy_header() -> None:
@@ -249,7 +269,7 @@ def test_a_file_that_is_no_passcode(tmp_path: Path) -> None:
         ),
         (
             {"policy": "roundrobin"},
-            "upstream.main.policy: must be one of failover, round-robin, random, least",
+            "upstream.main.policy: must be one of together, failover, round-robin, random",
         ),
         ({"policy": "random"}, "upstream.main.policy: random needs brokers to choose from"),
         (

@@ -92,6 +92,12 @@ class Connection:
             except Closed as closed:
                 return bytes(closed.args[0])
 
+    def parts(self) -> None:
+        """As a broker: read the DISCONNECT that the relay sends in place of its client, and confirm it."""
+        frame = self.frame()
+        assert frame.startswith(b"DISCONNECT\nreceipt:"), frame
+        self.write(b"RECEIPT\nreceipt-id:" + headers(frame)[b"receipt"] + b"\n\n\0")
+
     def reset(self) -> None:
         """Close with a TCP reset, as the kernel does for a process that crashed with data unread."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

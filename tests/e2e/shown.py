@@ -141,7 +141,7 @@ class Made:
         state = each.state(0.0)
         return BrokerRow(
             each.broker.uri, "main", each.group.name, state, health.up, health.paused, sessions, 0, 12 * bool(why),
-            why, own,
+            why=why, tally=own,
         )  # fmt: skip
 
     def obstacles(self) -> list[str]:

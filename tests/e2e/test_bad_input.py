@@ -80,6 +80,7 @@ def test_bad_input_from_a_client(rig: Rig, bad: bytes) -> None:
     client.write(SEND)
     assert broker.frame() == SEND
     client.write(bad)
+    broker.parts()
     error(client)
     assert broker.rest().strip(b"\n") == b""
     broker.close()
@@ -132,6 +133,7 @@ def test_limits_of_a_listener(rig: Rig, frame: bytes) -> None:
         client.write(b"SEND\ndestination:/queue/a\n\n" + b"x" * 9999 + b"\0")
         assert len(body(broker.frame())) == 9999
         client.write(frame)
+        broker.parts()
         error(client)
         assert broker.rest().strip(b"\n") == b""
         broker.close()

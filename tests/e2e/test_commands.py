@@ -43,12 +43,12 @@ CANNOT = {
     r"python -c .*deltalake|duckdb ": "reads tables of a pipeline: tests/pipeline/delta and store do so",
 }
 """What begins a command that no test here runs, and why."""
-OURS = ("stomprelay ", "make run", "(exec 3<>/dev/tcp/127.0.0.1/")
+OURS = ("stomprelay ", "make run", "(exec 3<>/dev/tcp/127.0.0.1/", '(PATH="$PWD/.venv/bin:$PATH"')
 """What begins all others: nothing but these is ever run here."""
 
-ASKS = re.compile(r"^stomprelay (?:brokers|pause|resume|sessions|kill)\b(?!.* --admin )")
+ASKS = re.compile(r"^ ?stomprelay (?:brokers|pause|resume|sessions|kill)\b(?!.* --admin )", re.MULTILINE)
 """Commands that ask a relay where admin is by default."""
-LISTENS = re.compile(r"^stomprelay run\b(?!.* --config )")
+LISTENS = re.compile(r"^ ?stomprelay run\b(?!.* --config )", re.MULTILINE)
 """A relay that listens where it does by default."""
 RUNS = re.compile(r"(?:stomprelay|make) run\b")
 
@@ -263,14 +263,17 @@ def test_every_command_works(stage: Stage, block: Block) -> None:
                 stage.bash(re.sub(r"\brelay-[0-9a-f]{8}-\d+\b", session, stage.here(command)))
 
 
-def test_the_quick_start(stage: Stage) -> None:
-    """The first relay, and a client that ends by itself and prints what the page shows."""
+@pytest.mark.parametrize("shown", ["hello", "still here"])
+def test_the_readme_as_it_is_pasted(stage: Stage, shown: str) -> None:
+    """Each block with a client ends by itself and prints what the page shows; the first needs the relay before it."""
     page = [block for block in blocks() if block.page.name == "README.md"]
-    client = next(block for block in page if "/dev/tcp/" in block.text)
-    start, printed = page[client.number - 2], page[client.number]
-    assert [start.text, printed.language] == ["make run\n", "text"]
-    with serving(stage.start(start.text), [port("61613")]):
-        assert same(stage.bash(stage.here(client.text))) == same(printed.text)
+    client = next(block for block in page if "/dev/tcp/" in block.text and shown in block.text)
+    started, printed = page[client.number - 2], page[client.number]
+    assert printed.language == "text"
+    with contextlib.ExitStack() as running:
+        if started.text == "make run\n":
+            running.enter_context(serving(stage.start(started.text), [port("61613")]))
+        assert same(stage.bash(here(client.text, "http://127.0.0.1:61680"))) == same(printed.text)
 
 
 @contextlib.contextmanager

@@ -172,14 +172,14 @@ def test_tables_say_what_a_failover_was(
         told = ask(
             tables,
             "messages",
-            f'SELECT segment, "offset", number, receipt_us, len(deliveries) FROM TABLE {where}',
+            f"SELECT segment, position, number, receipt_us, len(deliveries) FROM TABLE {where}",
         )
         rows = {(segment, offset, number): rest for segment, offset, number, *rest in told}
         assert len(rows) == len(told) == producer.sent + 1
         sends = ask(
             tables,
             "frames",
-            f"SELECT body, segment, \"offset\", number FROM TABLE {where} AND command = 'SEND'",
+            f"SELECT body, segment, position, number FROM TABLE {where} AND command = 'SEND'",
         )
         by_body = {body: rows[segment, offset, number] for body, segment, offset, number in sends}
         assert len(by_body) == len(sends) == len(rows)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
 from tests.e2e.relay import ROOT, relay, twistd
 from tests.e2e.talker import Talker
@@ -101,3 +102,74 @@ def test_rules_that_come_while_frames_pass_straight_on(tmp_path: Path) -> None:
         assert b"message:not allowed\n" in client.error()
         consumer.subscribe("/queue/a", "2")
         assert consumer.bodies(1) == [b"x"]
+
+
+SECRET = "/queue/secret"
+POSTURE = """
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+rules_default = "allow"
+
+[[rule]]
+action = "deny"
+send = "{secret}"
+subscribe = "{secret}"
+
+[upstream.main]
+uri = "tcp://127.0.0.1:{behind}"
+profile = "{profile}"
+"""
+BOUND = {"destination": "/topic/a", "durable": "true", "auto_delete": "false", "x_queue_name": "secret"}
+LETTER = {
+    "destination": "/queue/letters",
+    "x_dead_letter_exchange": "",
+    "x_dead_letter_routing_key": "secret",
+    "x_message_ttl": "0",
+}
+NAMES = {
+    "rabbitmq": ["secret", "/amq/queue/secret", "/reply-queue/secret"],
+    "activemq": ["secret", " secret", "/queue/ secret", "/queue/secret ", "/queue/secret?a=b", "/topic/queue://secret,b"],
+    "artemis": ["secret"],
+}  # fmt: skip
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("profile", ["auto", "own"])
+@pytest.mark.parametrize("product", ["rabbitmq", "activemq", "activemq_6", "artemis"])
+def test_a_queue_by_its_other_names(
+    product: str, profile: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Each of these reaches the queue at the broker itself, and is denied by the relay before it."""
+    broker: Broker = request.getfixturevalue(product)
+    own = product.partition("_")[0]
+    sends: list[dict[str, str]] = [{"destination": each} for each in NAMES[own]]
+    subscribes = [each for each in sends if "," not in each["destination"]]
+    if own == "rabbitmq":
+        sends.append(LETTER)
+        subscribes.append(BOUND)
+    port = free_port()
+    chosen = own if profile == "own" else profile
+    text = POSTURE.format(port=port, behind=broker.port, secret=SECRET, profile=chosen)
+    with relay(tmp_path, text, [port]), Talker.at(broker.port) as witness:
+        witness.subscribe(SECRET, "1")
+        for headers in sends:
+            with Talker.at(broker.port) as direct:
+                direct.tell("SEND", b"x", **headers)
+                assert witness.bodies(1) == [b"x"], headers
+            with Talker.at(port) as client:
+                client.tell("SEND", b"denied", **headers)
+                assert b"message:not allowed\n" in client.error(), headers
+        witness.ask("UNSUBSCRIBE", id="1", destination=SECRET)
+        for headers in subscribes:
+            witness.send(SECRET, b"y")
+            with Talker.at(port) as client:
+                client.tell("SUBSCRIBE", id="1", ack="auto", **headers)
+                assert b"message:not allowed\n" in client.error(), headers
+            with Talker.at(broker.port) as direct:
+                direct.ask("SUBSCRIBE", id="1", ack="auto", **headers)
+                assert direct.bodies(1) == [b"y"], headers
+                direct.ask("UNSUBSCRIBE", id="1", **headers)
+        with Talker.at(port) as client:
+            client.send("/queue/open", b"z")
+            client.subscribe("/queue/open", "1")
+            assert client.bodies(1) == [b"z"]

@@ -124,13 +124,38 @@ def test_by_command(pair: Fleet) -> None:
         client.leave()
 
 
+def test_the_other_broker_does_not_take_the_sessions(
+    tmp_path: Path, rabbitmq: Broker, activemq: Broker, queue: str
+) -> None:
+    """It has no such virtual host: they go on where they are, and the command says how many and why, and fails."""
+    with nodes(activemq, rabbitmq) as members:
+        lines = failover(members, more='host = "elsewhere"')
+        with fleet(tmp_path, members, lines) as running, Talker.at(running.port) as client:
+            here, there = running.nodes
+            client.subscribe(queue, "1")
+            status, told = commanded(running, "pause", here.uri)
+            assert status == 1
+            assert f"1 session stays, for no other broker took them: {there.uri} answered CONNECT" in told
+            client.send(queue, b"still here")
+            assert client.bodies(1) == [b"still here"]
+            command(running, "resume", here.uri)
+            client.leave()
+            assert running.counted("errors_passed") == running.counted("errors_sent") == 0
+
+
 def command(running: Fleet, *arguments: str) -> str:
-    """Run `stomprelay` with these arguments."""
+    """Run `stomprelay` with these arguments; it has to succeed."""
+    status, told = commanded(running, *arguments)
+    assert status == 0, told
+    return told
+
+
+def commanded(running: Fleet, *arguments: str) -> tuple[int, str]:
+    """Run `stomprelay` with these arguments, and return its exit status and what it printed."""
     done = subprocess.run(
         [sys.executable, "-m", "stomprelay", *arguments, "--admin", running.admin],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.returncode, done.stdout + done.stderr

@@ -81,6 +81,68 @@ def test_a_chain_of_certificates(tmp_path: Path, authority: Authority) -> None:
         assert client.socket.version() in {"TLSv1.2", "TLSv1.3"}
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_clients_offer(
+    tmp_path: Path, authority: Authority, memory: Broker, workers: int, version: ssl.TLSVersion
+) -> None:
+    """By ALPN, at every kind of endpoint: who offers HTTP to a listener with WebSocket, or to `admin`, gets it; who
+    offers something else gets no answer, and is served, also after the certificate was renewed.
+    """
+    own, table = authority.issue("relay"), files(authority.issue("relay"))
+    (tmp_path / "pems").mkdir()
+    (tmp_path / "pems" / "own.pem").write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
+    paths = f"certKey={own.certificate}:privateKey={own.key}"
+    endpoints = {
+        "table": "tcp:{port}:interface=127.0.0.1",
+        "web": "tcp:{port}:interface=127.0.0.1",
+        "ssl": "ssl:{port}:interface=127.0.0.1:" + paths,
+        "ssl-web": "ssl:{port}:interface=127.0.0.1:" + paths,
+        "tls-web": f"tls:{tmp_path / 'pems'}:" + "{port}:interface=127.0.0.1",
+        "haproxy": "haproxy:ssl:{port}:interface=127.0.0.1:" + paths,
+    }
+    ports = {name: free_port() for name in ("admin", *endpoints)}
+    config = f'workers = {workers}\nadmin = "tcp:{ports["admin"]}:interface=127.0.0.1"\n[admin_tls]\n{table}'
+    config += f'[upstream.main]\nuri = "tcp://127.0.0.1:{memory.port}"\n'
+    for name, endpoint in endpoints.items():
+        config += f'[listener.{name}]\nendpoint = "{endpoint.format(port=ports[name])}"\n'
+        config += "web = true\n" if "web" in name else ""
+        config += f"[listener.{name}.tls]\n{table}" if endpoint.startswith("tcp:") else ""
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    trust.minimum_version = trust.maximum_version = version
+
+    def answers() -> dict[str, list[str | None]]:
+        found: dict[str, list[str | None]] = {}
+        for name, port in ports.items():
+            found[name] = []
+            for offers in (["http/1.1"], ["h2", "http/1.1"], ["h2"], ["stomp"]):
+                trust.set_alpn_protocols(offers)
+                with Connection.to(port, trust) as client:
+                    assert isinstance(client.socket, ssl.SSLSocket)
+                    found[name].append(client.socket.selected_alpn_protocol())
+                    if name == "admin":
+                        client.write(b"GET /livez HTTP/1.0\r\nHost: localhost:%d\r\n\r\n" % port)
+                        assert client.rest().startswith(b"HTTP/1.0 200 ")
+                    else:
+                        client.write(
+                            b"PROXY TCP4 198.51.100.9 203.0.113.1 5555 443\r\n" if name == "haproxy" else b""
+                        )
+                        assert client.connect().startswith(b"CONNECTED\n")
+        return found
+
+    expected: dict[str, list[str | None]] = {
+        name: ["http/1.1", "http/1.1", None, None] if name == "admin" or "web" in name else [None] * 4
+        for name in ports
+    }
+    with relay(tmp_path, config, list(ports.values())) as running:
+        if workers > 1:
+            running.wait_for_log("all 2 workers serve")
+        assert answers() == expected
+        authority.issue("relay")
+        running.wait_for_log("listener.web.tls: the files changed")
+        assert answers() == expected
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_client_certificates(tmp_path: Path, authority: Authority, required: bool) -> None:
     """A listener asks for certificates of its authority: others are refused, none where it is required."""

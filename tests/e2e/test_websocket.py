@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import browsing, page
+from tests.browser import browsing, page, trusting
 from tests.e2e import brokers, stompjs
 from tests.e2e.certificates import Authority
 from tests.e2e.doors import CONNECT, HANDSHAKE, TALK, doors, played, said, shaken, site
@@ -50,12 +50,26 @@ def test_heart_beats(url: str) -> None:
 
 
 def test_over_tls(tmp_path: Path, authority: Authority) -> None:
-    """`wss://` by the listener's own certificate."""
+    """`wss://` by the listener's own certificate, in Node and in a browser, which trust its authority; a browser that
+    does not is told of in the log.
+    """
     own = authority.issue("relay")
     tls = f'[listener.web.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
-    with doors(tmp_path, more=tls) as (_, port):
-        seen = stompjs.talk("hello", f"wss://localhost:{port}/ws", authority.file)
-    assert seen == stompjs.SEEN["hello"]
+    home = trusting(tmp_path / "home", authority.file)
+    with site() as origin, doors(tmp_path, web=f'origins = ["{origin}"]', more=tls) as (running, port):
+        url = f"wss://localhost:{port}/ws"
+        assert stompjs.talk("hello", url, authority.file) == stompjs.SEEN["hello"]
+        with browsing(home) as browser, page(browser) as tab:
+            tab.goto(origin)
+            tab.evaluate(TALK, ["hello", url])
+            assert tab.evaluate("() => end") == stompjs.SEEN["hello"]
+            assert tab.complaints == []
+        (tmp_path / "nobody").mkdir()
+        with browsing(tmp_path / "nobody") as browser, page(browser) as tab:
+            tab.goto(origin)
+            tab.evaluate(TALK, ["hello", url])
+            assert tab.evaluate("() => end.catch((error) => error.message)") == "closed with 1006"
+        running.wait_for_log("client left: no TLS handshake: the peer does not accept our certificate")
 
 
 @pytest.mark.parametrize("showing", [True, False])

@@ -15,7 +15,6 @@ from stomprelay.journal.command import (
     SegmentCheck,
     record_lines,
     segment_state,
-    visible,
 )
 from stomprelay.journal.records import Record, records
 from stomprelay.journal.schema import Context
@@ -168,14 +167,15 @@ def test_cat_with_bodies(tmp_path: Path) -> None:
 
 
 def test_cat_for_machines(tmp_path: Path) -> None:
-    """An object a line, letters as they are."""
+    """An object a line, in ASCII: nothing of it controls a terminal."""
     put(tmp_path, *BLOCKS, event(text="zürich\u2028", context=CLIENT))
     _, told, _ = ran("cat", "--json", str(tmp_path))
     objects = [json.loads(line) for line in told]
     assert [each["kind"] for each in objects] == ["frame", "frame", "event", "frame", "event"]
     assert objects[0]["headers"] == {"destination": "/queue/a"}
     assert "body" not in objects[0]
-    assert "zürich" in told[-1]
+    assert objects[-1]["text"] == "zürich\u2028"
+    assert all(line.isascii() for line in told)
     _, told, _ = ran("cat", "--json", "--bodies", str(tmp_path))
     assert json.loads(told[0])["body"] == "hello"
 
@@ -271,6 +271,37 @@ def test_frames_that_are_missing_within_a_segment(tmp_path: Path) -> None:
         [],
     )
     assert ran("ls", str(path))[1][1].endswith("  closed, frames missing")
+
+
+def test_frames_that_the_relay_dropped(tmp_path: Path) -> None:
+    """What its event says is a damage at that place."""
+    path = put(tmp_path, event("journal dropped", context=Context(), blocks=1, frames=7, octets=99))
+    why = f"7 frames, 99 octets, dropped by the relay up to {AT}: its queue was full"
+    assert ran("verify", str(path)) == (
+        1,
+        [f"{path}: at {len(header())}, 0 octets: {why}", "1 segment, 1 block, 0 frames: 1 damage"],
+        [],
+    )
+    assert ran("ls", str(path))[1][1].endswith("  closed, frames dropped")
+
+
+def test_a_segment_that_is_there_twice(tmp_path: Path) -> None:
+    """Under a later time, under any other name, left open beside the closed one; it is counted once. Nothing is said
+    where the same file is named twice.
+    """
+    path = put(tmp_path, frames((SEND, b"")))
+    again = [path.with_name(name) for name in (NAME.replace("0823", "0824") + ".journal", "copy", OPEN)]
+    for each in again:
+        each.write_bytes(path.read_bytes())
+    status, told, _ = ran("verify", str(tmp_path), str(path), str(again[1]))
+    assert (status, told[-1]) == (1, "1 segment, 1 block, 1 frame: 3 damages")
+    assert sorted(told[:3]) == sorted(
+        [
+            f"{again[0]}: the same segment is there again: {path}",
+            f"{again[1]}: the same segment is there again: {path}",
+            f"{again[2]}: the same segment is there again: {path}",
+        ]
+    )
 
 
 @pytest.mark.parametrize("name", ["ls", "cat", "verify"])
@@ -427,18 +458,3 @@ def test_a_line_is_a_line(tmp_path: Path) -> None:
     for block in (frames((head, b""), context=context), event(odd, odd, context, NOW, **{odd: odd})):
         (line,) = shown(tmp_path, block)
         assert line.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("text", "seen"),
-    [
-        ("", ""),
-        ("zürich 東京", "zürich 東京"),
-        ("a\nb", "a\\nb"),
-        ("\x1b\x7f\x9b", "\\x1b\\x7f\\x9b"),
-        ("\u200b", "\\u200b"),
-    ],
-)
-def test_visible(text: str, seen: str) -> None:
-    """Letters of all languages as they are, all else escaped."""
-    assert visible(text) == seen

@@ -15,9 +15,9 @@ from stomprelay.journal.records import (
     parse_time,
     records,
     segments,
-    spell_time,
 )
 from stomprelay.journal.schema import Context, EventRecord
+from stomprelay.journal.segment import spell_time
 from stomprelay.pipeline.schema import FRAMES
 from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SECOND, SEND, event, frames, header, put
 

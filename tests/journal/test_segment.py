@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -439,7 +440,6 @@ def test_blocks_that_were_taken_out(tmp_path: Path) -> None:
     "found",
     [
         [BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[0], BLOCKS[1]],
-        [BLOCKS[0], BLOCKS[2], event("journal dropped", context=Context(), frames=1)],
         [BLOCKS[0], b"garbage", BLOCKS[2]],
         [BLOCKS[0], header(), BLOCKS[2]],
         [BLOCKS[2], BLOCKS[0], frames((SEND, b""), number=2, context=CLIENT._replace(session="eu-1.8"))],
@@ -447,8 +447,39 @@ def test_blocks_that_were_taken_out(tmp_path: Path) -> None:
     ],
 )
 def test_what_explains_itself(tmp_path: Path, found: list[bytes]) -> None:
-    """A leg that begins anew, what the relay left out, other damage, joined segments, other legs."""
+    """A leg that begins anew, other damage, joined segments, other legs."""
     assert jumps(put(tmp_path, *found)) == []
+
+
+def test_what_the_relay_dropped(tmp_path: Path) -> None:
+    """Each of its events is told, with the sessions of which frames are missing between others. It explains as many of
+    them as it says, and nothing else that is missing.
+    """
+
+    def sends(number: int, session: str = "eu-1.7") -> bytes:
+        return frames((SEND, b""), number=number, context=CLIENT._replace(session=session))
+
+    def dropped(**facts: int) -> bytes:
+        return event("journal dropped", "", Context(), NOW, **facts)
+
+    since = NOW - 10**9
+    found = [
+        *(sends(0), sends(0, "eu-1.8"), sends(4), sends(2, "eu-1.8")),
+        *(dropped(blocks=2, frames=9, octets=99, since=since), sends(9), dropped(frames=1), sends(14)),
+    ]
+    at = list(accumulate([len(header()), *map(len, found)]))
+    end = "2026-11-21T08:23:00.123456Z: its queue was full"
+    both, one = "9 of them between others of the sessions", "1 of them between others of the sessions"
+    assert jumps(put(tmp_path, *found)) == [
+        Damage(
+            at[4],
+            0,
+            "9 frames, 99 octets, dropped by the relay from 2026-11-21T08:22:59.123456Z to "
+            f"{end}; {both} eu-1.7, eu-1.8",
+        ),
+        Damage(at[6], 0, f"1 frame dropped by the relay up to {end}; {one} eu-1.7"),
+        Damage(at[7], 0, "2 frames of the client in session eu-1.7 missing before it"),
+    ]
 
 
 def test_a_context_that_cannot_be_understood_is_no_leg(tmp_path: Path) -> None:

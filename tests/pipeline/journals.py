@@ -147,7 +147,9 @@ class Tables:
         ready = runs.arrived(arrived)
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
-        said = self._converse(rows, Conversations(self.limits, runs.newest, runs.present, runs.gone))
+        said = self._converse(
+            rows, Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended)
+        )
         found = self._match(
             self._order(said, Orders(self.limits, runs.until)), Matchings(self.limits, runs.until)
         )

@@ -237,6 +237,11 @@ class RecordedClient(Caller):
         self.says(read, copy, b"NACK" if refuse else b"ACK", headers + (self.asks(b"ACK") if asks else []))
 
     @property
+    def moves_to(self) -> list[Leg | None]:
+        """The legs of brokers that have accepted the session, and to which it goes on."""
+        return [link.next_leg for link in self.relay.links]
+
+    @property
     def owed(self) -> list[Seen]:
         """The deliveries that it has not answered, lost ones included, oldest first."""
         return [
@@ -318,7 +323,8 @@ class RecordedClient(Caller):
                     }
                 )
                 for pipe in self.pipes:
-                    if not pipe.dead and pipe.bound:
+                    # One that the session is to move to has answered already.
+                    if not pipe.dead and pipe.bound and pipe.leg not in self.moves_to:
                         self._return(pipe, ns)
             case Event.RECOVERED:
                 self.losses_seen[-1].update(recovered_ns=ns, moved_to=broker, resent=note.facts["resent"])
@@ -578,7 +584,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
         "sent": micros(row["sent_at"]),
         "deliveries": [
             (
-                micros(each["at"]),
+                micros(each["seen_at"]),
                 each["session"],
                 each["subscription"],
                 each["mode"],

@@ -22,7 +22,7 @@ START_NS: Final = int(START.timestamp()) * SECOND
 Values = Mapping[str, Any]
 
 FRAME: Final[Values] = {
-    "at": START,
+    "seen_at": START,
     "ns": START_NS,
     "relay": "r1",
     "session": "s1",
@@ -35,11 +35,11 @@ FRAME: Final[Values] = {
     "size": 100,
     "body_size": 10,
     "segment": "20261121T080000-r1-00000001-000001",
-    "offset": 0,
+    "position": 0,
     "number": 0,
 }
 MESSAGE: Final[Values] = {
-    "at": START,
+    "seen_at": START,
     "relay": "r1",
     "destination": "/queue/a",
     "producer": "alice",
@@ -50,7 +50,7 @@ MESSAGE: Final[Values] = {
     "redelivered": 0,
     "final": True,
     "segment": "20261121T080000-r1-00000001-000001",
-    "offset": 0,
+    "position": 0,
     "number": 0,
 }
 OUTAGE_ROW: Final[Values] = {

@@ -56,7 +56,7 @@ class Script:
             "session": self._name,
             "turn": 1,
             "segment": self._segment,
-            "offset": self.offset,
+            "position": self.offset,
             "number": 0,
             "ns": self.ns,
             "relay": self._relay,

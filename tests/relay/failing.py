@@ -74,7 +74,13 @@ def asked(play: Playbook) -> None:
 
 
 def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", welcome: bytes = b"") -> None:
-    """The next broker that is asked for answers CONNECTED. What it is told then is left for the script to read."""
+    """The next broker that is asked for answers CONNECTED, if it has not. What it is told then is left for the script
+    to read.
+    """
+    if play.brokers[-1].arriving and play.brokers[-1].closed is None:
+        play.brokers[-1].arriving = False
+        assert link(play).leg is play.brokers[-1].leg
+        return
     asked(play)
     play.broker_accepts()
     assert play.broker_reads().startswith(b"CONNECT\n")
@@ -108,20 +114,36 @@ def over(play: Playbook) -> bool:
     return play.relay.over
 
 
-def sent_away(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None) -> None:
+def sent_away(
+    play: Playbook, within: float = 5.0, *, at: int = 0, welcome: bytes | None = said_welcome(b"1.2")
+) -> None:
     """An operator pauses the broker at this place of the list, and its sessions are asked to leave it."""
     brokers = play.relay.listener.upstream.brokers
     brokers[at].health.paused = True
-    asked_to_leave(play, within, at=at, to=to)
+    asked_to_leave(play, within, at=at, welcome=welcome)
 
 
 def asked_to_leave(
-    play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None, may_stay: bool = False
+    play: Playbook,
+    within: float = 5.0,
+    *,
+    at: int = 0,
+    to: int | None = None,
+    may_stay: bool = False,
+    welcome: bytes | None = said_welcome(b"1.2"),
 ) -> None:
-    """The session is asked to leave this broker, for another one that is better for it."""
+    """The session is asked to leave this broker, for another one that is better for it. One that is asked for it
+    answers CONNECT with `welcome`; None: it is for the script.
+    """
     brokers = play.relay.listener.upstream.brokers
     target = None if to is None else brokers[to]
+    before = len(play.brokers)
     play._perform(play.relay.leave(brokers[at], play.now, within, target, may_stay=may_stay))
+    if len(play.brokers) > before and welcome is not None:
+        uri = play.brokers[-1].uri
+        play.broker_accepts(at=uri)
+        assert play.broker_reads(at=uri).startswith(b"CONNECT\n")
+        play.broker_says(welcome, at=uri)
 
 
 def resumed(play: Playbook, at: int = 0) -> None:

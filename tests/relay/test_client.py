@@ -111,7 +111,7 @@ def test_a_client_that_is_gone_is_not_answered() -> None:
         play.broker_says(SAY_WELCOME[b"1.2"])
         assert play.client_reads_all() == b""
         play.broker_gets(send(b"1"))
-        play.broker_is_closed(How.FLUSH)
+        play.broker_is_closed()
         assert play.counters["sessions_connected"] == 1
         assert play.relay.over
 
@@ -404,11 +404,15 @@ def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
         play.broker_reads()
         play.broker_says(said_welcome(b"1.2"))
         play.client_gets(b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0")
+        other = play.opened[1].uri
+        play.broker_accepts(at=other)
+        play.broker_reads(at=other)
+        play.broker_says(said_welcome(b"1.2"), at=other)
         play.broker_gets(b"DISCONNECT\nreceipt:%b\n\n\0\n" % own(1))
         play.client_says(send(b"1"))
         play.broker_gets(b"")
         play.broker_says(receipt(own(1)))
-        assert play.brokers[0].closed is How.FLUSH
+        assert play.brokers[0].closed is How.LINGER
         found(play)
         assert play.opened[1] is not play.opened[0]
         play.broker_gets(send(b"1"))

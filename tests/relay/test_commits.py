@@ -154,4 +154,5 @@ def test_groups_that_answer_commit_early() -> None:
             play.broker_reads(at=at)
         play.broker_says(RECEIPT % b"d", at="a")
         play.broker_goes(at="a")
+        play.time_passes(5)
         assert b"receipt-id:d\n" in play.client_reads()

@@ -10,8 +10,8 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
-from tests.relay.failing import movable
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, in_all_cuts, listener, upstream
+from tests.relay.failing import found, movable
 from tests.relay.several import fan_out
 
 
@@ -115,3 +115,57 @@ def test_where_a_client_sends_to() -> None:
     assert session.sent_to == tuple(b"/queue/%d" % number for number in range(10 - SENT_TO, 10))
     session.sends_to(b"x" * 1000)
     assert session.sent_to[-1] == b"x" * 200
+
+
+# What waits
+
+
+def waiting(play: Playbook) -> list[int]:
+    """About how many messages may wait at each broker, open connections included."""
+    found = []
+    for broker in play.relay.listener.upstream.brokers:
+        here = [link.connection.tally for link in play.relay.links if link.broker is broker]
+        found.append(broker.tally.plus(here[0]).waiting if here else broker.tally.waiting)
+    return found
+
+
+@in_all_cuts
+@pytest.mark.parametrize("confirm", [False, True])
+def test_what_may_wait_at_a_broker(cut: Cut, confirm: bool) -> None:
+    """SENDs to queues less MESSAGEs from queues, in runs and one by one; what was not acknowledged goes back, what was
+    not confirmed counts where it is sent next.
+    """
+    play, _ = counted(movable(confirm=confirm), cut)
+    play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/b\nack:client-individual\n\n\0")
+    play.client_says(send(b"/topic/a") + send(b"/queue/a") * 5 + send(b"/topic/a") * 2)
+    assert waiting(play) == [5, 0]
+    play.client_says(send(b"/queue/a") + send(b"/topic/a") + send(b"/queue/a") + send(b"/topic/a"))
+    assert waiting(play) == [7, 0]
+    for number in range(3):
+        play.broker_says(message(b"/queue/b").replace(b"id:1", b"id:1\nack:%d" % number))
+    play.broker_says(message(b"/topic/b").replace(b"id:1", b"id:1\nack:9"))
+    assert waiting(play) == [4, 0]
+    play.client_says(b"ACK\nid:0\n\n\0ACK\nid:1\n\n\0ACK\nid:9\n\n\0")
+    play.broker_goes()
+    assert waiting(play) == ([0, 0] if confirm else [5, 0])
+    found(play)
+    assert waiting(play) == ([0, 7] if confirm else [5, 0])
+
+
+def test_large_messages_wait_as_well() -> None:
+    """Not all of their bytes are gone through."""
+    play, _ = counted(movable())
+    play.client_says(send(b"/queue/a"))
+    large = b"x" * 5000
+    play.client_says(send(b"/queue/a", large) * 3)
+    assert waiting(play) == [4, 0]
+    play.client_says(send(b"/topic/a", large) * 2)
+    assert waiting(play) == [4, 0]
+
+
+def test_what_waits_is_never_less_than_nothing() -> None:
+    """Others may send to the broker past the relay."""
+    play, _ = counted(movable())
+    play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0")
+    play.broker_says(message(b"/queue/b"))
+    assert waiting(play) == [0, 0]

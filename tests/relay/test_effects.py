@@ -44,7 +44,7 @@ def test_the_order_of_a_session() -> None:
     assert effects == [
         Note(Event.VANISHED, "client left: gone", {"end": "client"}),
         Close(relay.client, How.FLUSH),
-        Close(leg, How.FLUSH),
+        Close(leg, How.LINGER),
         Wake(float("inf")),
     ]
 

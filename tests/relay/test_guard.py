@@ -380,7 +380,10 @@ def test_an_upstream_whose_loss_is_survived(confirm: bool, trace: bool) -> None:
         play.rules_change(replace(ALLOW, rules=(AccessRule(1, allow=True, send=("/queue/[ab]",)),)))
         play.time_passes(1.0)
         comes(play, "a")
-        assert play.broker_reads().count(b"\n\n2\0") == 1
+        told = play.broker_reads()
+        assert told.count(b"\n\n2\0") == 1
+        for asked in re.findall(rb"\nreceipt:([^\n]*)", told):
+            play.broker_says(b"RECEIPT\nreceipt-id:%b\n\n\0" % asked)
         play.client_gets_error(b"not allowed")
 
 

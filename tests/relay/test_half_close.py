@@ -20,7 +20,13 @@ from tests.playbook import (
 from tests.relay.several import SOON, begun, both_get, comes, copied, fanned, group, receipt, send
 
 EOL = b"\n"
-GOODBYE = b"DISCONNECT\n\n\0"
+GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
+
+
+@pytest.fixture(autouse=True)
+def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What brokers say to it stands in the scripts."""
+    monkeypatch.setattr(Playbook, "part", False)
 
 
 @in_all_pairs

@@ -71,6 +71,7 @@ def test_many_small_things() -> None:
     ):
         play = joined(b"1.2", b"1.2", kept=100_000)
         play.client_says(b"".join(frame % n for n in range(1000)))
+        play.time_passes(5)
         assert 80 < play.broker_reads().count(b"\0") < 700
         assert play.client_reads().startswith(b"ERROR\nmessage:" + TOO_MUCH)
 
@@ -159,6 +160,7 @@ def test_a_message_that_cannot_be_kept() -> None:
     play = started(confirm=True, front={"kept": 100_000})
     play.client_says(b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 200_000))
     play.broker_reads()
+    play.time_passes(5)
     play.client_gets_error(TOO_MUCH)
 
 

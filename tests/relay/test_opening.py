@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.client.opening import REFUSAL
+from stomprelay.relay.client.review import JUDGED
 from stomprelay.relay.client.shutdown import ECHO
 from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity
 from stomprelay.relay.model.rules import AccessRule, AccessRules
@@ -26,7 +27,7 @@ from tests.relay.several import comes, fan_out, send
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
 ALICE = Identity("alice", frozenset({"staff"}))
-GOODBYE = b"DISCONNECT\n\n\0"
+GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 
 
 def asked(over: Any = None, *, cut: Cut = Cut.WHOLE, behind: bytes = b"", **settings: Any) -> Playbook:
@@ -236,6 +237,7 @@ def test_a_client_that_goes_before_it_is_told() -> None:
 def test_a_client_that_half_closes() -> None:
     """It has said all that it will say, and gets its answers."""
     with asked(behind=send(b"x")) as play:
+        play.part = False
         play.client_half_closes()
         play.client_is(ALICE)
         play.client_gets_exactly(b"\n")
@@ -451,14 +453,22 @@ def test_a_token_that_expires_earlier() -> None:
         play.broker_is_closed()
 
 
-def test_a_newer_token_that_is_refused() -> None:
-    """The session ends, as if it had come with it."""
+@pytest.mark.parametrize("ground", ["token", "unchecked"])
+def test_a_newer_token_that_is_refused(ground: str) -> None:
+    """There is no RECEIPT for it, and the session goes on with the one that it has, until that expires."""
     with renewing() as play:
         play.client_says(SHOWN)
-        play.client_is_unknown("token", "it has expired")
-        play.client_gets_error(b"access refused")
-        play.broker_is_closed()
-        assert play.counters["logins_failed"] == 1
+        play.client_is_unknown(ground, "it has expired")
+        assert "the one before counts until it expires" in play.noted(Event.ERROR)
+        assert play.counters["logins_failed" if ground == "token" else "logins_unchecked"] == 1
+        play.client_gets(b"")
+        play.client_says(SHOWN)
+        play.client_is(Identity("alice", until=play.now + 20))
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.time_passes(19)
+        play.both_stay()
+        play.time_passes(2)
+        play.client_gets_error(b"the token has expired")
 
 
 def test_a_newer_token_of_somebody_else() -> None:
@@ -466,19 +476,26 @@ def test_a_newer_token_of_somebody_else() -> None:
     with renewing() as play:
         play.client_says(SHOWN)
         play.client_is(Identity("mallory", until=play.now + 60))
-        play.client_gets_error(b"access refused")
-        play.broker_is_closed()
+        assert "it is of another user" in play.noted(Event.ERROR)
+        assert play.relay.identity.user == "alice"
+        play.time_passes(31)
+        play.client_gets_error(b"the token has expired")
 
 
 def test_one_token_at_a_time() -> None:
-    """Whoever shows one after the other is not looked at without end."""
+    """Of those that are shown while one is looked at, the last one is looked at next."""
     with renewing() as play:
-        play.client_says(SHOWN + SHOWN)
-        assert len(play.claims) == 2
-        play.client_gets_error(b"another token is looked at", receipt=b"r")
-        play.broker_is_closed()
+        play.client_says(SHOWN)
+        for number in (b"1", b"2", b"3"):
+            play.client_says(send(b"", RENEW, passcode=number.decode(), receipt="r" + number.decode()))
+        assert play.claims[1:] == [Claim(None, b"newer")]
+        play.client_is(Identity("alice", until=play.now + 40))
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        assert play.claims[2:] == [Claim(None, b"3")]
         play.client_is(Identity("alice", until=play.now + 60))
-        assert play.relay.over
+        play.client_gets(b"RECEIPT\nreceipt-id:r3\n\n\0")
+        assert play.wake == play.now + 60
+        assert len(play.claims) == 3
 
 
 def test_a_client_that_goes_while_its_token_is_looked_at() -> None:
@@ -502,6 +519,28 @@ def test_a_newer_token_with_several_brokers() -> None:
         play.client_is(Identity("alice", until=play.now + 60))
         play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
         assert [peer.written for peer in play.brokers] == [b"", b""]
+
+
+def test_a_newer_token_of_the_same_groups() -> None:
+    """It costs nothing for each subscription: none of them is judged again."""
+    staff = AccessRule(1, allow=True, send=("/queue/*",), subscribe=("/queue/*",), groups=("staff",))
+    play = asked(renew=RENEW, rules=AccessRules((staff,), allow=False))
+    with play:
+        play.client_is(Identity("alice", frozenset({"staff"}), until=play.now + 30))
+        welcomed(play)
+        for number in range(2 * JUDGED):
+            play.client_says(b"SUBSCRIBE\nid:%d\ndestination:/queue/%d\n\n\0" % (number, number))
+        play.broker_reads()
+        play.busy = True
+        said = send(b"x", b"/queue/a")
+        for groups in ({"staff"}, {"staff", "more"}):
+            play.client_says(SHOWN)
+            play.client_is(Identity("alice", frozenset(groups), until=play.now + 60))
+            play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+            play.client_says(said)
+            play.broker_gets(said if "more" not in groups else b"")
+        assert play.turn_comes() is play.client.leg
+        play.broker_gets(said)
 
 
 def test_groups_of_a_newer_token() -> None:

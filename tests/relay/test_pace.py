@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
-from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
 from tests.relay.failing import client_waits, found, goes_by_itself, movable
@@ -192,8 +191,8 @@ def test_a_session_that_goes_puts_back_what_it_did_not_use() -> None:
     with limited(limiter) as first, limited(limiter) as second:
         first.client_says(sends(0, 2))
         first.broker_gets(sends(0, 1))
-        first.operator_kills()
-        first.client_gets_error(b"the session was ended")
+        first.relay_stops()
+        first.client_gets_error(b"the relay is stopping")
         second.time_passes(1.0)
         second.client_says(sends(1, 1))
         second.broker_gets(sends(1, 1))
@@ -299,7 +298,7 @@ def test_a_client_that_goes_while_it_waits() -> None:
         play.client_goes()
         play.time_passes(1.0)
         play.broker_gets(sends(2, 2))
-        play.broker_is_closed(How.FLUSH)
+        play.broker_is_closed()
 
 
 def test_a_relay_that_stops_while_it_waits() -> None:

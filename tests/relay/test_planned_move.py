@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs, listener
@@ -19,6 +20,7 @@ from tests.relay.failing import (
     sent_away,
     started,
 )
+from tests.relay.several import begun, group
 from tests.relay.test_failover import (
     ASKING,
     ASKING_AGAIN,
@@ -55,7 +57,7 @@ def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) 
         first = play.brokers[0]
         sent_away(play)
         parts(play)
-        assert first.closed is How.FLUSH
+        assert first.closed is How.LINGER
         assert play.opened[-1].uri == "tcp://b"
         assert play.wake >= play.now
         found(play, broker)
@@ -213,7 +215,7 @@ def test_the_old_broker_does_not_confirm() -> None:
         sent_away(play)
         gets(play, GOODBYE % 1)
         play.time_passes(1.9)
-        assert len(play.opened) == 1
+        assert link(play).leaving
         play.time_passes(0.2)
         found(play)
         play.both_stay()
@@ -251,30 +253,96 @@ def test_a_preferred_broker() -> None:
         found(play)
 
 
+def stays(play: Playbook, why: str) -> None:
+    """The session goes on where it is, and it is known why."""
+    assert not link(play).moving
+    assert link(play).connection.stays == why
+    play.client_says(SEND % b"x")
+    gets(play, SEND % b"x")
+    play.both_stay()
+
+
 def test_a_preferred_broker_that_is_not_there() -> None:
-    """The others are asked then, and the one that was left last of all."""
+    """Then there is no reason to go."""
     with started(brokers=3) as play:
-        asked_to_leave(play, to=2)
-        parts(play)
-        play.broker_refuses()
-        asked(play)
-        assert play.opened[-1].uri == "tcp://b"
-        play.broker_refuses()
-        asked(play)
-        assert play.opened[-1].uri == "tcp://a"
-        found(play)
-        play.both_stay()
+        asked_to_leave(play, to=2, welcome=None)
+        play.broker_refuses(at="tcp://c")
+        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://c"]
+        stays(play, "tcp://c did not connect: Connection refused")
 
 
-def test_a_paused_broker_is_never_asked() -> None:
-    """However long the others are away."""
+DENIED = b"ERROR\nmessage:Bad CONNECT\n\nAccess refused\0"
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["with an ERROR", "without a word"])
+def test_the_others_do_not_take_the_session(goes: bool) -> None:
+    """Another login or virtual host there: the session stays where it is, and the client hears nothing of it."""
     with started(brokers=3) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        sent_away(play, welcome=None)
+        for uri in ("tcp://b", "tcp://c"):
+            play.broker_accepts(at=uri)
+            assert play.broker_reads(at=uri).startswith(b"CONNECT\n")
+            if goes:
+                play.broker_goes(at=uri)
+            else:
+                play.broker_says(DENIED, at=uri)
+                play.broker_is_closed(at=uri)
+        said = (
+            "closed the connection: Connection was closed cleanly."
+            if goes
+            else "answered CONNECT with an ERROR"
+        )
+        stays(play, f"tcp://c {said}")
+        play.time_passes(100)
+        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b", "tcp://c"]
+        assert (play.counters["brokers_moved"], play.counters["errors_passed"]) == (0, 0)
+
+
+def test_another_broker_that_hangs() -> None:
+    """It has `connect_timeout`; meanwhile the client is heard, and the session stays for longer than it was to."""
+    with started(connect_timeout=3.0) as play:
+        sent_away(play, within=1.0, welcome=None)
+        play.client_says(SEND % b"1")
+        gets(play, SEND % b"1")
+        play.time_passes(2.9)
+        assert link(play).moving
+        play.time_passes(0.2)
+        play.broker_is_closed(at="tcp://b")
+        stays(play, "tcp://b no CONNECTED in time")
+
+
+def test_the_next_broker_is_lost_while_the_session_waits() -> None:
+    """Another one is asked; beats go both ways until the session is there."""
+    with started(brokers=3, heart_beat=Terms(1000, 0)) as play:
+        play.client_says(BEGIN)
+        play.broker_reads()
+        sent_away(play, within=5.0, welcome=said_welcome(b"1.2", welcome=b"heart-beat:0,1000\n"))
+        play.time_passes(2.0)
+        assert b"\n" in play.broker_reads(at="tcp://b")
+        play.broker_goes(at="tcp://b")
+        play.broker_accepts(at="tcp://c")
+        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
+        play.broker_says(said_welcome(b"1.2"), at="tcp://c")
+        play.time_passes(3.1)
+        play.broker_reads(at="tcp://a")
+        play.broker_says(RECEIPT % (OURS % 1), at="tcp://a")
+        assert link(play).broker is not None
+        assert str(link(play).broker) == "tcp://c"
+        play.broker_gets(BEGIN, at="tcp://c")
+
+
+def test_the_broker_dies_when_another_has_accepted() -> None:
+    """The session is there at once."""
+    with started() as play:
+        play.client_says(SUBSCRIBE + BEGIN)
+        play.broker_reads()
         sent_away(play)
-        parts(play)
-        for _ in range(10):
-            asked(play)
-            play.broker_refuses()
-        assert {each.uri for each in play.opened[1:]} == {"tcp://b", "tcp://c"}
+        play.broker_goes(at="tcp://a")
+        assert str(link(play).broker) == "tcp://b"
+        gets(play, SUBSCRIBE + BEGIN)
+        assert (play.counters["brokers_lost"], play.counters["failovers"]) == (1, 1)
 
 
 def test_all_are_paused() -> None:
@@ -344,10 +412,12 @@ def test_a_broker_is_paused_while_it_is_asked() -> None:
         play.broker_reads()
         sent_away(play, at=1)
         play.broker_says(said_welcome(b"1.2"))
+        assert play.opened[-1].uri == "tcp://a"
+        play.broker_accepts(at="tcp://a")
+        assert play.broker_reads(at="tcp://a").startswith(b"CONNECT\n")
+        play.broker_says(said_welcome(b"1.2"), at="tcp://a")
         gets(play, GOODBYE % 1)
         play.broker_says(RECEIPT % (OURS % 1))
-        found(play)
-        assert play.opened[-1].uri == "tcp://a"
         play.both_stay()
 
 
@@ -412,7 +482,7 @@ def test_the_client_says_goodbye_meanwhile(quiet: bool) -> None:
         play.client_gets(RECEIPT % b"bye")
         play.broker_goes()
         play.client_is_closed()
-        assert len(play.opened) == 1
+        play.broker_is_closed(at="tcp://b")
         assert play.counters["brokers_moved"] == 0
 
 
@@ -444,8 +514,7 @@ def test_the_client_goes_while_the_session_parts() -> None:
             assert over(play) is not bool(rest)
             if rest:
                 play.broker_says(RECEIPT % (OURS % 1))
-                found(play)
-                gets(play, rest)
+                play.broker_gets(rest, at="tcp://b")
             assert over(play)
             assert play.wake == inf
 
@@ -458,14 +527,14 @@ def test_the_client_goes_and_the_broker_does_not_confirm_that_the_session_parts(
         assert marks(play.broker_reads()) == [b"1:1"]
         if not parting:
             play.client_goes()
-        sent_away(play, within=0.0)
+        sent_away(play, within=0.0, welcome=said_welcome(b"1.2", "rabbitmq"))
         play.time_passes(0.0)
         gets(play, GOODBYE % 2)
         if parting:
             play.time_passes(0.5)
             play.client_goes()
         play.time_passes(1.9)
-        assert len(play.opened) == 1
+        assert link(play).leaving
         play.time_passes(0.2)
         assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b"]
         found(play, product="rabbitmq")
@@ -642,3 +711,16 @@ def test_a_client_that_leaves_by_a_broker_that_was_paused_meanwhile() -> None:
         play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
         play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+
+
+def test_the_next_broker_takes_no_more_for_now() -> None:
+    """Nothing but CONNECT is on its way to it: that concerns nobody."""
+    upstream = Upstream("main", (group("main-1", "a", "c"), group("main-2", "b")))
+    with begun(listener(upstream)) as play:
+        asked_to_leave(play, welcome=None)
+        play.broker_accepts(at="c")
+        assert play.broker_reads(at="c").startswith(b"CONNECT\n")
+        leg = play.at("c").leg
+        play.relay.blocked(leg)
+        assert play.relay.unblocked(leg, play.now) == []
+        assert play.counters["faults"] == 0

@@ -242,10 +242,14 @@ def test_a_client_that_is_given_up_with_what_it_sent() -> None:
 
 @pytest.mark.parametrize("survives", [False, True])
 def test_a_session_that_is_killed(survives: bool) -> None:
-    """At once: the client hears who wanted it, the broker is left, and what may be lost by it is counted."""
+    """What it has sent is delivered first; killed again, it ends at once: the client hears who wanted it, the broker
+    is left, and what may be lost by it is counted.
+    """
     with started() if survives else joined(b"1.2", b"1.2") as play:
         play.client_says(ASKING % (1, 1) + ASKING % (2, 2))
         play.broker_reads()
+        play.operator_kills()
+        play.both_stay()
         play.operator_kills()
         data = play.client_reads()
         assert data.startswith(b"ERROR\nmessage:the session was ended\n")

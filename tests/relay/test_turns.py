@@ -3,7 +3,6 @@
 import pytest
 
 from stomprelay.relay.forward import TURN
-from stomprelay.session.effects import How
 from tests.playbook import Playbook, joined, listener
 from tests.relay.failing import found, goes_by_itself, started
 from tests.relay.several import begun, fan_out
@@ -99,7 +98,7 @@ def test_a_client_that_goes_meanwhile(survives: bool) -> None:
         assert not play.relay.over
         play.turn_comes()
         play.broker_gets(sends(2 * TURN, 1))
-        play.broker_is_closed(How.FLUSH)
+        play.broker_is_closed()
         assert play.relay.over
 
 

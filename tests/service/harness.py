@@ -70,6 +70,12 @@ class FakeTransport(StringTransport):
     def sends(self, data: bytes) -> None:
         self.protocol.dataReceived(data)
 
+    def parts(self) -> bytes:
+        """The relay's own DISCONNECT, which was written last, is confirmed. Returns what was written before."""
+        before, receipt = self.written().split(b"DISCONNECT\nreceipt:")
+        self.sends(b"RECEIPT\nreceipt-id:" + receipt)
+        return before
+
     def disconnects(self, error: Exception | None = None) -> None:
         """The connection is lost."""
         self.protocol.connectionLost(Failure(error or ConnectionDone()))

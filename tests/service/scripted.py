@@ -83,7 +83,13 @@ class Link:
         self.broker = on
         self.leg: Leg | None = None
         self.quiet = self.moving = self.may_stay = False
+        self.next_leg: Leg | None = None
+        self.stays = ""
         self.__dict__.update(facts)
+
+    def movable(self, now: float) -> bool:
+        """Whether it may be asked to move."""
+        return not self.moving
 
 
 class ScriptedRelay:
@@ -98,6 +104,8 @@ class ScriptedRelay:
         self.links: tuple[Link, ...] = ()
         self.allowed: tuple[Pass, ...] = ()
         self.coupled = True
+        self.ending = False
+        self.kept = 0
         self.over = True
         self.told: list[tuple[Any, ...]] = []
         self.answers: deque[list[Effect]] = deque()

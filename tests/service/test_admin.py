@@ -286,6 +286,9 @@ def test_brokers_in_json(pair: RelayHarness) -> None:
                 "state": state,
                 "sessions": sessions,
                 "moving": 0,
+                "staying": 0,
+                "stays": "",
+                "waiting": 0,
             }
             for number, state, sessions in ((1, "up", 1), (2, "unknown", 0))
         ]
@@ -299,15 +302,15 @@ def test_a_switch_over(pair: RelayHarness) -> None:
     answer = order(pair, "pause", '{"broker": "192.0.2.1:61613", "within": 30}')
     assert answer.status == 200
     assert states(answer) == [("paused", 1, 1), ("unknown", 0, 0)]
+    other = pair.broker()
+    assert other.written().startswith(b"CONNECT\n")
+    other.sends(CONNECTED)
     broker.written()
     client.sends(b"COMMIT\ntransaction:t\nreceipt:1\n\n\0")
     broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
     assert client.written() == b"RECEIPT\nreceipt-id:1\n\n\0"
     (receipt,) = re.findall(rb"DISCONNECT\nreceipt:(.*)\n\n\0", broker.written())
     broker.sends(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
-    other = pair.broker()
-    assert other.written().startswith(b"CONNECT\n")
-    other.sends(CONNECTED)
     assert client.written() == b""
     client.sends(SEND)
     assert other.written() == SEND

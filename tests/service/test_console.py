@@ -179,6 +179,7 @@ def test_a_session_like_any_other(admin: Site) -> None:
     assert client.written() == said(BINARY, MESSAGE)
     answer = admin.ask(f"/sessions/{row['session']}/kill", "POST", b"{}", content_type=JSON)
     assert answer.status == 200
+    broker.parts()
     assert b"message:the session was ended" in client.written()
 
 

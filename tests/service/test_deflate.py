@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.error import ConnectionLost
 
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.network.deflate import compressed
@@ -214,3 +215,20 @@ def test_any_cutting(messages: list[bytes], cuts: list[int], bits: int) -> None:
             found.append(websocket.received())
     assert b"".join(each.data for each in found) == b"".join(messages)
     assert not any(each.end for each in found)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_what_came_before_the_end(orderly: bool) -> None:
+    """It is looked at as if the client were there, while others have their turns; then the session ends."""
+    relay, client, broker = compressing()
+    small = masked(TEXT | RSV1, compressed(b"SEND\ndestination:/queue/a\n\nx\0", 15))
+    client.sends(small * 100)
+    client.disconnects(None if orderly else ConnectionLost())
+    written = broker.written()
+    assert written.count(b"SEND\n") < 100
+    assert len(relay.service.state.sessions) == 1
+    for _ in range(10):
+        relay.reactor.advance(0)
+        written += broker.written()
+    assert written.count(b"SEND\n") == 100
+    assert len(relay.service.state.sessions) == 0

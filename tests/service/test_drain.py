@@ -55,6 +55,7 @@ def test_what_was_taken_is_delivered(log: list[str]) -> None:
     broker = stopping.resume()
     assert broker.written().count(b"SEND\n") == 50
     broker.sends(RECEIPTS)
+    broker.parts()
     heard = stopping.client.written()
     assert heard.startswith(RECEIPTS + b"ERROR\nmessage:the relay is stopping\n")
     for each in (stopping.client, broker):

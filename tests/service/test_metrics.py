@@ -97,6 +97,8 @@ def test_metrics_of_brokers() -> None:
         f"stomprelay_broker_sessions{{{at.format(2)}}} 0",
         f"stomprelay_broker_failures{{{at.format(1)}}} 0",
         f"stomprelay_broker_failures{{{at.format(2)}}} 3",
+        f"stomprelay_broker_waiting{{{at.format(1)}}} 0",
+        f"stomprelay_broker_waiting{{{at.format(2)}}} 0",
     ]
 
 
@@ -113,9 +115,9 @@ def test_an_address_that_stands_in_two_groups() -> None:
     def values() -> list[str]:
         return [line.rpartition(" ")[2] for line in of_brokers(harness)]
 
-    assert values() == ["1", "1", "5", "4"]
+    assert values() == ["1", "1", "5", "4", "0"]
     two.up = False
-    assert values() == ["0", "1", "5", "4"]
+    assert values() == ["0", "1", "5", "4", "0"]
 
 
 def test_labels_are_quoted() -> None:
@@ -317,8 +319,11 @@ def test_so_many_destinations_and_no_more() -> None:
 
 
 def test_a_name_spoils_nothing() -> None:
-    """Quotes, line ends and what looks like a sample are part of the name; what is spelled alike is one series."""
-    odd = '/queue/"} 1\nstomprelay_ready 0\r\\ \u2028\x00'
+    """Quotes and what looks like a sample are part of the name, what could control a terminal or turn text around is
+    escaped; what is spelled alike is one series.
+    """
+    odd = '/queue/"} 1\nstomprelay_ready 0\r \x1b[2J\x9b\u2028\u202e\x00'
+    shown = '/queue/"} 1\\nstomprelay_ready 0\\r \\x1b[2J\\x9b\\u2028\\u202e\\x00'
     found = of_destinations(
         (
             DestinationRow(odd, DestinationTally(1)),
@@ -330,7 +335,7 @@ def test_a_name_spoils_nothing() -> None:
     )
     assert sorted(found) == sorted(
         f'stomprelay_destination_sends_total{{destination="{name}"}} {sends}'
-        for name, sends in ((odd, 1), ("\\xff", 5), ("", 9))
+        for name, sends in ((shown, 1), ("\\xff", 5), ("", 9))
     )
 
 

@@ -52,10 +52,10 @@ def test_a_client_that_half_closes(harness: JournalHarness) -> None:
     client.sends(SEND)
     client.protocol.readConnectionLost()
     harness.reactor.advance(ECHO)
-    assert broker.written().endswith(b"DISCONNECT\n\n\0")
+    broker.parts()
     broker.disconnects()
     told = brief(harness.read())
-    assert told[-2:] == [("client", "SEND"), ("vanished",)]
+    assert told[-3:] == [("client", "SEND"), ("broker", "RECEIPT"), ("vanished",)]
     assert not any("DISCONNECT" in each for each in told)
     assert client.ends == ["flush"]
 
@@ -182,6 +182,8 @@ def test_what_comes_with_the_end_is_recorded(harness: JournalHarness) -> None:
     harness.read()
     client.sends(SEND + b"NONSENSE\n\n\0")
     assert brief(harness.read())[:2] == [("client", "SEND"), ("error",)]
+    broker.parts()
+    assert brief(harness.read())[-1] == ("disconnected",)
     broker.disconnects()
     client.disconnects()
     assert len(harness.service.state.sessions) == 0

@@ -29,7 +29,7 @@ def test_a_session(log: list[str]) -> None:
     broker.sends(b"RECEIPT\nreceipt-id:bye\n\n\0")
     assert client.written() == b"RECEIPT\nreceipt-id:bye\n\n\0"
     client.disconnects()
-    assert broker.ends == ["flush"]
+    assert broker.ends == ["half"]
     broker.disconnects()
     assert len(harness.service.state.sessions) == 0
     assert harness.reactor.getDelayedCalls() == []
@@ -111,7 +111,7 @@ def test_a_client_that_left_its_frames_behind() -> None:
     broker = harness.broker()
     broker.sends(CONNECTED)
     assert broker.written().endswith(SEND)
-    assert broker.ends == ["flush"]
+    assert broker.ends == ["half"]
     broker.disconnects()
     assert len(harness.service.state.sessions) == 0
 
@@ -313,7 +313,7 @@ def test_a_relay_that_fails(log: list[str], monkeypatch: pytest.MonkeyPatch) -> 
     client.sends(SEND)
     assert client.written().startswith(b"ERROR\nmessage:the relay failed\n")
     assert client.ends == ["half"]
-    assert broker.ends == ["flush"]
+    assert broker.ends == ["half"]
     for transport in (client, broker):
         transport.disconnects()
     assert len(harness.service.state.sessions) == 0
@@ -334,7 +334,7 @@ def test_an_effect_that_cannot_be_performed(log: list[str], monkeypatch: pytest.
     monkeypatch.setattr(LegProtocol, "write", fails)
     client.sends(SEND)
     assert client.ends == ["half"]
-    assert broker.ends == ["flush"]
+    assert broker.ends == ["half"]
     for transport in (client, broker):
         transport.disconnects()
     assert len(harness.service.state.sessions) == 0

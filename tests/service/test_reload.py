@@ -180,11 +180,11 @@ def test_a_broker_that_is_taken_out() -> None:
         "upstream.main.uri: tcp://192.0.2.3:61613 added",
         "upstream.main.uri: tcp://192.0.2.1:61613 removed",
     }
-    assert b"DISCONNECT\n" in first.written()
-    first.disconnects()
     assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
     second = harness.broker()
     second.sends(CONNECTED)
+    assert b"DISCONNECT\n" in first.written()
+    first.disconnects()
     assert SUBSCRIBE in second.written()
     second.sends(MESSAGE)
     assert client.written() == MESSAGE

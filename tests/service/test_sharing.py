@@ -248,7 +248,7 @@ def test_others_hear_of_sessions_that_end() -> None:
         return 1
 
     harness = RelayHarness()
-    door = Inherited({"public": 0}, room)
+    door = Inherited({"public": 0}, room, lambda size, sessions: (size, sessions))
     service = RelayService(harness.config, harness.reactor, harness.reactor.seconds, inherited=door)
     sessions = service.state.sessions.listeners["public"]
     drivers: list[Any] = [object(), object()]

@@ -254,7 +254,9 @@ def test_the_brokers_are_those_that_remote_commands_read() -> None:
     """With the keys that they had always."""
     one, _ = pair()
     rows = json.loads(brokers(taken(one)))["brokers"]
-    assert [list(row) for row in rows] == [["uri", "upstream", "group", "state", "sessions", "moving"]] * 2
+    assert [list(row) for row in rows] == [
+        ["uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays", "waiting"]
+    ] * 2
 
 
 # Outages

@@ -18,6 +18,7 @@ from twisted.internet.testing import MemoryReactor, MemoryReactorClock
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from stomprelay.service.connection.direct import READ
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.network import sockets
@@ -601,3 +602,25 @@ def test_other_ways_to_connect_are_twisteds() -> None:
         assert type(connector) is tcp.Connector
         connector.stopConnecting()
         turn(made)
+
+
+# Turns
+
+
+def test_all_together_receive_so_much_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many have sent much, each is read from for its share; who is alone, for as much as it has."""
+    monkeypatch.setattr("stomprelay.service.connection.reactor._RECEIVED", 4 * 20_000)
+    with turning(RelayReactor) as made:
+        pairs = [Pair(made, Whole(), Socket) for _ in range(4)]
+        for pair in pairs:
+            pair.connection.bufferSize = READ
+            pair.peer.sendall(bytes(60_000))
+        made.doPoll(0.02)
+        assert [[len(each) for each in pair.protocol.told] for pair in pairs] == [[20_000]] * 4
+        for pair in pairs[1:]:
+            pair.connection.stopReading()
+        made.doPoll(0.02)
+        assert [len(each) for each in pairs[0].protocol.told] == [20_000, 40_000]
+        for pair in pairs:
+            pair.peer.close()
+            pair.connection.connectionLost(Failure(CONNECTION_LOST))

@@ -477,7 +477,7 @@ def test_a_client_that_closes_is_gone(payload: bytes, answer: int) -> None:
     client.sends(masked(CLOSE, payload))
     assert client.written() == ended(answer)
     assert client.ends == ["flush"]
-    assert broker.ends == ["flush"]
+    assert broker.ends == ["half"]
 
 
 def test_half_a_close() -> None:

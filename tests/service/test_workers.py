@@ -40,7 +40,7 @@ from stomprelay.service.workers.child import line
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.plan import Plan
 from stomprelay.service.workers.service import GRACE, WorkersService, _reload
-from stomprelay.service.workers.worker import FIRST, LONGEST, STEADY, Child, Notices, Worker
+from stomprelay.service.workers.worker import FIRST, HUNG, LONGEST, STEADY, Child, Notices, Worker
 from tests.config.reference import put_secrets
 from tests.service.harness import RelayHarness, failover, listener, movable
 
@@ -178,7 +178,9 @@ def worker(
         sockets = {"public": listening.fileno()}
         return Plan(number, SOURCE, sockets, admin, "/loads", [], "the.reactor")
 
-    made = Worker(2, reactor, str(tmp_path), plan, lambda it: changes.append(it.admin is not None))
+    made = Worker(
+        2, reactor, str(tmp_path), plan, lambda it: changes.append(it.admin is not None), lambda: 30.0
+    )
     made.start()
     yield made
     for call in reactor.getDelayedCalls():
@@ -297,25 +299,31 @@ def test_a_signal_that_comes_too_late(worker: Worker, reactor: ProcessReactor) -
     worker.signal("TERM")
 
 
-def test_one_that_is_frozen(reactor: ProcessReactor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where systemd watches us we watch the workers: one that says nothing in time is killed."""
-    monkeypatch.setenv("WATCHDOG_USEC", "10000000")
-    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+def test_one_that_hangs(reactor: ProcessReactor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that says nothing is told of first, then killed and replaced, whether its process ends or not."""
+    monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     plan = Plan(1, SOURCE, {}, "", "", [], "")
-    watched = Worker(1, reactor, str(tmp_path), lambda number, admin: plan, lambda it: None)
+    hung: list[bool] = []
+    watched = Worker(
+        1, reactor, str(tmp_path), lambda number, admin: plan, lambda it: hung.append(it.hung), lambda: 30.0
+    )
     watched.start()
-    assert reactor.environments[0]["WATCHDOG_USEC"] == "10000000"
-    assert "WATCHDOG_PID" not in reactor.environments[0]
-    reactor.advance(100)
+    assert reactor.environments[0]["WATCHDOG_USEC"] == "2000000"
+    reactor.advance(50)
     reactor.tells("READY=1")
-    reactor.advance(9)
+    reactor.advance(HUNG)
+    assert (hung, watched.row.state) == ([False, True], "does not answer")
     reactor.tells("WATCHDOG=1")
-    reactor.advance(9)
+    assert (hung.pop(), watched.row.state) == (False, SERVES)
+    reactor.advance(HUNG)
+    reactor.advance(24)
     assert reactor.processes[0].done == []
-    reactor.advance(2)
-    assert reactor.processes[0].done == ["KILL"]
-    reactor.ends()
-    assert len(reactor.getDelayedCalls()) == 1
+    reactor.advance(1)
+    assert reactor.processes[0].done[-1] == "KILL"
+    reactor.advance(FIRST)
+    assert len(reactor.processes) == 2
+    reactor.children[0].processEnded(Failure(ProcessTerminated(signal=9)))  # late
+    assert watched.row.process == 101
 
 
 def test_its_log_is_ours() -> None:
@@ -461,7 +469,7 @@ def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(CannotStart, match=r"workers: no temporary folder: .*No such file"):
         service.startService()
     assert not reactor.processes
-    made = Worker(1, reactor, "", lambda number, admin: plan_of([]), lambda it: None)
+    made = Worker(1, reactor, "", lambda number, admin: plan_of([]), lambda it: None, lambda: 30.0)
     too_long = CannotListenError(None, "d" * 120, OSError("AF_UNIX path too long"))
     with monkeypatch.context() as patch, capturedLogs() as logs:
         patch.setattr(reactor, "listenUNIXDatagram", Mock(side_effect=too_long))
@@ -470,18 +478,19 @@ def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatc
 
 
 def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) -> None:
-    """Is killed when all have had their time, with all that may come behind it."""
+    """One that has begun to end has all its time, with what may come behind it; one that has not is killed earlier."""
     over: list[None] = []
     _ = parent.stopService().addCallback(over.append)
-    reactor.children[0].processEnded(Failure(ProcessDone(0)))
-    reactor.advance(Config.stop_timeout + MARGIN + GRACE - 1)
+    reactor.notices[1].datagramReceived(b"STOPPING=1", None)
+    reactor.advance(Config.stop_timeout)
+    assert reactor.processes[0].done == ["end", "KILL"]
+    reactor.notices[1].datagramReceived(b"WATCHDOG=1", None)
+    reactor.advance(MARGIN + GRACE - 1)
     assert reactor.processes[1].done == ["end"]
     with capturedLogs() as logs:
         reactor.advance(1)
     assert [formatEvent(event) for event in logs] == ["workers that do not end are killed"]
-    assert reactor.processes[1].done == ["end", "KILL"]
-    assert not over
-    reactor.ends()
+    assert reactor.processes[1].signals == ["KILL"]
     assert over == [None]
 
 
@@ -557,7 +566,9 @@ def crew() -> Crew:
         harness = relay()
         for _ in range(3 - number):
             harness.session()
-        made = Worker(number, MemoryReactorClock(), "", lambda number, admin: plan_of([]), own.changed)
+        made = Worker(
+            number, MemoryReactorClock(), "", lambda number, admin: plan_of([]), own.changed, lambda: 30.0
+        )
         state = harness.service.state
         made.admin = Asked(snapshot(state, whole=True), state)  # type: ignore[assignment]
         made.plan = plan_of([])

@@ -41,9 +41,9 @@ class FakeSegments:
         """Where the next block will be."""
         return len(self.written)
 
-    def write(self, data: bytes | memoryview, now: int) -> None:
+    def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
         self._may()
-        self.written += data
+        self.written += bytes(data) + event
 
     def sync(self) -> None:
         self._may()
@@ -200,7 +200,7 @@ def test_the_reason_is_told(harness: ThreadHarness) -> None:
 
 
 def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a record with the counts, behind what was there before; not more often than once a second."""
+    """By a record with the counts, written along with what was there before; in the log once a second at most."""
     harness = ThreadHarness(monkeypatch, room=100)
     harness.put(b"x" * 100, b"y", b"z")
     harness.now = 10
@@ -208,14 +208,18 @@ def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = map(told, harness.segments.blocks())
     assert first.frames == (b"x" * 100,)
     assert (second.event, second.context.session) == ("journal dropped", "")
-    assert second.facts == {"blocks": 2, "frames": 2, "octets": 2 * (36 + 5 + 12 + 1)}
+    assert second.facts == {"blocks": 2, "frames": 2, "octets": 2 * (36 + 5 + 12 + 1), "since": 2}
     for _ in range(10):
         harness.put(b"x" * 100, b"y")
         harness.thread.turn()
-    assert [told(each).event for each in harness.segments.blocks()].count("journal dropped") == 1
+    events = [told(each) for each in harness.segments.blocks() if told(each).event]
+    assert [each.facts["blocks"] for each in events] == [2] + [1] * 10
+    assert len(harness.log.lines) == 1
     harness.now = 11
     harness.thread.turn()
-    assert told(harness.segments.blocks()[-1]).facts["blocks"] == 10
+    assert harness.log.lines[1:] == [
+        "warn: the journal: 10 blocks with 10 frames were left out: the queue was full"
+    ]
 
 
 def test_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,11 +41,10 @@ def test_what_a_client_is_told(kind: type[StompError], dialect: Dialect) -> None
 
 @versions
 def test_a_reason_that_needs_no_explanation(dialect: Dialect) -> None:
-    """An empty body is a body of nothing."""
+    """Its body is the reason again: Artemis's own client fails at an ERROR without a body."""
     headers, body = heard(complain(FrameError("NUL in a frame's head"), dialect), dialect)
     assert dict(headers)[b"message"] == b"NUL in a frame's head"
-    assert dict(headers)[b"content-length"] == b"0"
-    assert body == b""
+    assert body == b"NUL in a frame's head"
 
 
 @versions
@@ -109,7 +108,7 @@ def test_no_receipt_and_no_detail_can_break_the_frame(
     """What a client sent comes back in its ERROR: always one frame, its first header the reason."""
     headers, body = heard(complain(FrameError("wrong", detail, receipt=receipt), dialect), dialect)
     assert headers[0] == (b"message", b"wrong")
-    assert body.decode() == detail
+    assert body.decode() == (detail or "wrong")
     assert [name for name, _ in headers if name != b"receipt-id"] == [
         b"message",
         b"content-type",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, Refused, StompError
+from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, Refused, StompError, visible
 
 KINDS = [FrameError, LimitError, ProtocolError, Refused]
 
@@ -56,3 +56,18 @@ def test_what_is_logged_is_the_message_alone(kind: type[StompError]) -> None:
     error = kind("too much", "it says 'secret'", receipt=b"secret")
     assert str(error) == "too much"
     assert "secret" not in repr(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("", ""),
+        ("zürich 東京", "zürich 東京"),
+        ("a\nb", "a\\nb"),
+        ("\x1b\x7f\x9b", "\\x1b\\x7f\\x9b"),
+        ("\u200b\u202e", "\\u200b\\u202e"),
+    ],
+)
+def test_visible(text: str, seen: str) -> None:
+    """Letters of all languages as they are, all else escaped."""
+    assert visible(text) == seen

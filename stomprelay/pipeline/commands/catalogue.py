@@ -29,6 +29,14 @@ MESSAGE where no SEND was seen. Other engines have it by this query, which each 
 {WITH_HEADS}
 ```
 
+No name of a table or a column has to be quoted in DuckDB, in PostgreSQL, or in Spark, there with
+`spark.sql.ansi.enforceReservedKeywords`, too. So this is a query for all of them:
+
+```sql
+SELECT destination, count(*) AS lost, min(seen_at) AS since
+FROM messages WHERE final AND outcome IN ('undelivered', 'unconfirmed') GROUP BY destination ORDER BY lost DESC
+```
+
 DuckDB reads `messages`, and `frames` alike, by `FROM 'tables/messages/date=*/hour=*/batch=*/*.parquet'`, Spark by
 `spark.read.parquet("tables/messages")`, Delta tables by `spark.read.format("delta").load("tables/messages")`.
 """

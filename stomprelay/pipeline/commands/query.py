@@ -18,6 +18,7 @@ from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
 from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import Store, StoreError
+from stomprelay.wire.errors import visible
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,7 +138,7 @@ def _csv(names: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:
 def _json(names: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:
     for row in rows:
         plain = {name: _plain(value) for name, value in zip(names, row, strict=True)}
-        out.write(json.dumps(plain, ensure_ascii=False) + "\n")
+        out.write(json.dumps(plain) + "\n")
 
 
 _WRITERS: Final = {"table": _table, "csv": _csv, "json": _json}
@@ -187,7 +188,7 @@ def _cell(value: Any) -> str:
         text = _utc(value).isoformat(" ", "milliseconds")
     else:
         text = _text(value)
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return visible(text)
 
 
 def _is_number(cell: str) -> bool:

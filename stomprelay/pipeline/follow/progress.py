@@ -15,6 +15,7 @@ _USUAL: Final = {
     "flow": 0.3,
     "stuck": 0.2,
     "failovers": 0.2,
+    "runs": 0.1,
 }
 """How long the steps of a batch take beside each other, before the first batch has shown it."""
 _SHOWN: Final = 10

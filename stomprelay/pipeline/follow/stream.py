@@ -22,8 +22,9 @@ from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import Batch, StoreError
+from stomprelay.pipeline.store.upkeep import migrate
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
-from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
+from stomprelay.pipeline.tables import failovers, flow, latency, runs, stuck, traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,9 +40,10 @@ STEPS: Final[tuple[Step, ...]] = (
     ("flow", flow.advance),
     ("stuck", stuck.advance),
     ("failovers", failovers.advance),
+    ("runs", runs.advance),
 )
 """What each batch does after its frames are written, in this order."""
-BESIDE: Final = frozenset({"traffic", "latency", "flow", "stuck", "failovers"})
+BESIDE: Final = frozenset({"traffic", "latency", "flow", "stuck", "failovers", "runs"})
 """Those of which nothing else needs anything: they are done beside what follows, so that there is work for all cores
 while Spark plans, and while the last task of one is at work.
 """
@@ -119,12 +121,16 @@ class Stream:
     def _prepared(self) -> Iterator[None]:
         if not self._volume.exists(absolute(self._settings.journal)):
             raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
-        self._store.check()
+        self._store.check(migrates=True)
         with Lock(local(self._store.root)):
             if self._far:
                 read = [local(absolute(self._settings.journal))]
                 written = [local(self._store.root), local(absolute(self._settings.checkpoint))]
                 executors.see(self._spark, filter(None, read), filter(None, written))
+            with self._progress.working("migrating the tables", "tables") as shown:
+                migrated = migrate(self._store, messages.STATE, shown)
+            if migrated:
+                self._progress.say("the tables were of the release before: migrated")
             kept = self._store.prepare(self._arrivals.finished, self._settings.keep_headers)
             self._settings = replace(self._settings, keep_headers=kept)
             self._again = upkeep.begin(self._store, self._arrivals.finished)

@@ -197,7 +197,7 @@ class _Files:
         for hour in hours:
             place = self._messages / layout.place(hour) / f"batch={which}"
             same = rows if len(hours) == 1 else rows.filter(pc.equal(rows["hour"], hour))
-            files.append(_file(place, same, COLUMNS, by="at"))
+            files.append(_file(place, same, COLUMNS, by="seen_at"))
         return hours
 
 
@@ -231,7 +231,7 @@ def advance(
     does = AtOnce(
         number,
         rows,
-        Conversations(limits, runs.newest, runs.present, runs.gone),
+        Conversations(limits, runs.newest, runs.present, runs.gone, runs.ended),
         Orders(limits, runs.until),
         Matchings(limits, runs.until, plain),
         known,

@@ -33,15 +33,14 @@ class Flight:
 
     `name` stands for it in the key of its transfers; `number` is its turn in the order, None if no broker can deliver
     it yet or its SEND was not seen. `first`, `last`: the times in ns of its first and last sign. `ends`: by recipient,
-    as in `Message`, the turn of its last delivery and whether that was returned. `waiting`: the deliveries without an
-    outcome. `turn` counts deliveries; `session` and `back` are of the last one: whose it was, and whether a broker has
-    it again. `adopted`: the place of its SEND, where that is not its name.
+    as in `Message`, the turn of its last delivery and, where a broker has the message again for this recipient, the
+    outcome: nacked or returned. `waiting`: the deliveries without an outcome. `turn` counts deliveries; `session` is
+    that of the last one. `adopted`: the place of its SEND, where that is not its name.
     """
 
     __slots__ = (
         "aborted",
         "adopted",
-        "back",
         "ends",
         "first",
         "last",
@@ -63,12 +62,12 @@ class Flight:
         self.first = self.last = first
         self.sent = sent
         self.topic = topic
-        self.unconfirmed = self.aborted = self.back = False
+        self.unconfirmed = self.aborted = False
         self.turn = 0
         self.session: str | None = None
         self.relay: str | None = None
         self.adopted: Place | None = None
-        self.ends: dict[Subscriber | None, tuple[int, bool]] = {}
+        self.ends: dict[Subscriber | None, tuple[int, str | None]] = {}
         self.waiting: dict[Place, tuple[Subscriber | None, int]] = {}
         self.names: list[tuple[str | None, str]] = []
 
@@ -77,7 +76,7 @@ class Flight:
         `Message.until` says.
         """
         unconfirmed = self.unconfirmed and not self.aborted
-        missing = any(back for _, back in self.ends.values()) if self.turn else not self.aborted
+        missing = any(back == RETURNED for _, back in self.ends.values()) if self.turn else not self.aborted
         if unconfirmed or self.waiting or missing:
             return self.last + limits.give_up
         if self.sent:
@@ -100,35 +99,35 @@ class Flight:
         """Record that its transaction was aborted, at `ns`."""
         self.aborted, self.last = True, max(self.last, ns)
 
-    def was_delivered(self, row: Sequence[Any], ns: int, place: Place) -> None:
-        """Record a MESSAGE, at `ns`."""
-        to = (row[CLIENT], row[SUBSCRIPTION]) if self.topic else None
+    def was_delivered(self, row: Sequence[Any], ns: int, place: Place) -> Subscriber | None:
+        """Record a MESSAGE, at `ns`. Return its recipient."""
+        to = recipient(row, topic=self.topic)
         self.turn += 1
         self.last = max(self.last, ns)
         self.session = row[SESSION]
         if not self.sent:
             self.relay = self.relay or row[RELAY]
         settled = row[KNOWN_NS] == ns
-        self.back = settled and row[OUTCOME] in (NACKED, RETURNED)
-        self.ends[to] = self.turn, settled and row[OUTCOME] == RETURNED
+        self.ends[to] = self.turn, _back(row[OUTCOME]) if settled else None
         if not settled:
             self.waiting[place] = to, self.turn
         if row[MESSAGE_ID] is not None:
             self.names.append((row[BROKER], row[MESSAGE_ID]))
         if row[COPY] is not None:
             self.names.append((COPIED, row[COPY]))
+        return to
 
-    def was_settled(self, ns: int, place: Place, outcome: str | None) -> None:
-        """Record what became of the delivery at this place, at `ns`."""
+    def was_settled(self, ns: int, place: Place, outcome: str | None) -> Subscriber | None:
+        """Record what became of the delivery at this place, at `ns`. Return its recipient."""
         self.last = max(self.last, ns)
         to, turn = self.waiting.pop(place)
         if self.ends[to][0] == turn:
-            self.ends[to] = turn, outcome == RETURNED
-        self.back = self.back or (turn == self.turn and outcome in (NACKED, RETURNED))
+            self.ends[to] = turn, _back(outcome)
+        return to
 
     def dump(self) -> list[Any]:
         """Return its state as a list that JSON can hold; `load` reads it."""
-        flags = self.sent | self.topic << 1 | self.unconfirmed << 2 | self.aborted << 3 | self.back << 4
+        flags = self.sent | self.topic << 1 | self.unconfirmed << 2 | self.aborted << 3
         waiting = [[*place, to, turn] for place, (to, turn) in self.waiting.items()]
         return [
             *(flags, self.name, self.number, self.first, self.last, self.turn, self.session, self.relay),
@@ -140,16 +139,29 @@ class Flight:
         """Return what `dump` described."""
         flags, name, number, first, last, turn, session, relay, adopted, ends, waiting, names = values
         self = cls(name, first, topic=bool(flags & 2), sent=bool(flags & 1))
-        self.unconfirmed, self.aborted, self.back = bool(flags & 4), bool(flags & 8), bool(flags & 16)
+        self.unconfirmed, self.aborted = bool(flags & 4), bool(flags & 8)
         self.number, self.last, self.turn, self.session, self.relay = number, last, turn, session, relay
         self.adopted = None if adopted is None else (adopted[0], adopted[1], adopted[2])
-        self.ends = {_subscriber(who): (at, back) for who, (at, back) in ends}
-        self.waiting = {(each[0], each[1], each[2]): (_subscriber(each[3]), each[4]) for each in waiting}
+        # An order of before topics came again has true and false here, and a flag for what was nacked.
+        nacked = NACKED if flags & 16 else None
+        said = {True: RETURNED, False: nacked}
+        self.ends = {subscriber(who): (at, said.get(back, back)) for who, (at, back) in ends}
+        self.waiting = {(each[0], each[1], each[2]): (subscriber(each[3]), each[4]) for each in waiting}
         self.names = [(broker, text) for broker, text in names]
         return self
 
 
-def _subscriber(values: list[str | None] | None) -> Subscriber | None:
+def recipient(row: Sequence[Any], *, topic: bool) -> Subscriber | None:
+    """Return whom a MESSAGE is for, as `Message.recipient` tells it: None for a queue's."""
+    return (row[CLIENT], row[SUBSCRIPTION]) if topic else None
+
+
+def _back(outcome: str | None) -> str | None:
+    return outcome if outcome in (NACKED, RETURNED) else None
+
+
+def subscriber(values: list[str | None] | None) -> Subscriber | None:
+    """Return a recipient of which JSON made a list."""
     return None if values is None else (values[0], values[1])
 
 

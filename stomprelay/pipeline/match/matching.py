@@ -28,8 +28,8 @@ from stomprelay.pipeline.sessions.transfer import (
     KIND,
     KNOWN_NS,
     NS,
-    OFFSET,
     OUTCOME,
+    POSITION,
     RECEIPT_NS,
     SESSION,
     SETTLED_NS,
@@ -48,13 +48,13 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""When (ns), what, the place of the SEND or MESSAGE (segment, offset, number), and a value that depends on
+"""When (ns), what, the place of the SEND or MESSAGE (segment, position, number), and a value that depends on
 what.
 """
 
 
 _DELIVERY: Final = (
-    ("at", "timestamp"),
+    ("seen_at", "timestamp"),
     ("client", "string"),
     ("session", "string"),
     ("subscription", "string"),
@@ -158,8 +158,8 @@ class Matching:
         if what == "message":
             self._known(Message.load(self._key, value))
         else:
-            ns, happened, segment, offset, number, rest = value
-            self._happenings.append((ns, happened, segment, offset, number, rest))
+            ns, happened, segment, position, number, rest = value
+            self._happenings.append((ns, happened, segment, position, number, rest))
 
     def _known(self, message: Message) -> None:
         self._messages.append(message)
@@ -225,8 +225,8 @@ class Matching:
     # What happened
 
     def _happened(self, happening: _Happening) -> None:
-        ns, what, segment, offset, number, rest = happening
-        place = (segment, offset, number)
+        ns, what, segment, position, number, rest = happening
+        place = (segment, position, number)
         if what == _SENT:
             self._was_sent(ns, place, rest)
         elif what == _DELIVERED:
@@ -280,8 +280,8 @@ class Matching:
 
 
 def _place(transfer: Transfer) -> tuple[str, int, int]:
-    segment, offset, number = transfer[OFFSET - 1 : KIND]
-    return segment, offset, number
+    segment, position, number = transfer[POSITION - 1 : KIND]
+    return segment, position, number
 
 
 def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
@@ -315,8 +315,18 @@ COLUMNS: Final = pa.schema([SCHEMA.field(name) for name in MESSAGES.names])
 """Those of them that are columns of `messages`."""
 UNLIKE: Final = frozenset(
     {
-        *("at", "sent_at", "receipt", "key", "receipt_us", "delivery_us", "ack_us", "offset", "number"),
-        *(f"deliveries.list.element.{name}" for name in ("at", "message_id", "settled_at")),
+        *(
+            "seen_at",
+            "sent_at",
+            "receipt",
+            "key",
+            "receipt_us",
+            "delivery_us",
+            "ack_us",
+            "position",
+            "number",
+        ),
+        *(f"deliveries.list.element.{name}" for name in ("seen_at", "message_id", "settled_at")),
         *("text", "match", "turn", "due"),
     }
 )

@@ -24,8 +24,8 @@ from stomprelay.pipeline.sessions.transfer import (
     MODE,
     NS,
     NUMBER,
-    OFFSET,
     OUTCOME,
+    POSITION,
     RECEIPT,
     RECEIPT_NS,
     RELAY,
@@ -231,7 +231,7 @@ class Message:
             *(ns, relay, destination, producer, session, sent_ns, size, receipt, transaction, headers),
             *(carried(key), method if found else None, self.outcome, [_told(each) for each in deliveries]),
             *(self.redelivered if len(deliveries) > 1 else 0, receipt_us, delivery_us, ack_us, final),
-            *(begun[SEGMENT], begun[OFFSET], begun[NUMBER]),
+            *(begun[SEGMENT], begun[POSITION], begun[NUMBER]),
         ]
 
     # From batch to batch

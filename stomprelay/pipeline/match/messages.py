@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.match import at_once, passes
-from stomprelay.pipeline.match.matching import NAMES, MatchRow
+from stomprelay.pipeline.match.matching import DDL, NAMES, MatchRow
 from stomprelay.pipeline.match.slices import (
     KEPT,
     ROWS,
@@ -46,6 +46,8 @@ from stomprelay.pipeline.spark.bundles import parts
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store.store import Batch, batch_name
 
+STATE: Final = {KEPT: DDL}
+"""What is kept in slices with columns of `messages`: its schema by its name, for who migrates it."""
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
 _RUNS: Final = "runs"
@@ -90,6 +92,11 @@ def _limits(batch: Batch) -> TimeLimits:
 def runs_before(batch: Batch) -> Runs:
     """Return the runs as the last batch left them."""
     return _runs_after(batch, batch.number - 1)
+
+
+def runs_after(batch: Batch) -> Runs:
+    """Return the runs as this batch left them."""
+    return _runs_after(batch, batch.number)
 
 
 def _runs_after(batch: Batch, number: int) -> Runs:
@@ -199,7 +206,8 @@ def segments(batch: Batch) -> list[Segment]:
         return [segment_of(batch.number, *each) for each in told["segments"]]
     parts = batch.frames().select(*writing.READ).mapInArrow(writing.summed, writing.DDL).groupBy("segment")
     most = [F.max(name) for name in ("newest", "ended", "found", "within")]
-    rows = parts.agg(F.min("oldest"), *most, F.sum("frames")).collect()
+    more = [F.max("relay"), F.sum("events"), F.sum("dropped"), F.max("cut")]
+    rows = parts.agg(F.min("oldest"), *most, F.sum("frames"), F.array(), *more).collect()
     found = {row[0]: segment_of(batch.number, *row) for row in rows}
     if batch.store.wrote("quarantine", batch.number):
         damaged = batch.store.read("quarantine", batch=batch.number).select("segment").distinct()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from stomprelay.pipeline.match.flight import COPIED, Flight, Place, Subscriber, Waiting
+from stomprelay.pipeline.match.flight import COPIED, Flight, Place, Subscriber, Waiting, recipient, subscriber
 from stomprelay.pipeline.match.message import is_topic
 from stomprelay.pipeline.sessions.transfer import (
     ABORTED,
@@ -28,8 +28,8 @@ from stomprelay.pipeline.sessions.transfer import (
     MESSAGE_ID,
     NS,
     NUMBER,
-    OFFSET,
     OUTCOME,
+    POSITION,
     RECEIPT,
     RECEIPT_NS,
     RELAY,
@@ -89,7 +89,7 @@ class SendOrder:
         self._by_number: dict[int, Flight] = {}
         self._places: dict[Place, Flight] = {}
         self._named: dict[tuple[str | None, str], Flight] = {}
-        self._back: deque[tuple[Flight, int]] = deque()
+        self._back: dict[Subscriber | None, deque[tuple[Flight, int]]] = {}
         self._flying: deque[tuple[Flight, int]] = deque()
         self._orphans: deque[Flight] = deque()
         self._recent: deque[Flight] = deque()
@@ -103,7 +103,7 @@ class SendOrder:
     def take(self, row: Sequence[Any]) -> str:
         """Return the name of the message that a transfer is of."""
         kind, ns = row[KIND], row[NS]
-        place: Place = (row[SEGMENT], row[OFFSET], row[NUMBER])
+        place: Place = (row[SEGMENT], row[POSITION], row[NUMBER])
         if kind == Kind.SENT:
             self.advance(ns)
             return self._was_sent(row, ns, place)
@@ -219,7 +219,7 @@ class SendOrder:
             self._last = flight
         if not flight.turn:
             self._recent.append(flight)
-        flight.was_delivered(row, ns, place)
+        to = flight.was_delivered(row, ns, place)
         for name in flight.names[-2:]:
             self._named[name] = flight
         if topic and flight.number is not None:
@@ -230,8 +230,8 @@ class SendOrder:
             if not topic:
                 self._flying.append((flight, flight.turn))
             self._more(row, place, flight.name)
-        elif flight.back and not topic:
-            self._back.append((flight, flight.turn))
+        else:
+            self._is_back(flight, to)
         self._forget_old(ns)
         return flight.name
 
@@ -249,14 +249,14 @@ class SendOrder:
 
     def _of_queue(self, row: Sequence[Any], ns: int) -> Flight | None:
         if row[AGAIN]:
-            found = self._again(ns) or self._lost_sight_of(row, ns)
+            found = self._again(None, ns) or self._lost_sight_of(row, ns)
             if found is not None:
                 return found
         while (waiting := self._waiting.take(ns)) is not None:
             flight = self._flight(waiting, ns, topic=False)
             if not flight.aborted:
                 return flight
-        return self._again(ns)
+        return self._again(None, ns)
 
     def _flight(self, waiting: tuple[int, int], ns: int, *, topic: bool) -> Flight:
         """Return the message with this number and name, which waits no longer."""
@@ -270,14 +270,22 @@ class SendOrder:
                 self._by_number[number] = flight
         return flight
 
-    def _again(self, ns: int) -> Flight | None:
-        """Return the first message whose last delivery was nacked or returned, so that a broker has it again; None if
-        there is none.
+    def _is_back(self, flight: Flight, to: Subscriber | None) -> None:
+        """Note that a broker has the message again for this recipient, if it has."""
+        turn, outcome = flight.ends[to]
+        if outcome is not None:
+            self._back.setdefault(to, deque()).append((flight, turn))
+
+    def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
+        """Return the first message whose last delivery to this recipient was nacked or returned, so that a broker has
+        it again; None if there is none.
         """
-        while self._back:
-            flight, turn = self._back.popleft()
-            if turn == flight.turn and flight.back and self._alive(flight, ns):
+        back = self._back.get(to)
+        while back:
+            flight, turn = back.popleft()
+            if turn == flight.ends[to][0] and self._alive(flight, ns):
                 return flight
+        self._back.pop(to, None)
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
@@ -293,9 +301,14 @@ class SendOrder:
         return None
 
     def _of_topic(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the next message for the subscription: the first after the one it got last, or since it subscribed.
-        None if there is none.
+        """Return the next message for the subscription: the first after the one it got last, or since it subscribed;
+        one that it nacked or returned, where the broker says so or there is no other. None if there is none.
         """
+        to = recipient(row, topic=True)
+        if row[AGAIN]:
+            found = self._again(to, ns)
+            if found is not None:
+                return found
         reached = self._reached.get((row[SESSION], row[SUBSCRIPTION]))
         at = self._since(row[SINCE_NS] or 0) if reached is None else reached + 1
         found = self._from(at, ns)
@@ -304,7 +317,7 @@ class SendOrder:
             before = self._number - at
             if 0 <= before < len(self._times) and ns <= self._times[-1 - before] + self._limits.linger:
                 found = self._at(at - 1, ns)
-        return found
+        return found or self._again(to, ns)
 
     def _since(self, ns: int) -> int:
         """Return the number of the first message that is available at `ns` or later."""
@@ -338,9 +351,7 @@ class SendOrder:
     def _was_settled(self, flight: Flight, ns: int, place: Place, outcome: str | None) -> None:
         if self._places.pop(place, None) is None:
             return
-        flight.was_settled(ns, place, outcome)
-        if flight.back and not flight.topic:
-            self._back.append((flight, flight.turn))
+        self._is_back(flight, flight.was_settled(ns, place, outcome))
 
     # From batch to batch
 
@@ -380,7 +391,12 @@ class SendOrder:
         first = min([first, *self._by_number])
         last = None if self._last is None or self._last.name not in self._flights else self._last.name
         flying = [[f.name, turn] for f, turn in self._flying if turn == f.turn and f.name in self._flights]
-        back = [[f.name, turn] for f, turn in self._back if turn == f.turn and f.name in self._flights]
+        back = [
+            [flight.name, turn, to]
+            for to, those in self._back.items()
+            for flight, turn in those
+            if turn == flight.ends[to][0] and flight.name in self._flights
+        ]
         values = [
             *(self._number, self._name, first, last, [*self._waiting.runs]),
             [flight.dump() for flight in self._flights.values()],
@@ -407,7 +423,8 @@ class SendOrder:
                 self._named[name] = flight
         self._last = None if last is None else self._flights[last]
         self._flying.extend((self._flights[name], turn) for name, turn in flying)
-        self._back.extend((self._flights[name], turn) for name, turn in back)
+        for name, turn, *to in back:
+            self._back.setdefault(subscriber(*to or [None]), deque()).append((self._flights[name], turn))
         self._orphans.extend(self._flights[name] for name in orphans)
         self._recent.extend(each for each in self._flights.values() if each.turn)
         self._reached = {(session, subscription): number for session, subscription, number in reached}

@@ -67,7 +67,7 @@ def conversations(
     bundling = Bundling("session", parts, coded=record.REPEATING)
     rows = records(batch, ready, bundling).unionByName(state.mapInArrow(bundling, bundles.DDL))
     rows = exchanged(rows, parts)
-    talk = Conversations(limits, runs.newest, runs.present, runs.gone)
+    talk = Conversations(limits, runs.newest, runs.present, runs.gone, runs.ended)
     return rows.mapInArrow(Sorted(record.SORTED, _then(talk, _of_keys(parts, _decided))), bundles.DDL)
 
 
@@ -158,7 +158,7 @@ class Finals:
                 of_hour = rows if pc.all(same).as_py() else rows.filter(same)
                 if hour not in files:
                     place = self.folder / layout.place(hour)
-                    files[hour] = NewFile(place, COLUMNS, UNLIKE, by="at", groups=_GROUPS)
+                    files[hour] = NewFile(place, COLUMNS, UNLIKE, by="seen_at", groups=_GROUPS)
                 files[hour].add(of_hour)
         if files:
             yield batch_of([other(MatchRow.FILE, each.close(), hour=hour) for hour, each in files.items()])

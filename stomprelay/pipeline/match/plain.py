@@ -91,7 +91,7 @@ def _found(sent: pa.RecordBatch, got: pa.RecordBatch) -> pa.RecordBatch:
     mode = _texts(got.column("mode"))
     answered = pc.and_(pc.is_valid(mode), pc.not_equal(mode, AUTO).fill_null(False))
     delivery = {
-        "at": arrow.times(got.column("ns")),
+        "seen_at": arrow.times(got.column("ns")),
         "settled_at": arrow.times(got.column("settled_ns")),
         "mode": mode,
         "outcome": _texts(got.column("outcome")),
@@ -105,7 +105,7 @@ def _found(sent: pa.RecordBatch, got: pa.RecordBatch) -> pa.RecordBatch:
     receipt = sent.column("receipt_ns")
     took = (_numbers(got.column("settled_ns")) - at) // 1000
     made: dict[str, Any] = {
-        "at": arrow.times(sent.column("ns")),
+        "seen_at": arrow.times(sent.column("ns")),
         "producer": _texts(sent.column("client")),
         "producer_session": _texts(sent.column("session")),
         "sent_at": arrow.times(sent.column("ns")),
@@ -122,7 +122,7 @@ def _found(sent: pa.RecordBatch, got: pa.RecordBatch) -> pa.RecordBatch:
         "what": pa.array(np.full(count, int(MatchRow.FINAL), np.int32)),
         "hour": arrow.hours(ns),
     }
-    for name in ("relay", "destination", "size", "receipt", "transaction", "segment", "offset", "number"):
+    for name in ("relay", "destination", "size", "receipt", "transaction", "segment", "position", "number"):
         made[name] = _texts(sent.column(name))
     arrays = [made[field.name] if field.name in made else pa.nulls(count, field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

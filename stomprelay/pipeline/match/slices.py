@@ -173,7 +173,7 @@ def parted(store: Store, doing: Plan, touched: DataFrame | None) -> tuple[DataFr
 def bounds(found: DataFrame) -> list[int]:
     """Return the times (µs) by which open rows that a batch has made are cut into slices of `ROWS` rows, about."""
     parts = [number / _PARTS for number in range(1, _PARTS)]
-    at = F.unix_micros("at")
+    at = F.unix_micros("seen_at")
     told = found.where(_kept()).agg(F.count(at), F.percentile_approx(at, parts, 10_000)).head()
     if told is None or not told[0]:
         return []
@@ -185,7 +185,7 @@ def sliced(found: DataFrame, same: DataFrame, doing: Plan, number: int) -> DataF
     """Return rows that a batch has made, and the others of the slices that are gone, with the `slice` that they go to,
     null for final ones.
     """
-    what, at = F.col("what"), F.unix_micros("at")
+    what, at = F.col("what"), F.unix_micros("seen_at")
     first, *further = doing.fresh
     fresh = F.lit(first)
     for bound, name in zip(doing.bounds, further, strict=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.journal.segment import CLOSED, FRAMES_MISSING
+from stomprelay.journal.segment import CLOSED, FRAMES_DROPPED, FRAMES_MISSING
 from stomprelay.pipeline.read import segments, writing
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store import layout
@@ -25,7 +25,7 @@ _MOST: Final = 64 << 20
 """Bytes that are worth a task, and so many that another one is worth it though no processor is free for it. A task
 writes one file for each hour that it finds.
 """
-_QUARANTINE: Final = "segment string, offset bigint, length bigint, reason string"
+_QUARANTINE: Final = "segment string, position bigint, length bigint, reason string"
 _AGAIN: Final = "its segment was read already, from another file of the same run and number"
 Rows = Callable[[Iterator[Any]], Iterator[Any]]
 """Arrow batches to others, in one of Spark's tasks."""
@@ -35,7 +35,7 @@ class Damage(NamedTuple):
     """A row of `quarantine`."""
 
     segment: str
-    offset: int
+    position: int
     length: int
     reason: str
 
@@ -51,7 +51,7 @@ class SegmentFile(NamedTuple):
 
 class Taken(NamedTuple):
     """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any. `missing`:
-    sentences about frames that were taken out of segments.
+    sentences about frames that were taken out of segments, or that the relay dropped.
     """
 
     frames: int
@@ -70,9 +70,9 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[Segme
         found = batch.spark.createDataFrame(damages, _QUARANTINE)
         batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))
     missing = sorted(
-        f"{posixpath.basename(each.segment)}, at {each.offset}: {each.reason}"
+        f"{posixpath.basename(each.segment)}, at {each.position}: {each.reason}"
         for each in damages
-        if each.reason.count(FRAMES_MISSING)
+        if FRAMES_MISSING in each.reason or FRAMES_DROPPED in each.reason
     )
     return taken._replace(damages=len(damages), missing=tuple(missing))
 
@@ -86,7 +86,7 @@ def _placed(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[
     files = [Path(each.file) for each in told if each.file is not None]
     batch.store.adopt("frames", batch.number, files)
     damages = [
-        Damage(each.segment, each.offset, each.length, each.reason)
+        Damage(each.segment, each.position, each.length, each.reason)
         for each in told
         if each.reason is not None
     ]
@@ -110,7 +110,7 @@ def _appended(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, lis
 
     seen = Observation()
     sound = f.col("reason").isNull()
-    damage = f.struct("segment", "offset", "length", "reason")
+    damage = f.struct("segment", "position", "length", "reason")
     rows = parsed(batch.spark, arrivals).observe(
         seen,
         f.count(f.when(sound, 1)).alias("frames"),

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from stomprelay.journal.segment import CLOSED
+from stomprelay.journal.schema import Header
+from stomprelay.journal.segment import CLOSED, name_of, parse_name, read
 from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.read.runs import Gap, Runs, Segment, number_of, run_of
 from stomprelay.pipeline.schema import QUARANTINE
@@ -34,28 +35,45 @@ class MissingRow(NamedTuple):
     """
 
     segment: str
-    offset: int
+    position: int
     length: int
     reason: str
 
 
 def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[SegmentFile], list[SegmentFile]]:
     """Return the files that are to be read, and those of which another one of the same run and number was read before
-    (as `runs` knows) or is among them; of these the largest is read.
+    (as `runs` knows) or is among them; of these the largest is read, and a copy under another name only if it is
+    alone.
     """
     best: dict[tuple[str, int], SegmentFile] = {}
     again = []
     for arrival in arrivals:
-        name = posixpath.basename(arrival.path).removesuffix(CLOSED)
+        name = _name(arrival)
         of = run_of(name), number_of(name)
         known = best.get(of)
-        if runs.had(name) or (known is not None and known.size >= arrival.size):
+        if runs.had(name) or (known is not None and _rank(known) >= _rank(arrival)):
             again.append(arrival)
             continue
         if known is not None:
             again.append(known)
         best[of] = arrival
     return list(best.values()), again
+
+
+def _rank(arrival: SegmentFile) -> tuple[bool, int]:
+    return parse_name(posixpath.basename(arrival.path)) is not None, arrival.size
+
+
+def _name(arrival: SegmentFile) -> str:
+    """Return the name of the segment in a file, without the ending: by the header where the file has another name and
+    is on this machine, as with a copy.
+    """
+    file = posixpath.basename(arrival.path)
+    path = local(arrival.path)
+    if path is None or parse_name(file) is not None:
+        return file.removesuffix(CLOSED)
+    first = next(read(path), None)
+    return str(name_of(file, first if isinstance(first, Header) else None) or file.removesuffix(CLOSED))
 
 
 def segment_of(
@@ -68,12 +86,17 @@ def segment_of(
     within: float | None,
     rows: int = 0,
     marks: Sequence[Sequence[int]] = (),
+    relay: str = "",
+    events: int = 0,
+    dropped: int = 0,
+    cut: int = 0,
 ) -> Segment:
     """Return what `writing.SUMS` say of a segment; what no relay writes counts as nothing."""
     promised = within if within is not None and 0 < within <= _LONGEST else 0
     found_ns = max(found_ns or 0, 0)
     within_ns = round(promised * SECOND)
-    return Segment(name, batch, first_ns, newest_ns, ended, found_ns, within_ns, rows, marks)
+    held = Segment(name, batch, first_ns, newest_ns, ended, found_ns, within_ns, rows, marks)
+    return held._replace(relay=relay, events=events, dropped=dropped, cut=cut)
 
 
 def advance(batch: Batch, runs: Runs) -> list[str]:

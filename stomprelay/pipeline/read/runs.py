@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from stomprelay.journal.segment import CLOSED, parse_name
+from stomprelay.journal.segment import CLOSED, parse_name, safe_name
+from stomprelay.pipeline.schema import KILLED, RUNNING, SILENT, STOPPED
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
@@ -24,7 +25,8 @@ class Segment(NamedTuple):
 
     It has `rows`, and may be a part of one: what has offsets from `begin` on, below `end` where that is not 0. It can
     be parted at its `marks`: each has the number of rows before it, the offset of the next, and the newest time (ns) of
-    those before.
+    those before. `relay` wrote it; `events` of the rows are events; the relay says that it `dropped` so many frames;
+    `cut` bytes were cut off a torn end.
     """
 
     name: str
@@ -38,6 +40,10 @@ class Segment(NamedTuple):
     marks: Sequence[Sequence[int]] = ()
     begin: int = 0
     end: int = 0
+    relay: str = ""
+    events: int = 0
+    dropped: int = 0
+    cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
         """Return a part with all that comes before the first record after `until` (ns), and perhaps some more; and the
@@ -95,6 +101,53 @@ class _Skipped:
 
 
 @dataclass
+class Told:
+    """What all segments of a run say together, those that wait, too: see `schema.RUNS`. `outcome`: how it ended, empty
+    where it did not.
+    """
+
+    relay: str = ""
+    began_ns: int | None = None
+    heard_ns: int | None = None
+    outcome: str = ""
+    found_ns: int = 0
+    segments: int = 0
+    frames: int = 0
+    events: int = 0
+    dropped: int = 0
+    torn: int = 0
+
+    def add(self, segment: Segment, *, again: bool) -> None:
+        """Add a segment; `again`: one that could not be read stood for it before."""
+        self.segments += not again
+        self.frames += segment.rows - segment.events
+        self.events += segment.events
+        self.dropped += segment.dropped
+        self.torn += segment.cut
+        self.relay = self.relay or segment.relay
+        self.found_ns = max(self.found_ns, segment.found_ns)
+        if segment.first_ns is not None and segment.newest_ns is not None:
+            self.began_ns = min(
+                segment.first_ns, segment.first_ns if self.began_ns is None else self.began_ns
+            )
+            self.heard_ns = max(segment.newest_ns, self.heard_ns or 0)
+        if segment.ended:
+            self.outcome = KILLED if segment.found_ns else STOPPED
+
+    def row(self, name: str, missing: int, *, silent: bool) -> tuple[Any, ...]:
+        """Return the values of its row, but for times, which are in ns. `name`: the run's, see `run_of`."""
+        relay = safe_name(self.relay)
+        digits = name.removeprefix(f"{relay}-")
+        outcome = self.outcome or (SILENT if silent else RUNNING)
+        ended = self.heard_ns if self.outcome else None
+        return (
+            *(self.relay or name.rpartition("-")[0] or name, digits, self.began_ns, self.heard_ns, ended),
+            *(outcome, self.found_ns or None, self.segments, missing, self.frames, self.events, self.dropped),
+            self.torn,
+        )
+
+
+@dataclass
 class _Run:
     """The state of one run. `due`: the number of the next segment to read on; `waiting`: segments behind a
     gap, by number; `skipped`: gaps that were not waited for any longer. `since`: the batch that found the run;
@@ -110,6 +163,7 @@ class _Run:
     within_ns: int = 0
     heard_ns: int = 0
     gone: bool = False
+    told: Told = field(default_factory=Told)
     skipped: list[_Skipped] = field(default_factory=list)
     waiting: dict[int, Segment] = field(default_factory=dict)
 
@@ -119,6 +173,7 @@ class _Run:
         if (known is None and not self.has_read(number)) or (known is not None and known.newest_ns is None):
             self.waiting[number] = segment if number else segment._replace(ended=True)
             self.gone = False
+            self.told.add(segment, again=known is not None)
 
     def has_read(self, number: int) -> bool:
         """Return whether the segment of this number was read."""
@@ -299,6 +354,22 @@ class Runs:
         """Return the time in ns up to which each run has been read."""
         return {name: run.newest_ns for name, run in self._present()}
 
+    def rows(self, *, gone: bool = False) -> dict[str, tuple[Any, ...]]:
+        """Return the row of each run that was not forgotten, or of each one that was, see `Told.row`."""
+        horizon = self.horizon
+        return {
+            name: run.told.row(name, sum(map(_lacking, run.gaps)), silent=run.is_over(horizon))
+            for name, run in self._runs.items()
+            if run.gone is gone and run.told.segments
+        }
+
+    @property
+    def ended(self) -> dict[str, int]:
+        """Return the runs that ended, as they or who found them dead say, and have been read; with the time in ns of
+        their newest record.
+        """
+        return {name: run.newest_ns for name, run in self._present() if run.ended and not run.waiting}
+
     @property
     def present(self) -> frozenset[str]:
         """Return the runs that are not over, or of which something waits, and that wrote something within `patience`
@@ -351,7 +422,14 @@ def _loaded(values: Any) -> _Run:
         values = {"since": 0, "due": due, "newest_ns": newest_ns, "ended": ended, "waiting": waiting}
     segments = [Segment(*each) for each in values.pop("waiting")]
     skipped = [_Skipped(**each) for each in values.pop("skipped", [])]
-    return _Run(**values, skipped=skipped, waiting={number_of(each.name): each for each in segments})
+    told = Told(**values.pop("told", {}))
+    return _Run(
+        **values, told=told, skipped=skipped, waiting={number_of(each.name): each for each in segments}
+    )
+
+
+def _lacking(gap: Gap) -> int:
+    return gap.last - gap.first + 1 - len(gap.came)
 
 
 def _progress(run: _Run) -> int:

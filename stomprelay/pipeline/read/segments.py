@@ -82,7 +82,7 @@ def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
         len(damages),
         {
             "segment": pa.array([path] * len(damages), pa.string()),
-            "offset": pa.array([each.offset for each in damages], pa.int64()),
+            "position": pa.array([each.offset for each in damages], pa.int64()),
             "length": pa.array([each.length for each in damages], pa.int64()),
             "reason": pa.array([each.reason for each in damages], pa.string()),
         },
@@ -200,9 +200,9 @@ class _Reading:
         made["direction"] = _taken([_DIRECTION.get(each.side) for each in self.known], context_of_row)
         moments = [block[2] for block in self._blocks]
         made["ns"] = pa.array(moments, pa.int64()).take(of_row)
-        made["at"] = arrow.times(made["ns"])
+        made["seen_at"] = arrow.times(made["ns"])
         made["hour"] = _taken([arrow.hour(each) for each in moments], of_row)
-        made["offset"] = pa.array([block[3] for block in self._blocks], pa.int64()).take(of_row)
+        made["position"] = pa.array([block[3] for block in self._blocks], pa.int64()).take(of_row)
         made["number"] = pa.array(numbers, pa.int64())
         made["relay"] = pa.repeat(pa.scalar(self.header.relay, pa.string()), self.count)
         made["segment"] = pa.repeat(pa.scalar(self.name, pa.string()), self.count)

@@ -21,19 +21,23 @@ UNLIKE: Final = frozenset(
         "headers.key_value.value",
         "body",
         "ns",
-        "at",
-        "offset",
+        "seen_at",
+        "position",
         "number",
     }
 )
 """Columns whose values hardly repeat, see `NewFile`."""
 N = TypeVar("N", int, float)
-SUMS: Final = ("segment", "oldest", "newest", "ended", "found", "within", "frames", "marks")
+SUMS: Final = (
+    *("segment", "oldest", "newest", "ended", "found", "within", "frames", "marks"),
+    *("relay", "events", "dropped", "cut"),
+)
 """What is told of each segment: its name without the ending, the times of its oldest and newest record; whether the run
 ended with it, when its relay was found to be gone, within what time it speaks again; its rows, and places where it can
-be parted, see `runs.Segment`.
+be parted, see `runs.Segment`; its relay, events among its rows, frames that the relay says it dropped, and bytes that
+were cut off a torn end.
 """
-READ: Final = ("segment", "ns", "event", "facts")
+READ: Final = ("segment", "ns", "event", "facts", "relay")
 """Columns of `frames` of which these are made."""
 WRITTEN: Final = (
     ("file", pa.string()),
@@ -45,13 +49,18 @@ WRITTEN: Final = (
     ("found", pa.int64()),
     ("within", pa.float64()),
     ("marks", pa.list_(pa.list_(pa.int64()))),
-    ("offset", pa.int64()),
+    ("relay", pa.string()),
+    ("events", pa.int64()),
+    ("dropped", pa.int64()),
+    ("cut", pa.int64()),
+    ("position", pa.int64()),
     ("length", pa.int64()),
     ("reason", pa.string()),
 )
 DDL: Final = (
     "file string, segment string, frames bigint, oldest bigint, newest bigint, ended boolean, found bigint, "
-    "within double, marks array<array<bigint>>, offset bigint, length bigint, reason string"
+    "within double, marks array<array<bigint>>, relay string, events bigint, dropped bigint, cut bigint, "
+    "position bigint, length bigint, reason string"
 )
 """What a task tells of its work, as a schema string for Spark: each `file`; `SUMS` of each segment; or a damage, as in
 `segments.DDL`, which alone has a `reason`.
@@ -60,11 +69,15 @@ OPEN: Final = 8
 """Files that a task writes to at a time, at most."""
 
 _SAYING: Final = pa.array(
-    [each.value for each in (JournalEvent.ENDED, JournalEvent.BEGUN, JournalEvent.ALIVE)], pa.string()
+    [
+        each.value
+        for each in (JournalEvent.ENDED, JournalEvent.BEGUN, JournalEvent.ALIVE, JournalEvent.DROPPED)
+    ],
+    pa.string(),
 )
 _SUMMARY: Final = pa.schema(WRITTEN)
 _FRAMES: Final = pa.schema([field for field in SCHEMA if field.name not in dict(FURTHER)])
-_DAMAGE: Final = ("segment", "offset", "length", "reason")
+_DAMAGE: Final = ("segment", "position", "length", "reason")
 
 
 def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
@@ -80,7 +93,7 @@ def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.Reco
             continue
         for name, rows in _by_segment(batch):
             sums = read.setdefault(name, _Sums())
-            sums.mark(rows.column("offset")[0].as_py())
+            sums.mark(rows.column("position")[0].as_py())
             sums.add(rows)
         hours = batch.column("hour")
         for hour in hours.unique().to_pylist():
@@ -128,6 +141,10 @@ class _Sums:
     found: int | None = None
     within: float | None = None
     marks: list[tuple[int, int, int]] = field(default_factory=list)
+    relay: str = ""
+    events: int = 0
+    dropped: int = 0
+    cut: int = 0
 
     def mark(self, offset: int) -> None:
         """Remember that a block begins here, of which no rows have been added, but all before it."""
@@ -140,7 +157,9 @@ class _Sums:
         self.frames += len(rows)
         self.oldest = span["min"] if self.oldest is None else min(self.oldest, span["min"])
         self.newest = span["max"] if self.newest is None else max(self.newest, span["max"])
+        self.relay = self.relay or rows.column("relay")[0].as_py()
         events = rows.column("event")
+        self.events += len(rows) - events.null_count
         if events.null_count == len(rows):
             return
         wanted = rows.filter(pc.is_in(events, _SAYING)).select(["event", "facts"]).to_pylist()
@@ -149,6 +168,9 @@ class _Sums:
             if each["event"] == JournalEvent.ENDED.value:
                 self.ended = True
                 self.found = _most(self.found, facts.get("found"), _bigint)
+                self.cut = _most(self.cut, facts.get("cut"), _bigint) or 0
+            elif each["event"] == JournalEvent.DROPPED.value:
+                self.dropped += max(_most(None, facts.get("frames"), _bigint) or 0, 0)
             else:
                 self.within = _most(self.within, facts.get("within"), float)
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-PLACE: Final = ("segment", "offset", "number")
+PLACE: Final = ("segment", "position", "number")
 """Columns that name a frame of the journal."""
-COLUMNS: Final = ("destination", "headers", "body", "content_length", "at", *PLACE)
+COLUMNS: Final = ("destination", "headers", "body", "content_length", "seen_at", *PLACE)
 """What is kept of a message: where it goes now, its headers but for blanked ones, its body, whether its SEND had a
 content-length (ActiveMQ takes those for bytes and others for text), when it was sent and where that stands."""
 TURN: Final = ("turn_ns", *PLACE)
@@ -247,8 +247,8 @@ def preview(rows: "DataFrame") -> Preview:
     counted = rows.groupBy("reason", "destination").agg(
         f.count("*"),
         f.coalesce(f.sum(f.length("body")), f.lit(0)),
-        f.min("at").cast("string"),
-        f.max("at").cast("string"),
+        f.min("seen_at").cast("string"),
+        f.max("seen_at").cast("string"),
         f.array_distinct(f.flatten(f.collect_set("blanked"))),
     )
     with as_value_error():

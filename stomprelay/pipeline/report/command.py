@@ -13,7 +13,7 @@ from typing import Final
 
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.bar import Bar, Steps
-from stomprelay.pipeline.report.indicators import PERIODS, Threshold, crossed, threshold
+from stomprelay.pipeline.report.indicators import PERIODS, Threshold, crossed, judged, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="what a figure may be at most (messages and delivered: must be at least), such as receipt_p99=200ms, "
         f"delivered=99.5%% or errors=0; one that is crossed is named first and makes the exit status {CROSSED}; may be "
-        "given more than once",
+        "given more than once; with any of them, dropped=0 holds, too, unless dropped is named",
     )
     zone = parser.add_mutually_exclusive_group()
     zone.add_argument(
@@ -100,10 +100,11 @@ def main(given: argparse.Namespace) -> int:
             if period:
                 steps.step(_BEFORE)
                 findings = replace(findings, earlier=earlier(store, findings, period))
-    options = PageOptions(made=now, title=given.title, local=given.local, thresholds=given.threshold)
+    thresholds = judged(given.threshold)
+    options = PageOptions(made=now, title=given.title, local=given.local, thresholds=thresholds)
     size = write(given.output, page(findings, options))
     shared.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
-    beyond = crossed(given.threshold, findings)
+    beyond = crossed(thresholds, findings)
     for one in beyond:
         shared.say(f"{one.indicator.name}: {one.sentence(findings)}".replace("\u202f", " "))
     return CROSSED if beyond else 0

@@ -285,14 +285,31 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Damage:
-    """One row of `quarantine`: a piece of a segment that could not be read, its offset and length in bytes; of
+    """One row of `quarantine`: a piece of a segment that could not be read, its position and length in bytes; of
     no bytes: segments or frames that are missing.
     """
 
     segment: str
-    offset: int
+    position: int
     length: int
     reason: str
+
+
+@dataclass(frozen=True)
+class RelayRun:
+    """One row of the table `runs`; `torn` is in bytes."""
+
+    relay: str
+    run: str
+    began: Micros | None
+    heard: Micros | None
+    ended: Micros | None
+    outcome: str
+    segments: int
+    frames: int
+    events: int
+    dropped: int
+    torn: int
 
 
 @dataclass(frozen=True)
@@ -345,6 +362,14 @@ class Findings:
     total_missing: int = 0
     """How many of these are segments or frames that are missing, or came late."""
     octets: int = 0
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Of each broker that was lost, or left, about how many messages may wait there."""
+    runs: Sequence[RelayRun] = ()
+    total_runs: int = 0
+    killed: int = 0
+    """How many relays' processes were killed."""
+    dropped: int = 0
+    """How many frames the relays say they dropped, instead of recording them."""
     earlier: Earlier | None = None
     """What this is compared with; None if nobody asked for that."""
 

@@ -1,13 +1,17 @@
 """Reads the tables through Spark into `Findings`. Spark does the sums; only these are collected."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.journal.segment import FRAMES_DROPPED
 from stomprelay.pipeline.read.gaps import LATE, MISSING
 from stomprelay.pipeline.report.figure import COLOURS
 from stomprelay.pipeline.report.findings import (
@@ -21,6 +25,7 @@ from stomprelay.pipeline.report.findings import (
     Findings,
     Latency,
     Percentiles,
+    RelayRun,
     Rest,
     Series,
     Span,
@@ -41,10 +46,12 @@ from stomprelay.pipeline.report.queries import (
     latencies,
     row_of,
     shown_outcome,
+    to_topic,
     top,
     whole_hours,
 )
 from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros
+from stomprelay.pipeline.schema import KILLED, RETURNED, UNDELIVERED
 from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.tables.traffic import counted
 
@@ -125,7 +132,7 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
         ).alias("said"),
         F.when(F.col("command").isNotNull(), "broker").otherwise("relay").alias("source"),
         "client",
-        F.unix_micros("at").alias("at"),
+        F.unix_micros("seen_at").alias("at"),
     )
     worded = errors.groupBy(F.coalesce("said", F.lit("(no message)")).alias("said"), "source").agg(
         F.count(F.lit(1)).alias("number"),
@@ -146,13 +153,65 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
 
 def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
     """Return the first `limit` pieces of the journal that could not be read, whenever they were written, and
-    how many there are in all; and how many of these have no bytes: they are missing, or came late.
+    how many there are in all; and how many of these have no bytes: they are missing, were dropped, or came late.
     """
-    rows = store.read("quarantine").select("segment", "offset", "length", "reason").distinct()
-    told = F.col("reason").contains(MISSING) | F.col("reason").contains(LATE)
+    rows = store.read("quarantine").select("segment", "position", "length", "reason").distinct()
+    told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
     total, missing = row_of(rows, F.count("*"), F.count_if((F.col("length") == 0) & told))
-    found = rows.orderBy("segment", "offset").limit(limit).collect() if total else []
-    return [Damage(row.segment, row.offset, row.length, row.reason) for row in found], total, missing
+    found = rows.orderBy("segment", "position").limit(limit).collect() if total else []
+    return [Damage(row.segment, row.position, row.length, row.reason) for row in found], total, missing
+
+
+def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
+    """Return the last `limit` runs of relays that went on at any time of the range, in the order of time, those that
+    were killed before others; how many there are in all, and how many of these were killed within the range.
+    """
+    rows = store.read("runs").withColumns(
+        {name: F.unix_micros(f"{name}_at") for name in ("began", "heard", "ended")}
+    )
+    killed = F.col("outcome") == KILLED
+    if range_.since is not None:
+        rows = rows.where(F.col("heard") >= range_.since)
+    if range_.until is not None:
+        rows = rows.where(F.col("began") < range_.until)
+        killed &= F.col("ended") < range_.until
+    total, dead = row_of(rows, F.count("*"), F.count_if(killed))
+    last = rows.orderBy((~killed), F.desc("began"), "relay", "run").limit(limit).collect() if total else []
+    names = [each.name for each in fields(RelayRun)]
+    found = [RelayRun(*(row[name] for name in names)) for row in last]
+    return sorted(found, key=lambda one: (one.began or 0, one.relay, one.run)), total, dead
+
+
+def read_dropped(frames: DataFrame) -> int:
+    """Return how many frames the relays say they dropped."""
+    told = frames.where(F.col("event") == JournalEvent.DROPPED.value)
+    (number,) = row_of(told, F.sum(F.expr("try_cast(facts['frames'] AS bigint)")))
+    return number or 0
+
+
+def read_waiting(store: Store, range_: Range, brokers: Iterable[str]) -> dict[str, int]:
+    """Return about how many messages of the range may wait at each of these brokers: those for queues that it was sent
+    and that nobody got, as far as its RECEIPT came where one was asked for; and those that came back to it from a
+    consumer, and that nobody got again. A session's SENDs went to the broker that it was connected to last.
+    """
+    lost = sorted(set(brokers))
+    if not lost:
+        return {}
+    queued = range_.within(store.read("messages"), "seen_at").where(~to_topic())
+    returned = queued.where(F.col("outcome") == RETURNED)
+    counts = [returned.select(F.element_at("deliveries", -1)["broker"].alias("broker"))]
+    sent = queued.where(F.col("outcome") == UNDELIVERED).select(
+        *("segment", "position", "number", "producer_session"),
+        (F.unix_micros("sent_at") + F.coalesce("receipt_us", F.lit(0))).alias("known"),
+    )
+    connected = Range(None, range_.until).within(store.read("frames"), "seen_at")
+    connected = connected.where((F.col("command") == "CONNECTED") & F.col("broker").isNotNull())
+    connected = connected.select("session", "broker", F.unix_micros("seen_at").alias("since"))
+    on = (F.col("producer_session") == F.col("session")) & (F.col("since") <= F.col("known"))
+    at = sent.join(connected, on).groupBy("segment", "position", "number")
+    counts.append(at.agg(F.max_by("broker", "since").alias("broker")).select("broker"))
+    rows = reduce(DataFrame.unionByName, counts).where(F.col("broker").isin(lost)).groupBy("broker").count()
+    return {row["broker"]: row["count"] for row in rows.orderBy("broker").collect()}
 
 
 STEPS: Final = {
@@ -161,7 +220,8 @@ STEPS: Final = {
     "stuck": 1.0,
     "errors": 0.6,
     "quarantine": 0.4,
-    "failovers": 0.3,
+    "failovers": 0.6,
+    "runs": 0.4,
     "flow": 0.8,
     "destinations": 0.8,
     "clients": 0.7,
@@ -179,22 +239,26 @@ def gather(
     found = extent(store, range_)
     span = empty_span(range_, now) if found is None else _span(store, range_, *found)
     within = Range(span.since, span.until)
-    traffic = traffic_of(store, span, F.col("at"))
+    traffic = traffic_of(store, span, F.col("seen_at"))
     names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
     course = _course(store, span, names)
     step("messages")
-    told = messages_of(within.within(store.read("messages"), "at"), span, names)
+    told = messages_of(within.within(store.read("messages"), "seen_at"), span, names)
     destinations, clients, octets = row_of(
         traffic, F.count_distinct("destination"), F.count_distinct("client"), F.sum("octets")
     )
     step("stuck")
     stuck, total_stuck = read_stuck(store, within, limit)
     step("errors")
-    troubles, total_troubles = read_troubles(within.within(store.read("frames"), "at"), limit)
+    troubles, total_troubles = read_troubles(within.within(store.read("frames"), "seen_at"), limit)
     step("quarantine")
     damages, total_damages, total_missing = read_damages(store, limit)
     step("failovers")
     failovers = read_failovers(store, within)
+    waiting = read_waiting(store, within, (one.broker for one in failovers))
+    step("runs")
+    runs, total_runs, killed = read_runs(store, within, limit)
+    dropped = read_dropped(within.within(store.read("frames"), "seen_at"))
     step("flow")
     ways = _ways(store, span)
     step("destinations")
@@ -225,6 +289,11 @@ def gather(
         total_damages=total_damages,
         total_missing=total_missing,
         octets=octets or 0,
+        waiting=waiting,
+        runs=runs,
+        total_runs=total_runs,
+        killed=killed,
+        dropped=dropped,
     )
 
 
@@ -242,8 +311,8 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
     """
     fine = last - first < FINE
     if fine:
-        frames = Range(first, last + 1).within(store.read("frames"), "at")
-        at = F.unix_micros("at")
+        frames = Range(first, last + 1).within(store.read("frames"), "seen_at")
+        at = F.unix_micros("seen_at")
         begins, ends = row_of(frames, F.min(at), F.max(at))
         if begins is not None:
             first = begins if range_.since is None else first
@@ -284,17 +353,17 @@ class _Course:
 
 def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
     """Return the rows of `traffic` in the span; where bins are narrower than a minute, such rows counted from
-    `frames`, with `at` as the time of each frame.
+    `frames`, with `at` as the `seen_at` of each frame.
     """
     within = Range(span.since, span.until)
     if span.step < MINUTE:
-        return counted(within.within(store.read("frames"), "at").withColumn("at", at))
+        return counted(within.within(store.read("frames"), "seen_at").withColumn("seen_at", at))
     return within.within(store.read("traffic"), "minute")
 
 
 def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
     # What is counted by minute is counted by bin when each bin's frames are given a minute of their own.
-    apart = F.timestamp_micros(bin_of(span, F.unix_micros("at")).cast("bigint") * MINUTE)
+    apart = F.timestamp_micros(bin_of(span, F.unix_micros("seen_at")).cast("bigint") * MINUTE)
     rows, at = traffic_of(store, span, apart), F.unix_micros("minute")
     number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")
     sums = rows.groupBy(number.alias("bin"), coded("destination", names).alias("place")).agg(
@@ -336,7 +405,7 @@ def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
     outcomes: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for row in rows:
         outcomes[row.place][row.outcome] += row.number
-    buckets = bucketed(messages, bin_of(span, F.unix_micros("at")).alias("bin"), place).persist()
+    buckets = bucketed(messages, bin_of(span, F.unix_micros("seen_at")).alias("bin"), place).persist()
     try:
         return Told(
             outcomes,

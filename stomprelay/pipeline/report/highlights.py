@@ -11,7 +11,9 @@ from stomprelay.pipeline.report.figure import Figure
 from stomprelay.pipeline.report.findings import UNHEARD, Earlier, Findings
 from stomprelay.pipeline.report.indicators import COMPARED, Indicator, Kind, Threshold, change
 from stomprelay.pipeline.report.markup import Content, Sheet, figures, join, name, tag, when, words
+from stomprelay.pipeline.report.outages import left
 from stomprelay.pipeline.report.text import Micros
+from stomprelay.pipeline.schema import KILLED
 
 _NAMED: Final = 3
 """Names in one sentence, at most."""
@@ -52,6 +54,19 @@ def _threshold(one: Threshold, findings: Findings, tone: str) -> Highlight:
 
 
 def _wrong(findings: Findings) -> Iterator[Highlight]:
+    if findings.dropped:
+        said = f"{text.plural(findings.dropped, 'frame')} are missing from all figures: the journal dropped them."
+        yield Highlight(join(said), "quarantine", "bad")
+    killed = [one for one in findings.runs if one.outcome == KILLED]
+    if findings.killed:
+        head = (
+            "A relay was killed: "
+            if findings.killed == 1
+            else f"{text.count(findings.killed)} relays were killed: "
+        )
+        yield Highlight(
+            join(head, _names(list(dict.fromkeys(one.relay for one in killed))), "."), "runs", "bad"
+        )
     unconfirmed, unheard = (findings.outcomes.get(each, 0) for each in ("unconfirmed", UNHEARD))
     if unconfirmed:
         verb = "was" if unconfirmed == 1 else "were"
@@ -70,6 +85,8 @@ def _wrong(findings: Findings) -> Iterator[Highlight]:
             "A broker was lost: " if len(lost) == 1 else f"Brokers were lost {text.count(len(lost))} times: "
         )
         yield Highlight(join(head, which, said, "."), "failovers", "bad")
+    if findings.waiting:
+        yield Highlight(join("Messages were left at brokers: ", left(findings), "."), "failovers", "bad")
     waits = [one for one in findings.stuck if one.still]
     if waits:
         head = "A consumer leaves" if len(waits) == 1 else f"{text.count(len(waits))} consumers leave"

@@ -17,6 +17,8 @@ PERIODS: Final = {"day": text.DAY, "week": 7 * text.DAY}
 _MANY: Final = 10
 """A figure that is more than so many times what it was is told by that, not in percent."""
 
+DROPPED: Final = "dropped"
+"""The indicator that others depend on: what was dropped, they do not count."""
 _ABOUT: Final = 0.5
 """A figure that changed by less percent is about the same."""
 
@@ -164,13 +166,19 @@ _ALL: Final = (
         "quarantine",
         lambda found: found.total_damages,
     ),
+    Indicator(
+        DROPPED, "frames that the journal dropped", Kind.COUNT, "quarantine", lambda found: found.dropped
+    ),
+    Indicator("killed", "relays that were killed", Kind.COUNT, "runs", lambda found: found.killed),
 )
 INDICATORS: Final = {one.name: one for one in _ALL}
 """All indicators by name, in the order of the page."""
 COMPARED: Final = tuple(
-    one for one in _ALL if one.name != "damages" and not one.name.endswith(("_p95", "_max"))
+    one
+    for one in _ALL
+    if one.name not in ("damages", DROPPED, "killed") and not one.name.endswith(("_p95", "_max"))
 )
-"""Those that are compared with what was before. Damages have no time."""
+"""Those that are compared with what was before: neither what the journal lacks, nor why."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +224,15 @@ def threshold(said: str) -> Threshold:
         return Threshold(one, one.kind.read(value))
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
+    """Return all thresholds that hold where these are asked for: that no frame was dropped, too, unless they say
+    otherwise, as what was dropped could have crossed any of them.
+    """
+    if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
+        return thresholds
+    return [*thresholds, Threshold(INDICATORS[DROPPED], 0)]
 
 
 def crossed(thresholds: Iterable[Threshold], findings: Findings) -> Sequence[Threshold]:

@@ -13,6 +13,7 @@ from stomprelay.pipeline.report.findings import Episode, Failover, Findings, Spa
 from stomprelay.pipeline.report.markup import Sheet, figures, join, name, place, tag, when, words
 from stomprelay.pipeline.report.plot import Band, bands_of, gaps, keys_of, times
 from stomprelay.pipeline.report.text import Micros
+from stomprelay.pipeline.schema import KILLED
 
 _ROOM: Final = 0.22
 """The share of a wide chart's width that must be free beside a bar for its note."""
@@ -129,8 +130,8 @@ def failovers(findings: Findings) -> Figure:
         Row(_broker(upstream, broker), [_outage(one, span) for one in several])
         for (upstream, broker), several in by_broker.items()
     ]
-    note = _summary(findings.failovers)
-    chart = timeline(span, rows, label=f"Outages by broker. {note}")
+    note = join(_summary(findings.failovers), *((" ", left(findings), ".") if findings.waiting else ()))
+    chart = timeline(span, rows, label=f"Outages by broker. {_summary(findings.failovers)}")
     sheet = Sheet(
         "Outages, in the order of time",
         [
@@ -157,6 +158,15 @@ def failovers(findings: Findings) -> Figure:
     return Figure(key, title, note, chart, legend, sheet, open=True, remark=remark)
 
 
+def left(findings: Findings) -> Markup:
+    """Return how many messages may wait at brokers that were lost or left, as HTML."""
+    each = (
+        join(", " if rank else "", f"about {text.count(count)} may wait at ", name(broker))
+        for rank, (broker, count) in enumerate(findings.waiting.items())
+    )
+    return join(*each)
+
+
 def _summary(several: Sequence[Failover]) -> str:
     sessions = sum(one.sessions for one in several)
     recovered = sum(one.recovered for one in several)
@@ -171,6 +181,37 @@ def _summary(several: Sequence[Failover]) -> str:
     if longest:
         said.append(f"the longest silence was {text.duration(longest)}")
     return "; ".join(said) + "."
+
+
+def runs(findings: Findings) -> Figure | None:
+    """Return the list of the runs of relays' processes; None without any."""
+    if not findings.runs:
+        return None
+    note = f"{text.plural(findings.total_runs, 'run')} of relays' processes"
+    note += f", {text.count(findings.killed)} of them killed." if findings.killed else "."
+    if findings.total_runs > len(findings.runs):
+        note += f" Shown: {len(findings.runs)}, those that were killed first."
+    sheet = Sheet(
+        "Runs of relays, in the order of time",
+        [
+            *words("Relay", "Run", "Began", "Ended", "How"),
+            *figures("Segments", "Frames", "Events", "Dropped", "Torn"),
+        ],
+        [
+            [
+                name(one.relay),
+                name(one.run),
+                text.NOTHING if one.began is None else when(one.began, "full"),
+                text.NOTHING if one.ended is None else when(one.ended, "full"),
+                tag("b", one.outcome, class_="alarmed") if one.outcome == KILLED else one.outcome,
+                *(text.count(number) for number in (one.segments, one.frames, one.events)),
+                tag("b", text.count(one.dropped), class_="alarmed") if one.dropped else "0",
+                text.octets(one.torn),
+            ]
+            for one in findings.runs
+        ],
+    )
+    return Figure("runs", "Relays", note, sheet=sheet, open=True)
 
 
 def _broker(upstream: str | None, broker: str) -> Markup:

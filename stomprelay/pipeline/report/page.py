@@ -94,7 +94,9 @@ def _lost(findings: Findings) -> Number:
     detail = "neither delivered nor confirmed"
     if waiting:
         detail += f"; {text.short(waiting)} more not delivered yet"
-    tone = "" if not findings.messages else "bad" if lost else "good"
+    if findings.dropped:
+        detail += f"; {text.count(findings.dropped)} frames were not recorded at all"
+    tone = "" if not findings.messages else "bad" if lost or findings.dropped else "good"
     return _number("Lost or unconfirmed", text.short(lost), detail, "outcomes", tone)
 
 
@@ -188,7 +190,7 @@ def figures(findings: Findings) -> list[Figure]:
     """Return all charts and lists, in their order."""
     palette = Palette(series.name for series in findings.series)
     bands = outages.bands(findings)
-    before = compared(findings)
+    before, runs = compared(findings), outages.runs(findings)
     return [
         *([before] if before else []),
         timeseries.traffic(findings, palette, bands),
@@ -200,6 +202,7 @@ def figures(findings: Findings) -> list[Figure]:
         rankings.destinations(findings, palette),
         rankings.clients(findings),
         timeseries.errors(findings, bands),
+        *([runs] if runs else []),
     ]
 
 

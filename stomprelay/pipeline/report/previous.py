@@ -42,12 +42,12 @@ def earlier(store: Store, findings: Findings, period: str) -> Earlier:
         return made
     names = [one.name for one in findings.destinations]
     clients = [one.name for one in findings.clients]
-    traffic = traffic_of(store, Span(made.since, made.until, span.step), F.col("at"))
+    traffic = traffic_of(store, Span(made.since, made.until, span.step), F.col("seen_at"))
     by_destination, by_client = (
         _sums(traffic, *each) for each in (("destination", names), ("client", clients))
     )
     whole = Span(made.since, made.until, made.until - made.since)
-    told = messages_of(back.within(store.read("messages"), "at"), whole, names)
+    told = messages_of(back.within(store.read("messages"), "seen_at"), whole, names)
     stuck, total_stuck = read_stuck(store, back, 1)
     found = Findings(
         whole,
@@ -78,7 +78,7 @@ def earlier(store: Store, findings: Findings, period: str) -> Earlier:
         max(first, made.since),
         min(last + MINUTE, made.until),
         found,
-        _gone(traffic, traffic_of(store, span, F.col("at")), names),
+        _gone(traffic, traffic_of(store, span, F.col("seen_at")), names),
     )
 
 

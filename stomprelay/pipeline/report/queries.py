@@ -104,11 +104,15 @@ def decoded(code: int, names: Sequence[str]) -> Name:
     return Rest.OTHERS if code == OTHER else names[code]
 
 
+def to_topic() -> Column:
+    """Return a column that says whether a message was sent to a topic."""
+    destination = F.coalesce("destination", F.lit(""))
+    return reduce(or_, (destination.startswith(prefix) for prefix in TOPICS))
+
+
 def shown_outcome() -> Column:
     """Return a column with the outcome of a message as the report shows it: see `findings.UNHEARD`."""
-    destination = F.col("destination")
-    to_topic = reduce(or_, (destination.startswith(prefix) for prefix in TOPICS))
-    return F.when((F.col("outcome") == UNDELIVERED) & to_topic, UNHEARD).otherwise(F.col("outcome"))
+    return F.when((F.col("outcome") == UNDELIVERED) & to_topic(), UNHEARD).otherwise(F.col("outcome"))
 
 
 def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:

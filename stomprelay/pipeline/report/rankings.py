@@ -184,7 +184,7 @@ def quarantine(findings: Findings) -> Figure | None:
         [
             [
                 name(one.segment),
-                text.count(one.offset),
+                text.count(one.position),
                 text.octets(one.length),
                 join(text.visible(one.reason, 300)),
             ]

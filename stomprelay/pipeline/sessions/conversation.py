@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline.read.runs import run_of
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
@@ -247,8 +246,12 @@ class Conversation:
             self._transactions.ended(ns)
             self._ended = ns
 
-    def _dropped(self, _facts: dict[str, str], _ns: int) -> None:
-        self._whole = False
+    def run_ended(self, ns: int) -> bool:
+        """Record that its relay's run ended at `ns`. Return whether it ended with it: it had not before."""
+        ends = self._ended is None
+        if ends:
+            self._vanished({}, max(ns, self._clock))
+        return ends
 
     # What is written, and what is kept
 
@@ -334,7 +337,6 @@ _EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], No
     Event.ERROR.value: Conversation._erred,
     Event.VANISHED.value: Conversation._vanished,
     Event.DISCONNECTED.value: Conversation._vanished,
-    JournalEvent.DROPPED.value: Conversation._dropped,
 }
 EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
 """The events that a `Conversation` looks at."""
@@ -360,13 +362,14 @@ class Conversations:
 
     `newest`: the time in ns up to which each run has been read; sessions of other runs are dropped. `gone`:
     runs that ended since the last batch, whose sessions are written for the last time. `present`: the runs
-    that still write.
+    that still write. `ended`: the runs that have ended, and when (ns).
     """
 
     limits: TimeLimits
     newest: dict[str, int]
     present: frozenset[str]
     gone: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take batches of records and yield batches of `transfer.DDL`, as `mapInArrow` wants it."""
@@ -400,6 +403,9 @@ class Conversations:
     def _ended(self, current: "_Current") -> Iterator[s.Transfer]:
         """Yield the rows that a session leaves at the end of the batch."""
         conversation, run = current.conversation, current.run
+        taken = current.taken
+        if run in self.ended:
+            taken = conversation.run_ended(self.ended[run]) or taken
         yield from conversation.out
         for row in conversation.outages():
             yield _said(
@@ -412,7 +418,7 @@ class Conversations:
             yield _said(SessionRow.WAIT, current.name, json.dumps(wait))
         if now is None or over:
             return
-        same = None if current.taken else current.text
+        same = None if taken else current.text
         yield _said(SessionRow.STATE, current.name, same or f"{run}\n{conversation.dump(now)}")
 
 

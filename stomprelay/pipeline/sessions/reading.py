@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COPY: Final = "relay-copy"
 REDELIVERED: Final = "redelivered"
 COLUMNS: Final = (
-    *("session", "segment", "offset", "number", "ns", "relay", "client", "command", "upstream", "broker"),
+    *("session", "segment", "position", "number", "ns", "relay", "client", "command", "upstream", "broker"),
     *("version", "destination", "subscription", "message_id", "ack", "receipt", "transaction", "body_size"),
     *("body", "headers", "event", "facts"),
 )
@@ -64,7 +64,7 @@ class Reading:
             matters = pc.and_(matters, _among(batch.column("segment"), wanted))
             for each in parts:
                 of_part = _among(batch.column("segment"), pa.array([each.name]))
-                matters = pc.and_not(matters, pc.and_not(of_part, _inside(batch.column("offset"), each)))
+                matters = pc.and_not(matters, pc.and_not(of_part, _inside(batch.column("position"), each)))
             rows = batch if pc.all(matters).as_py() else batch.filter(matters)
             if len(rows):
                 yield self._recorded(rows)
@@ -267,11 +267,11 @@ def _may_have(group: Any, segments: Sequence[Segment]) -> bool:
     known = {}
     for number in range(group.num_columns):
         column = group.column(number)
-        if column.path_in_schema in ("segment", "offset"):
+        if column.path_in_schema in ("segment", "position"):
             if column.statistics is None or not column.statistics.has_min_max:
                 return True
             known[column.path_in_schema] = column.statistics.min, column.statistics.max
-    (first, last), (begin, end) = known["segment"], known["offset"]
+    (first, last), (begin, end) = known["segment"], known["position"]
     return any(
         first < each.name < last
         or (

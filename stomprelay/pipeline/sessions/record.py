@@ -9,7 +9,7 @@ FIELDS: Final = (
     ("session", "string"),
     ("turn", "int"),
     ("segment", "string"),
-    ("offset", "bigint"),
+    ("position", "bigint"),
     ("number", "bigint"),
     ("ns", "bigint"),
     ("relay", "string"),
@@ -40,7 +40,7 @@ FIELDS: Final = (
 `kept` as JSON the headers of a SEND that `messages` has, `facts` as JSON, too. The rest is as in `frames`.
 """
 
-SORTED: Final = ("session", "turn", "offset", "number")
+SORTED: Final = ("session", "turn", "position", "number")
 """Columns to sort records by, so that each session's frames and events come in the order they were journaled.
 """
 
@@ -69,7 +69,7 @@ sorts before all records of that session.
     SESSION,
     TURN,
     SEGMENT,
-    OFFSET,
+    POSITION,
     NUMBER,
     NS,
     RELAY,

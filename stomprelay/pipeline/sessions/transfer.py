@@ -35,7 +35,7 @@ FIELDS: Final = (
     ("key", "string"),
     ("ns", "bigint"),
     ("segment", "string"),
-    ("offset", "bigint"),
+    ("position", "bigint"),
     ("number", "bigint"),
     ("kind", "int"),
     ("relay", "string"),
@@ -64,8 +64,8 @@ FIELDS: Final = (
 )
 """Name and type of each value.
 
-`key` is what transfers of one message have in common, `ns` the time of the SEND or MESSAGE, and `segment`, `offset` and
-`number` its place in the journal. SENT: the `receipt` that was asked for and when it came; `ended_ns`, when the
+`key` is what transfers of one message have in common, `ns` the time of the SEND or MESSAGE, and `segment`, `position`
+and `number` its place in the journal. SENT: the `receipt` that was asked for and when it came; `ended_ns`, when the
 `transaction` was, and whether it was `aborted`; `headers`, those that are kept, as JSON. DELIVERED: `since_ns`, when it
 was subscribed; `copy` and `again` are headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of
 its ACK, NACK or return, `known_ns` when that took effect, which in a transaction is COMMIT.
@@ -74,10 +74,10 @@ its ACK, NACK or return, `known_ns` when that took effect, which in a transactio
 AUTO: Final = _AUTO.decode()
 """The `mode` of a subscription whose deliveries need no ACK."""
 
-SORTED: Final = ("key", "ns", "segment", "offset", "number", "kind")
+SORTED: Final = ("key", "ns", "segment", "position", "number", "kind")
 """In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""
 
-PHASED: Final = ("key", "ns", ("kind", 1), "segment", "offset", "number", "kind")
+PHASED: Final = ("key", "ns", ("kind", 1), "segment", "position", "number", "kind")
 """In this order `Orders` takes them: SENDs of a time before the deliveries of that time. `("kind", 1)` is the kind
 without its last bit.
 """
@@ -102,7 +102,7 @@ DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
     KEY,
     NS,
     SEGMENT,
-    OFFSET,
+    POSITION,
     NUMBER,
     KIND,
     RELAY,

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+INSTALL: Final = "pip install '.[pipeline]' in a copy of the repository"
+"""How to get the packages that the pipeline needs."""
 _THROWN: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
 _CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:: |$)")
 

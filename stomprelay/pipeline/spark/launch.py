@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from stomprelay.pipeline.spark import class_archive, executors, java, tasks
-from stomprelay.pipeline.spark.errors import FailedSpark, MissingSpark, reason, thrown
+from stomprelay.pipeline.spark.errors import INSTALL, FailedSpark, MissingSpark, reason, thrown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,9 +136,7 @@ def session(
         import pyarrow  # noqa: F401 - missing it shows late and unclearly
         from pyspark import SparkContext
     except ImportError as error:
-        raise MissingSpark(
-            f"the pipeline needs the package {error.name}: pip install 'stomprelay[pipeline]'"
-        ) from None
+        raise MissingSpark(f"the pipeline needs the package {error.name}: {INSTALL}") from None
     given = dict(conf or {})
     if master is not None:
         given["spark.master"] = master

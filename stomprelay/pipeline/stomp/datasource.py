@@ -19,10 +19,13 @@ again has the same key, in the header that the option `keyHeader` names, so that
 """
 
 import logging
+import os
 import uuid
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -50,8 +53,8 @@ from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.stomp.receivers import Offset, Piece, Receivers, limited, pieces, place
 from stomprelay.pipeline.stomp.scans import Identity, Range, Scans
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
-from stomprelay.pipeline.stomp.sends import check
-from stomprelay.pipeline.stomp.spool import read
+from stomprelay.pipeline.stomp.sends import SchemaError, check
+from stomprelay.pipeline.stomp.spool import SpoolError, read
 from stomprelay.pipeline.stomp.values import OptionError, wrong
 
 FEW: int = 4096
@@ -60,9 +63,27 @@ MOST: int = 32 * 1024 * 1024
 """Joining stops at this many bytes."""
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _log: Final = logging.getLogger("stomprelay.stomp")
 _BATCH: Final = "streaming.sql.batchId"
 _QUERY: Final = "sql.streaming.queryId"
+
+
+def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
+    """Have Spark show what is wrong with options, columns or the spool without a traceback above it. The process in
+    which it calls these methods ends with the error, so nobody else's tracebacks are hidden.
+    """
+
+    @wraps(method)
+    def called(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return method(*given, **named)
+        except (OptionError, SchemaError, SpoolError):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+            raise
+
+    return called
 
 
 class _Rows:
@@ -114,6 +135,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_receivers": None}
 
+    @_told_alone
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the offset at which a query without a checkpoint begins."""
         receivers = self._opened(None)
@@ -154,6 +176,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         lag = sum(each - self._planned.get(name, begin[name]) for name, each in end.items())
         return {**end, "lag": lag, "unacknowledged": self._receivers.unacknowledged}
 
+    @_told_alone
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Return the partitions of a batch, one for each task. Raises `SpoolError` where rows are missing."""
         return [InputPartition(tuple(each)) for each in pieces(self._source, start, end)]
@@ -198,6 +221,7 @@ class BatchReader(_Rows, DataSourceReader):
                 "ack", "must be spool in batch: only a stream commits, after which commit acknowledges"
             )
 
+    @_told_alone
     def partitions(self) -> list[InputPartition]:
         """Receive until nothing more comes, in the process that plans the query, unless an earlier scan has. Return
         the partitions of the job. Raises `SourceError` and `SpoolError`.
@@ -305,6 +329,15 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._done(messages, f"batch {batchId} not written to the end")
 
 
+def _usable(spool: Path) -> None:
+    """Raise `OptionError` where the folder is not there and cannot be made."""
+    there = next(each for each in (spool, *spool.parents) if os.path.exists(each))
+    if not there.is_dir():
+        raise wrong("spool", f"{spool} cannot be made: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise wrong("spool", f"{spool} cannot be used: {there} cannot be written to")
+
+
 class StompDataSource(DataSource):
     """A STOMP broker, or a relay, as a source and a sink of Spark.
 
@@ -323,20 +356,26 @@ class StompDataSource(DataSource):
         """Return the name for `format(...)`."""
         return "stomp"
 
+    @_told_alone
     def schema(self) -> str:
-        """Return the columns of the source as a schema string; see `columns`."""
-        return DDL if Source.read(self.options).include_headers else DDL_WITHOUT_HEADERS
+        """Return the columns of the source as a schema string; see `columns`. Spark asks for it first, at `load`."""
+        source = Source.read(self.options)
+        _usable(source.spool)
+        return DDL if source.include_headers else DDL_WITHOUT_HEADERS
 
+    @_told_alone
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
         source = Source.read(self.options)
         chosen = self._identity if source.read_id is None else Identity.named(source.read_id)
         return BatchReader(source, schema, chosen)
 
+    @_told_alone
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
         return StreamReader(Source.read(self.options), schema)
 
+    @_told_alone
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch query. Raises `SchemaError`, and `OptionError` for mode "overwrite"."""
         if overwrite:
@@ -346,6 +385,7 @@ class StompDataSource(DataSource):
             )
         return BatchWriter(Sink.read(self.options), schema)
 
+    @_told_alone
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """Return the writer of a streaming query. With the output mode complete, `overwrite` is set, and each batch
         sends all rows of the result. Raises `SchemaError`.

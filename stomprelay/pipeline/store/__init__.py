@@ -5,7 +5,7 @@
 - `delta`: the same with Delta Lake
 - `formats`: which of the two; `layout`: what a folder of tables says of itself
 - `volume`: files and folders
-- `upkeep`: old hours removed, and when small files are joined
+- `upkeep`: old hours removed, when small files are joined, and tables of the layout before migrated
 - `compaction`: how small files are joined
 - `files`: Parquet files that tasks write themselves
 - `merging`: Parquet files made fewer, sorted by time

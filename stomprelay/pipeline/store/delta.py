@@ -9,7 +9,7 @@ are replaced and dropped without rewriting others. What a batch is for is a colu
 of many batches. The deltas and the state beside the tables are files, as in `Store`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +38,7 @@ _BATCH: Final = "batch "
 _APART: Final = "final"
 _SWEPT: Final = "_swept"
 _NEVER: Final = "false"
-_ORDER: Final = ("destination", "at")
+_ORDER: Final = ("destination", "seen_at")
 _PROPERTIES: Final = {
     # So that every reader of Delta tables can read them.
     "delta.enableDeletionVectors": "false",
@@ -48,6 +48,7 @@ _SESSION: Final = {
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     "spark.databricks.delta.optimize.maxFileSize": str(LARGE),
 }
+_STATISTICS: Final = "delta.dataSkippingStatsColumns"
 _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
@@ -110,7 +111,7 @@ class DeltaStore(Store):
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """As in `Store`. Columns that the table has not yet are null."""
+        """As in `Store`. Columns that the table has not yet are null; a version of the layout before is read, too."""
         from pyspark.sql import functions as f
 
         known = TABLES[table]
@@ -121,7 +122,7 @@ class DeltaStore(Store):
         reader = self.spark.read.format("delta")
         if self._as_of is not None:
             reader = reader.option("versionAsOf", version)
-        rows = reader.load(self._path(table))
+        rows = _renamed(reader.load(self._path(table)), kinds)
         if hours is not None:
             rows = rows.where(_among(hours))
         if batch is not None:
@@ -156,9 +157,9 @@ class DeltaStore(Store):
 
     # ------------------------------------------------------------------ before a run
 
-    def check(self) -> None:
+    def check(self, *, migrates: bool = False) -> None:
         """As in `Store`."""
-        super().check()
+        super().check(migrates=migrates)
         if self.volume.text(f"{self.root}/{NAME}") is None and any(
             self.volume.exists(self._path(name)) for name in TABLES
         ):
@@ -220,7 +221,6 @@ class DeltaStore(Store):
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return
-        self.volume.remove(f"{self.root}/{_SWEPT}")
         self.volume.put(f"{self.root}/{_SWEPT}", today)
         if last is None:
             return  # they are made today
@@ -280,10 +280,14 @@ class DeltaStore(Store):
         self._batch = batch
         self._save_delta(table, rows, "overwrite" if where else "append", **options)
 
-    def _save_delta(self, table: str, rows: "DataFrame", mode: str, **options: str) -> None:
+    def _save_delta(
+        self, table: str, rows: "DataFrame", mode: str, folders: Sequence[str] = (), **options: str
+    ) -> None:
         with self._alone():
             options["userMetadata"] = f"{_BATCH}{self._batch}"
-            rows.write.format("delta").mode(mode).options(**options).save(self._path(table))
+            rows.write.format("delta").mode(mode).options(**options).save(
+                self._path(table), partitionBy=list(folders) or None
+            )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -350,7 +354,32 @@ class DeltaStore(Store):
         batch = (said or "").removeprefix(_BATCH)
         return self._as_of is not None and batch.isdigit() and int(batch) <= self._as_of
 
-    # ------------------------------------------------------------------ tables made and grown
+    # ------------------------------------------------------------------ tables made, grown and migrated
+
+    def rename_columns(self, table: Table) -> None:
+        """As in `Store`, in one transaction; the versions before it stay for who reads those, until `sweep`."""
+        from pyspark.sql import functions as f
+
+        if not self._there(table.name):
+            return
+        if layout.RENAMED.keys() & set(self.spark.read.format("delta").load(self._path(table.name)).columns):
+            # It names columns that will not be there.
+            self._alter(table, f"UNSET TBLPROPERTIES IF EXISTS ('{_STATISTICS}')")
+            columns = {each.name: _about(each) for each in (*table.columns, *table.partitions)}
+            rows = self.read(table.name)
+            named = (
+                f.col(each).alias(each, metadata={"comment": columns.get(each, "")}) for each in rows.columns
+            )
+            folders = _folders(table)
+            order = [*folders, *(each for each in _ORDER if each in table.names)]
+            rows = rows.select(*named).sortWithinPartitions(*order) if order else rows.select(*named)
+            self._batch = self._noted(table.name)
+            self._save_delta(table.name, rows, "overwrite", folders, overwriteSchema="true")
+        self._alter(table, f"SET TBLPROPERTIES ({_quoted(_STATISTICS)} = {_quoted(_statistics(table))})")
+
+    def _alter(self, table: Table, what: str) -> None:
+        with self._alone():
+            self.spark.sql(f"ALTER TABLE {self._sql(table.name)} {what}")
 
     def _make(self, table: Table) -> None:
         columns = [
@@ -358,13 +387,10 @@ class DeltaStore(Store):
             *map(_defined, table.partitions),
             *(["`batch` string NOT NULL"] if table.incremental else []),
         ]
-        folders = [*(each.name for each in table.partitions), *([_APART] if _APART in table.names else [])]
-        # Of long texts and maps there is no smallest that would help to skip a file.
-        known = ["at", "minute", "ns", "destination", "session", "since"]
-        stats = [name for name in known if name in table.names] + ["batch"] * table.incremental
+        folders = _folders(table)
         # Left by a run that was killed before the table was there.
         self.volume.remove(f"{self._path(table.name)}/{LOG}")
-        properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(stats)}
+        properties = {**_PROPERTIES, _STATISTICS: _statistics(table)}
         self.spark.sql(
             f"CREATE TABLE {self._sql(table.name)} ({', '.join(columns)}) USING delta "
             + (f"PARTITIONED BY ({', '.join(folders)}) " if folders else "")
@@ -390,13 +416,41 @@ class DeltaStore(Store):
         if new:
             # There are rows already, which have nothing there.
             added = ", ".join(_defined(column, nullable=True) for column in new)
-            self.spark.sql(f"ALTER TABLE {self._sql(table.name)} ADD COLUMNS ({added})")
+            self._alter(table, f"ADD COLUMNS ({added})")
+
+
+def _renamed(rows: "DataFrame", kinds: Mapping[str, str]) -> "DataFrame":
+    """Return the rows of a version of the layout before under the names of this one; others as they are."""
+    from pyspark.sql import functions as f
+
+    old = {name: new for name, new in layout.RENAMED.items() if name in rows.columns}
+    if not old:
+        return rows
+    # The fields of a struct get their names by their order.
+    whole = {name: f.col(name).cast(kind) for name, kind in kinds.items() if "struct<" in kind}
+    return rows.withColumnsRenamed(old).withColumns(whole)
+
+
+def _folders(table: Table) -> list[str]:
+    """Return the columns by which a table is in folders."""
+    return [*(each.name for each in table.partitions), *([_APART] if _APART in table.names else [])]
+
+
+def _statistics(table: Table) -> str:
+    """Return the columns of which files have the smallest and the largest value, between commas. Of long texts and maps
+    there is none that would help to skip a file.
+    """
+    known = ("seen_at", "minute", "ns", "destination", "session", "since")
+    return ",".join([name for name in known if name in table.names] + ["batch"] * table.incremental)
+
+
+def _about(column: Column) -> str:
+    return f"{column.about}; {column.unit}" if column.unit else column.about
 
 
 def _defined(column: Column, *, nullable: bool | None = None) -> str:
     needed = "" if column.nullable or nullable else " NOT NULL"
-    about = f"{column.about}; {column.unit}" if column.unit else column.about
-    return f"`{column.name}` {column.kind}{needed} COMMENT {_quoted(about)}"
+    return f"`{column.name}` {column.kind}{needed} COMMENT {_quoted(_about(column))}"
 
 
 def _quoted(text: str) -> str:

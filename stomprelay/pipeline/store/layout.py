@@ -6,12 +6,16 @@ as Spark and Delta Lake spell a date and a number: engines that find folders by 
 """
 
 import json
+import re
 from typing import Final, NamedTuple
 
 NAME: Final = "_layout"
-VERSION: Final = 4
-"""Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone, and
-before 4 waits were kept as slices."""
+VERSION: Final = 5
+"""Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone, before
+4 waits were kept as slices, and before 5 columns were called `at` and `offset`."""
+RENAMED: Final = {"at": "seen_at", "offset": "position"}
+"""What columns of the layout before are called in this one, and the fields of structs in them."""
+_RENAMED: Final = re.compile(rf"(?<!\w)(`?)({'|'.join(RENAMED.values())})(`?:? )(\w+)(?: NOT NULL)?")
 LOG: Final = "_delta_log"
 """The folder of a Delta table's log."""
 FORMATS: Final = ("parquet", "orc", "delta")
@@ -21,6 +25,14 @@ HOURS: Final = "date=????-??-??/hour=[0-9]*"
 """The pattern of the folders of all hours of a table."""
 BEFORE: Final = "*/hour=*"
 """The same of all tables up to version 2."""
+
+
+def both(schema: str) -> str:
+    """Return a schema of this layout with the columns of the layout before beside those that took their place. Files
+    of both have it: what a file has not is null.
+    """
+    old = {new: old for old, new in RENAMED.items()}
+    return _RENAMED.sub(lambda it: f"{it[1]}{it[2]}{it[3]}{it[4]}, {it[1]}{old[it[2]]}{it[3]}{it[4]}", schema)
 
 
 def place(hour: str) -> str:
@@ -64,11 +76,11 @@ def told(said: str | None) -> Layout | None:
 
 def unlike(there: Layout, form: str, root: str) -> str:
     """Return why tables of this layout cannot be used as those of the format `form`, a sentence for the user; empty if
-    they can.
+    they can, or could if they were migrated.
     """
     if there.version > VERSION or not there.format:
-        return f"the tables in {root} were made by a newer stomprelay than this"
-    if there.version < VERSION:
+        return f"the tables in {root} were made by a newer stomprelay than this, which has layouts up to {VERSION}"
+    if there.version < VERSION - 1:
         return older(root)
     if there.format != form:
         return f"the tables in {root} are of format {there.format}, not {form}: say that one, or none"
@@ -76,9 +88,9 @@ def unlike(there: Layout, form: str, root: str) -> str:
 
 
 def older(root: str) -> str:
-    """Return what the user is told whose tables a run cannot go on with."""
+    """Return what the user is told whose tables are of a layout that is not read any more."""
     return (
-        f"the tables in {root} were made by an older stomprelay, which wrote them otherwise: by this one they can "
-        "neither be read nor gone on with. Remove them with their checkpoint, or name another folder by --tables; the "
-        "journal has it all"
+        f"the tables in {root} are of an older layout than this stomprelay knows, {VERSION - 1} and {VERSION}. Make "
+        "them anew from the journal, with another folder by --tables, or migrate them release by release, by "
+        "stomprelay-pipeline migrate"
     )

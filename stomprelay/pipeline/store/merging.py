@@ -15,7 +15,7 @@ from stomprelay.pipeline.store.files import writer
 
 PIECE: Final = 1 << 14
 """Rows of a file that are in memory at a time, about."""
-_TIMES: Final = ("ns", "at", "minute")
+_TIMES: Final = ("ns", "seen_at", "minute")
 """The column to sort by is the first of these that the files have."""
 _EARLIEST: Final = -(1 << 63)
 

@@ -18,13 +18,14 @@ have the columns `date` and `hour` of the table.
 
 import json
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
+from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.schema import TABLES, Table
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import layout
@@ -40,6 +41,8 @@ STAGING: Final = ".staging-"
 OPEN: Final = "open"
 """Used in place of a batch's number: rows that a later batch replaces, slice by slice."""
 _STATE: Final = "parquet"
+_ASIDE: Final = "_migrating"
+_NOTE: Final = "note"
 _FRAMES: Final = "frames"
 
 
@@ -68,6 +71,23 @@ def dated(rows: "DataFrame") -> "DataFrame":
     )
 
 
+def renamed(rows: "DataFrame") -> "DataFrame":
+    """Return rows read by the schema `layout.both` under the names of this layout."""
+    from pyspark.sql import functions as f
+
+    def inside(old: str, new: str) -> "Callable[[Column], Column]":
+        return lambda it: it.withField(new, f.coalesce(it[new], it[old])).dropFields(old)
+
+    for field in rows.schema.fields:
+        inner = getattr(getattr(field.dataType, "elementType", None), "names", ())
+        for old, new in layout.RENAMED.items():
+            if field.name == old:
+                rows = rows.withColumn(new, f.coalesce(new, old)).drop(old)
+            elif old in inner:
+                rows = rows.withColumn(field.name, f.transform(field.name, inside(old, new)))
+    return rows
+
+
 class Compacted(NamedTuple):
     """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
 
@@ -86,6 +106,10 @@ class Store:
         self.volume = Volume(spark)
         self.root = absolute(root).rstrip("/") or "/"
         self.format = format
+        self.is_before = False
+        """Whether they are of the layout before, as `check` has seen: `migration.migrate` must be called before they
+        are written to.
+        """
 
     # ------------------------------------------------------------------ tables
 
@@ -253,9 +277,7 @@ class Store:
 
     def save_text(self, name: str, batch: int, text: str) -> None:
         """Leave a text for the next batch, or for other tables in this one."""
-        path = self._state(name, batch)
-        self.volume.remove(path)
-        self.volume.put(path, text)
+        self.volume.put(self._state(name, batch), text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
         """Return the text that a batch left; None before the first batch. Raises `StoreError` where it is
@@ -328,20 +350,31 @@ class Store:
 
     # ------------------------------------------------------------------ before a run
 
-    def check(self) -> None:
+    def check(self, *, migrates: bool = False) -> None:
         """Raise `StoreError` if the tables cannot be used by this session, or are of another format or
-        layout.
+        layout. Those of the layout before are read from now on, by the names of this one, but for a moment of their
+        migration; `migrates`: whoever asks does that.
         """
         there = layout.told(self.volume.text(f"{self.root}/{layout.NAME}"))
-        if there is None and self._find(layout.BEFORE):
-            raise StoreError(layout.older(self.root))
-        self._layout(there)
+        if there is None:
+            if self._find(layout.BEFORE):
+                raise StoreError(layout.older(self.root))
+            return
+        wrong = layout.unlike(there, self.format, self.root)
+        if wrong:
+            raise StoreError(wrong)
+        self.is_before = there.version < layout.VERSION
+        if self.is_before and not migrates and self.volume.exists(f"{self.root}/{_ASIDE}/{_NOTE}"):
+            raise StoreError(
+                f"the tables in {self.root} are being migrated, or that was cut short: ask again, or have it go on by "
+                "stomprelay-pipeline migrate"
+            )
 
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before
         the first. `headers` are those that `messages` shall keep; return those that it does. The caller must hold the
         `Lock`. Raises `StoreError` if that batch cannot be the next, other headers were kept before, or the tables were
-        made by an older release.
+        made by an older release, whose tables `migration.migrate` makes ready before.
         """
         path = f"{self.root}/{layout.NAME}"
         there = layout.told(self.volume.text(path))
@@ -368,11 +401,60 @@ class Store:
         numbers = [path.rpartition("batch=")[2] for path in self._find("_state/*/batch=*")]
         return max((int(each) for each in numbers if each.isdigit()), default=-1)
 
-    def _layout(self, there: layout.Layout | None) -> None:
-        if there is not None:
-            wrong = layout.unlike(there, self.format, self.root)
-            if wrong:
-                raise StoreError(wrong)
+    # ------------------------------------------------------------------ from the layout before
+
+    def rename_columns(self, table: Table) -> None:
+        """Give the columns of a table the names of this layout, where they have those of the layout before. If that is
+        cut short, it is to be called again before anything else is written. The caller must hold the `Lock`.
+        """
+        path, schema = f"{self.root}/{table.name}", self._whole(table)
+        for folder in self.volume.find(path, "date=*") if table.hourly else [path]:
+            below = [name for name in self._partitions(table) if name != "date"]
+            self._rename(self.format, path, folder, schema, below)
+
+    def rename_slices(self, name: str, schema: str) -> None:
+        """Do the same for what `save_slices` wrote."""
+        path = f"{self.root}/_state/{name}"
+        self._rename(_STATE, path, path, f"{schema}, slice string", ["slice"])
+
+    def _rename(self, form: str, path: str, folder: str, schema: str, below: Sequence[str]) -> None:
+        """Write the files of a folder anew, which has folders by the columns `below`: aside, then a note of which files
+        they are for. From then on it is only files that are removed and renamed, however often that is begun.
+        """
+        self._exchange()
+        files = "/".join([*(f"{name}=*" for name in below), "part-*"])
+        old = self.volume.find(folder, files)
+        if not old or not layout.RENAMED.keys() & set(
+            self.spark.read.format(form).load(literal(old[0])).columns
+        ):
+            return
+        aside = f"{self.root}/{_ASIDE}"
+        rows = renamed(
+            self.spark.read.format(form)
+            .schema(layout.both(schema))
+            .option("basePath", path)
+            .load(literal(folder))
+        ).drop("date")
+        order = [*below, *(name for name in ("seen_at",) if name in rows.columns)]
+        rows.sortWithinPartitions(*order).write.format(form).partitionBy(*below).save(f"{aside}/new")
+        place = local(f"{aside}/new")
+        for new in () if place is None else (*place.rglob("*"), place):
+            sync_path(new)
+        note = {"folder": folder, "files": files, "old": old}
+        self.volume.put(f"{aside}/{_NOTE}", json.dumps(note))
+        self._exchange()
+
+    def _exchange(self) -> None:
+        """Put the files that are aside in the place of those for which they were written."""
+        aside = f"{self.root}/{_ASIDE}"
+        said = self.volume.text(f"{aside}/{_NOTE}")
+        if said is not None:
+            note = json.loads(said)
+            for old in note["old"]:
+                self.volume.remove(old)
+            for new in self.volume.find(f"{aside}/new", note["files"]):
+                self.volume.rename(new, note["folder"] + new.partition(f"{_ASIDE}/new")[2])
+        self.volume.remove(aside)
 
     # ------------------------------------------------------------------ how
 
@@ -406,7 +488,7 @@ class Store:
         which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
         which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(which)
         named = dated(rows).withColumn("batch", which).select(*table.names, *self._partitions(table))
-        return named.sortWithinPartitions("at")
+        return named.sortWithinPartitions("seen_at")
 
     def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
         self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
@@ -423,8 +505,11 @@ class Store:
     def _loaded(self, form: str, path: str, schema: str, folders: Sequence[str]) -> "DataFrame":
         if not folders:
             return self._nothing(schema)
-        reader = self.spark.read.format(form).schema(schema).option("basePath", path)
-        return reader.load([literal(folder) for folder in folders])
+        places = [literal(folder) for folder in folders]
+        reader = self.spark.read.format(form).option("basePath", path)
+        if not self.is_before:
+            return reader.schema(schema).load(places)
+        return renamed(reader.schema(layout.both(schema)).load(places))
 
     def _remove_at_once(self, path: str) -> None:
         """Remove a folder in one step for readers that list it: it is renamed, and then its files are

@@ -1,6 +1,6 @@
 """What keeps the tables small while batches go on: old hours removed, small files joined."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -105,3 +105,30 @@ def _expired(store: Store, now: datetime, retain: float) -> Iterator[str]:
 def _joined(store: Store, before: str, below: int | None, shown: Shown) -> Iterator[str]:
     for one in (*store.tidy(before), *compact(store, before, below, shown)):
         yield f"{one.place}: {one.before} files made {one.after}"
+
+
+def migrate(store: Store, slices: Mapping[str, str], shown: Shown = unshown) -> bool:
+    """Bring tables of the layout before to this one, and return whether they had it; others stay as they are.
+    `slices`: the schemas of the kept slices that have columns of tables, by their names. Whatever stops it, the next
+    call goes on; until the last step, which says so in the file `layout.NAME`, the tables are of the layout before, and
+    readers know both. The caller must hold the `Lock`. Raises as `Store.check` does, and `OSError`.
+    """
+    store.check(migrates=True)
+    if not store.is_before:
+        return False
+    path = f"{store.root}/{layout.NAME}"
+    there = layout.told(store.volume.text(path))
+    assert there is not None
+    root = local(store.root)
+    if root is not None:
+        recover(root)  # An hour that compaction had moved away would be left out.
+    for number, table in enumerate(TABLES.values()):
+        shown(number, len(TABLES) + 1)
+        if layout.both(table.ddl) != table.ddl:
+            store.rename_columns(table)
+    shown(len(TABLES), len(TABLES) + 1)
+    for name, schema in slices.items():
+        store.rename_slices(name, schema)
+    store.volume.put(path, layout.text(store.format, there.headers))
+    store.check()
+    return True

@@ -108,13 +108,15 @@ class Volume:
             source.close()
 
     def put(self, path: str, text: str) -> None:
-        """Write a small file in UTF-8, all of it or nothing. There must be no file of this name yet. Raises
-        `OSError`.
+        """Write a small file in UTF-8, all of it or nothing, in the place of one that is there. (On another machine's
+        file system that one is removed before.) Raises `OSError`.
         """
         system, place = self._at(path)
         partial = self._at(posixpath.join(posixpath.dirname(path), f"_{posixpath.basename(path)}"))[1]
         out = system.create(partial, True)
         out.write(bytearray(text.encode()))
         out.close()
+        if local(path) is None:
+            system.delete(place, False)
         if not system.rename(partial, place):
             raise OSError(f"{path} cannot be written")

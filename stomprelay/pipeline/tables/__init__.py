@@ -5,4 +5,5 @@ functions of DataFrames.
 - `traffic`, `latency`, `flow`: sums
 - `failovers`: outages of brokers
 - `stuck`: consumers that do not answer
+- `runs`: how relays began and ended
 """

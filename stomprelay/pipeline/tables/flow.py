@@ -28,7 +28,7 @@ def carried(messages: DataFrame) -> DataFrame:
     names, sessions = F.col("deliveries.client"), F.col("deliveries.session")
     batch = [name for name in messages.columns if name == "batch"]
     rows = messages.select(
-        F.floor(F.unix_seconds("at") / 3600).alias("hour"),
+        F.floor(F.unix_seconds("seen_at") / 3600).alias("hour"),
         "producer",
         "destination",
         F.unix_micros("sent_at").alias("sent"),
@@ -36,7 +36,7 @@ def carried(messages: DataFrame) -> DataFrame:
         names.alias("names"),
         sessions.alias("sessions"),
         F.when(F.size(names) > 1, F.zip_with(names, sessions, _consumer)).alias("consumers"),
-        F.posexplode_outer("deliveries.at").alias("position", "got_at"),
+        F.posexplode_outer("deliveries.seen_at").alias("position", "got_at"),
         *batch,
     )
     got = F.col("position").isNotNull()

@@ -39,7 +39,7 @@ def bucketed(messages: DataFrame) -> DataFrame:
     take half as long again.
     """
     measured = messages.select(
-        F.date_trunc("minute", F.col("at")).alias("minute"),
+        F.date_trunc("minute", F.col("seen_at")).alias("minute"),
         "destination",
         F.expr(f"stack({len(MEASURES)}, {_MEASURED})").alias("measure", "us"),
         *[name for name in messages.columns if name == "batch"],

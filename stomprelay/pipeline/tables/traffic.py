@@ -25,7 +25,7 @@ def counted(frames: DataFrame) -> DataFrame:
         (command == "MESSAGE") & (direction == "to_client")
     )
     rows = frames.where(frame | (F.col("event") == "error")).select(
-        F.date_trunc("minute", F.col("at")).alias("minute"),
+        F.date_trunc("minute", F.col("seen_at")).alias("minute"),
         "destination",
         "client",
         "upstream",

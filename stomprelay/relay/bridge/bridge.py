@@ -11,9 +11,9 @@ understand it, so the bridge judges.
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import ClassVar, Final
+from typing import Final
 
-from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
+from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, count_selector, steps_between
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect, Headers
@@ -24,8 +24,8 @@ from stomprelay.wire.names import (
     CLIENT_COMMANDS,
     CONTENT_LENGTH,
     DISCONNECT,
-    MESSAGE,
     RECEIPT_HEADER,
+    SUBSCRIBE,
 )
 from stomprelay.wire.spelling import Spelling
 
@@ -49,12 +49,9 @@ def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
 class Bridge:
     """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
 
-    `untouched` are the commands whose frames pass as they came, without a look, in a session without subscriptions
-    that ask for ACKs; `tracked` bridges look at MESSAGEs in sessions with them. `takes_out` are headers that no MESSAGE
-    keeps, `judges` is that of the `Pair`. `spelling` is for frames that are taken together where it `judges`.
+    `tracked` bridges keep account of MESSAGEs in sessions with subscriptions that ask for ACKs. `judges` is that of the
+    `Pair`. `spelling` is for frames that are taken together where it `judges`.
     """
-
-    takes_out: ClassVar[tuple[bytes, ...]] = ()
 
     def __init__(
         self,
@@ -72,7 +69,6 @@ class Bridge:
         self.steps = steps_between(source, target, tracked=tracked)
         self._pair = Pair(source, target, selectors, tracked)
         self.judges = self._pair.judges
-        self.untouched = frozenset[bytes]() if self.judges else frozenset({MESSAGE})
         alike = not source.padded and source.escaped_names == target.escaped_names
         # Both versions escape names, but one of the sides leaves them as they are.
         self._raw_names = (
@@ -102,10 +98,18 @@ class Bridge:
         """Return the bytes of a frame without a body that the relay sends in the client's name, and without a
         `content-length`, which would be that of LFs in the client's own. Raises `Refused` as `head` does.
         """
+        if command is SUBSCRIBE:
+            count_selector(self._pair, headers, session)
         lines = [
             self._line(name, value, command, session) for name, value in headers if name != CONTENT_LENGTH
         ]
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
+
+    def leave(self, receipt: bytes, session: Session) -> bytes:
+        """Return the frame by which the relay leaves the broker, which answers it with this RECEIPT when it has read
+        all before.
+        """
+        return self.compose(DISCONNECT, [(RECEIPT_HEADER, receipt)], session)
 
     def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
         """Return the bytes of a frame's new head, without its header `name`. Raises as `head` does."""
@@ -244,3 +248,7 @@ class Parting(Bridge):
         return _PARTING + (
             frame.data[frame.head - 1 : frame.body] if head is None else head[len(DISCONNECT) :]
         )
+
+    def leave(self, receipt: bytes, session: Session) -> bytes:
+        """As `Bridge.leave`."""
+        return b"%b\nreceipt:%b\n\n%b" % (_PARTING, receipt, END)

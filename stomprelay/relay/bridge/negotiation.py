@@ -4,7 +4,7 @@ from functools import cache
 from typing import NamedTuple
 
 from stomprelay.relay.bridge.bridge import Bridge, Parting
-from stomprelay.relay.bridge.tracing import Untracing
+from stomprelay.relay.bridge.own import ToClient
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, GENERIC, PROFILES, Profile, detect
@@ -29,21 +29,21 @@ def bridges_between(
     loss: LossPolicy,
     *,
     tracked: bool = False,
-    traced: bool = False,
     parting: bool = False,
 ) -> Bridges:
     """Return the bridges between two versions, the broker's as its profile has it. `tracked`: account is kept of
-    all deliveries. `traced`: MESSAGEs leave their trace behind. `parting`: see `Parting`.
+    all deliveries. `parting`: see `Parting`.
 
     Where both have one version nothing is translated, the quirks of a product included.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
     spoken = product.dialects[broker]
-    facing = ours if client == broker else spoken
+    equal = client == broker
+    facing = ours if equal else spoken
     return Bridges(
         (Parting if parting else Bridge)(ours, facing, loss, selectors=product.selectors, tracked=tracked),
-        (Untracing if traced else Bridge)(facing, ours, loss, tracked=tracked),
+        ToClient(GENERIC.dialects[client] if equal else spoken, ours, loss, tracked=tracked),
         spoken,
     )
 

@@ -10,6 +10,7 @@ from functools import cache
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
+from stomprelay.relay.bridge.own import OWN
 from stomprelay.relay.bridge.steps import ACKNOWLEDGED, DELIVERED, NAMED, SAID_BESIDE
 from stomprelay.session.rows import ids_of
 from stomprelay.session.session import Session
@@ -79,10 +80,10 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
     """`naming`: how deliveries of which account is kept are named; None where none is."""
     if bridge.judges:
         wants = (SUBSCRIPTION,) if naming is None or not _names(bridge) else DELIVERED[naming]
-        unless = bridge.takes_out if ACK_HEADER in wants else (ACK_HEADER, *bridge.takes_out)
+        unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
         message = Rule(MESSAGE, unless, wants, parts=True)
     else:
-        message = Rule(MESSAGE, bridge.takes_out, () if naming is None else DELIVERED[naming])
+        message = Rule(MESSAGE, OWN, () if naming is None else DELIVERED[naming])
     if ours:
         return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
     receipt = Rule(RECEIPT, (), (RECEIPT_ID,), needs=False, parts=bridge.judges)

@@ -58,13 +58,19 @@ class Pair(NamedTuple):
 
     @property
     def judges(self) -> bool:
-        """Whether the bridge has to understand what is sent, and so to refuse what it cannot follow."""
-        return self.source is not self.target
+        """Whether the bridge has to understand what is sent, and so to refuse what it cannot follow: between versions.
+        Between equals the broker judges.
+        """
+        return self.source.version != self.target.version
 
     @property
     def alike(self) -> bool:
         """Whether both sides name deliveries alike."""
         return self.source.delivery is self.target.delivery
+
+    def carries(self, command: bytes) -> bool:
+        """Whether the other leg can be sent this command: between equals all are, and the broker judges."""
+        return not self.judges or command in self.target.commands
 
 
 _SPECIAL: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, b"|".join(RESERVED)))
@@ -96,16 +102,18 @@ def watch(pair: Pair, frame: Frame, session: Session) -> Edit:
     return AS_IT_IS
 
 
-def _judge_subscribe(pair: Pair, headers: Headers, session: Session) -> None:
-    """Raise `ProtocolError` for a SUBSCRIBE that the bridge could not follow.
-
-    A selector that the broker will ignore is counted.
-    """
-    names = dict(reversed(headers))
-    if SELECTOR in names and not pair.selectors:
+def count_selector(pair: Pair, headers: Headers, session: Session) -> None:
+    """Count a SUBSCRIBE whose selector the broker will ignore."""
+    if not pair.selectors and any(name == SELECTOR for name, _ in headers):
         session.counters["selector_ignored"] += 1
+
+
+def _judge_subscribe(pair: Pair, headers: Headers, session: Session) -> None:
+    """Raise `ProtocolError` for a SUBSCRIBE that the bridge could not follow."""
+    count_selector(pair, headers, session)
     if not pair.judges:
         return
+    names = dict(reversed(headers))
     if DESTINATION not in names:
         raise ProtocolError("SUBSCRIBE needs a destination header")
     if names.get(ACK_HEADER, AUTO) not in MODES:
@@ -139,7 +147,7 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     source, target, ledger = pair.source, pair.target, session.ledger
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
-    if transaction is None and frame.command in target.commands:
+    if transaction is None and pair.carries(frame.command):
         edit = _acknowledge(pair, frame, session)
         if edit is not None:
             return edit
@@ -147,7 +155,7 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     stale = ledger.unsure if delivery is None else delivery.lost
     if delivery is None and not stale and not pair.judges and not ledger.hides(said(frame, source)):
         return AS_IT_IS
-    if not stale and (delivery is None or frame.command not in target.commands):
+    if not stale and (delivery is None or not pair.carries(frame.command)):
         return refuse(pair, frame, session)
     if delivery is None:
         whole = not ledger.forgot
@@ -229,8 +237,8 @@ def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
         if frame.header(MESSAGE_ID, source) == delivery.message_id:
             return AS_IT_IS
         return Edit((MESSAGE_ID,), ((MESSAGE_ID, delivery.message_id),))
-    if delivery.ack is None or frame.header(ID, source) == delivery.ack:
-        return AS_IT_IS
+    if delivery.ack is None or frame.header(ID, source) in (None, delivery.ack):
+        return AS_IT_IS  # one without an id is the broker's to judge
     return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
 
 
@@ -305,7 +313,7 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
                 drop = (MESSAGE_ID, *drop)
                 add = ((MESSAGE_ID, delivery.token),)
     if target.named_subscriptions:
-        if name is None and subscription is not None:
+        if name is None and subscription is not None and pair.judges:
             add = ((SUBSCRIPTION, subscription.id), *add)
     elif name is not None and name.startswith(MADE) and not (subscription and subscription.named):
         drop = (SUBSCRIPTION, *drop)
@@ -324,7 +332,7 @@ def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
     does not exist.
     """
     command = frame.command.decode()
-    if frame.command in pair.target.commands:
+    if pair.carries(frame.command):
         raise ProtocolError(f"{command} names no message that awaits one")
     raise Refused(f"{command} cannot be said to the broker", "its STOMP version has no such command")
 

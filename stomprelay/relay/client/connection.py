@@ -6,7 +6,7 @@ from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.client.pace import Pace
 from stomprelay.relay.client.review import Review
 from stomprelay.relay.client.search import Search
-from stomprelay.relay.client.shutdown import Shutdown
+from stomprelay.relay.client.shutdown import ERRED, STOPPING, Reason, Shutdown
 from stomprelay.relay.client.turns import Turns
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow
@@ -15,11 +15,12 @@ from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, unheard
-from stomprelay.session.effects import How, Wake
+from stomprelay.relay.notes import SILENT, End, denied, ended, fell_silent, unheard
+from stomprelay.session.effects import Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, NO_BEATS
 from stomprelay.session.leg import Leg, State
+from stomprelay.session.reasons import CLOSED
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
@@ -67,10 +68,17 @@ class ClientConnection:
     def _search(self) -> Search:
         return Search(self._flow, self._outbox)
 
+    def review(self, now: float) -> Review:
+        """Return what is done when its rules change."""
+        flow, shutdown, outbox = self._flow, self.shutdown, self._outbox
+        return Review(
+            self._client, flow, shutdown, self.turns, outbox, self._wake, lambda why: self.end(why, now)
+        )
+
     @property
-    def review(self) -> Review:
-        """What is done when its rules change."""
-        return Review(self._client, self._flow, self.shutdown, self.turns, self._outbox, self._wake)
+    def asked(self) -> bool:
+        """Whether the client has shown a token, and it is not known yet whose it is."""
+        return self._flow.guard.asked
 
     @property
     def links(self) -> list[Link]:
@@ -92,6 +100,22 @@ class ClientConnection:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
         return min(self.shutdown.deadline, self._search.deadline, self.turns.deadline)
 
+    @property
+    def kept(self) -> int:
+        """The bytes that are kept of the session, those of frames that brokers have begun among them."""
+        legs = [link.leg.decoder.buffered for link in self.links if link.leg is not None]
+        return self.session.kept.size + sum(legs)
+
+    @property
+    def flows(self) -> bool:
+        """Whether what the client sends next goes on to its brokers."""
+        return not (self._client.gone or self._buffer) and self.turns.readable
+
+    @property
+    def safe(self) -> bool:
+        """Whether all that the client sent is where it shall be."""
+        return not self._buffer.unread and self._flow.safe
+
     def limit(self, pace: Pace | None, now: float) -> None:
         """Have the client's frames go on at this pace from now on; None: as fast as can be."""
         self._buffer.limit(pace)
@@ -107,12 +131,12 @@ class ClientConnection:
         client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         if paused:
             self._buffer.hold()
-        self._seek(lambda: self._search.begin(self.links, now))
+        self._seek(now, lambda: self._search.begin(self.links, now))
 
     def received(self, leg: Leg, data: bytes, now: float) -> None:
         """Bytes were received on a leg: carry the frames in them to the other side."""
         downstream = leg is self._client
-        if downstream and leg.gone:
+        if downstream and (leg.gone or self.shutdown.ending):
             return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
         leg.heartbeat.received(now)
@@ -133,7 +157,7 @@ class ClientConnection:
                     leg.decoder.feed(data)
                     self._buffer.hold()
         except StompError as error:
-            self.shutdown.fail(leg, error)
+            self._fail(leg, error, now)
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
         """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
@@ -152,7 +176,7 @@ class ClientConnection:
         """Others had their turn: go on with what waits on the leg."""
         self.turns.had(leg)
         if leg is self._client:
-            self.review.go_on()
+            self.review(now).go_on()
             self._release(now)
         else:
             self._to_client(leg, now)
@@ -163,15 +187,26 @@ class ClientConnection:
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
         """The connection that an `Open` asked for failed: try the next broker."""
-        self._seek(lambda: self._search.refused(leg, reason, now))
+        arriving = self._search.arriving(leg)
+        if arriving is not None:
+            self._stopped_short(arriving, leg, f"did not connect: {reason}", now)
+            return
+        self._seek(now, lambda: self._search.refused(leg, reason, now))
 
     def prevented(self, leg: Leg, reason: str, now: float) -> None:
         """The connection that an `Open` asked for could not be tried: try the next broker."""
-        self._seek(lambda: self._search.prevented(leg, reason, now))
+        arriving = self._search.arriving(leg)
+        if arriving is not None:
+            self._stopped_short(arriving, leg, f"could not be asked: {reason}", now)
+            return
+        self._seek(now, lambda: self._search.prevented(leg, reason, now))
 
     def lost(self, leg: Leg, reason: str, now: float) -> None:
         """A leg's connection ended without our `Close`."""
-        link = self._search.link(leg)
+        link, arriving = self._search.link(leg), self._search.arriving(leg)
+        if arriving is not None:
+            self._stopped_short(arriving, leg, f"closed the connection: {reason}", now)
+            return
         if leg is self._client and not (leg.closed or leg.gone):
             self.shutdown.vanished(reason, now)
             self._hurry()
@@ -184,10 +219,11 @@ class ClientConnection:
             while leg.decoder.behind and not leg.closed:
                 self._carry(leg, lambda: self._flow.to_client(link, now), now)
             leg.lost()
+            clean = reason == CLOSED
             if self.shutdown.answered_by_closing(link):
                 self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
             elif not leg.closed:
-                self._broker_lost(link, f"closed the connection: {reason}", now)
+                self._broker_lost(link, f"closed the connection: {reason}", now, clean=clean)
 
     def half_closed(self, now: float) -> None:
         """The client sends nothing more; see `Relay.half_closed`."""
@@ -211,10 +247,10 @@ class ClientConnection:
             try:
                 self.shutdown.overdue(now)
             except StompError as error:  # of a frame that waited until now
-                self.shutdown.fail(self._client, error)
+                self._fail(self._client, error, now)
             self._wake()
             return
-        legs = [each.leg for each in self.links]
+        legs = [leg for each in self.links for leg in (each.leg, each.next_leg)]
         dead = self._outbox.beat([self._client, *legs] if self.shutdown.listening else legs, now)
         if dead is not None:
             self._fell_silent(dead, now)
@@ -223,7 +259,7 @@ class ClientConnection:
             if link.leaving and now >= link.until:
                 self._broker_lost(link, "", now)
                 return
-        self._seek(lambda: self._search.woke(now))
+        self._seek(now, lambda: self._search.woke(now))
         if now >= self.turns.deadline or (self._client.state is State.CONNECTED and self._buffer.unread):
             self._release(now)  # its pace allows more, or a link stays, for which the client was held
 
@@ -234,20 +270,33 @@ class ClientConnection:
 
     def reconsidered(self, now: float) -> None:
         """A broker is up again, or was resumed: links that wait try at once."""
-        self._seek(lambda: self._search.reconsidered(now))
+        self._seek(now, lambda: self._search.reconsidered(now))
 
     def stop_began(self, now: float) -> None:
         """The service begins to stop; see `Relay.stop_began`."""
         self.shutdown.stop_began()
+        self._carry(self._client, lambda: None, now)
         self._wake()
 
+    def end(self, why: Reason, now: float) -> None:
+        """End the session in good order: see `Shutdown.end`."""
+        self._carry(self._client, lambda: self.shutdown.end(why, now), now)
+        self._hurry()
+
+    def _fail(self, leg: Leg, error: StompError, now: float, end: End | None = None) -> None:
+        """End the session in good order with this ERROR: see `Shutdown.fail`."""
+        self._carry(self._client, lambda: self.shutdown.fail(leg, error, now, end), now)
+        self._hurry()
+
     def blocked(self, leg: Leg) -> None:
-        """A broker's connection cannot be written to for now."""
-        self._flow.blocked(leg)
+        """A broker's connection cannot be written to for now; one that is only asked yet gets nothing more anyway."""
+        if self._search.arriving(leg) is None:
+            self._flow.blocked(leg)
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """A broker's connection can be written to again: send what waits."""
-        self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
+        if self._search.arriving(leg) is None:
+            self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
 
     def settle(self, *, passes: bool) -> None:
         """Ask to be woken when something is due; with `passes`, that what may pass straight on does so, and no more."""
@@ -263,6 +312,11 @@ class ClientConnection:
 
     def _answered(self, leg: Leg, data: bytes, now: float) -> None:
         """A broker's first frame: the session is accepted, the search goes on, or its ERROR is the client's."""
+        arriving = self._search.arriving(leg)
+        if arriving is not None:
+            arriving.next_answered(data, now)
+            self._left_at_once(now)
+            return
         link = self._search.link(leg)
         if link is None:
             return
@@ -278,7 +332,7 @@ class ClientConnection:
                     self.session.counters["errors_passed"] += 1
                     self.shutdown.refuse(told, ended(End.BROKER, "a broker answered CONNECT with ERROR"))
                     return
-        self._seek(lambda: self._search.ended([link], now))
+        self._seek(now, lambda: self._search.ended([link], now))
 
     def _accepted(self, link: Link, accepted: Accepted, now: float) -> None:
         """A link has a broker. The client is answered when there are enough of them, and only once."""
@@ -296,7 +350,7 @@ class ClientConnection:
             failure = error
         outbox.insert(at, accepted.note(broker, before, link.upstream, counters["frames_resent"] - resent))
         if failure is not None:
-            self.shutdown.fail(client, failure)
+            self._fail(client, failure, now)
             return
         self._dismiss(now)
         self.shutdown.found(now)
@@ -355,7 +409,7 @@ class ClientConnection:
             failure = error
         opened = flow.opened()
         if opened:
-            self._seek(lambda: self._search.begin(opened, now))
+            self._seek(now, lambda: self._search.begin(opened, now))
         if not (opened and client.closed):
             self._carried(client, before, failure, now)
             if client.state is State.CONNECTED:
@@ -395,18 +449,18 @@ class ClientConnection:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
         flow, shutdown = self._flow, self.shutdown
         self._dismiss(now)
+        if failure is not None:
+            shutdown.fail(leg, failure, now)
+        elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
+            shutdown.end(ERRED, now)
+        elif shutdown.drained:
+            shutdown.end(STOPPING, now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
             self._wake()
-        if failure is not None:
-            shutdown.fail(leg, failure)
-        elif flow.erred and self._listener.upstream.close_on_error:
-            shutdown.close(How.LINGER, ended(End.BROKER, "the broker sent ERROR"))
-        elif shutdown.delivered:
-            shutdown.deliver()
-        elif shutdown.drained:
-            shutdown.stopped()
-        elif flow.survives:
+        if shutdown.delivered:
+            shutdown.conclude()
+        elif flow.survives and not shutdown.ending:
             if self._search.move(now):
                 self._wake()
             self._pace()
@@ -416,7 +470,7 @@ class ClientConnection:
     def _dismiss(self, now: float) -> None:
         """Refuse to the client what brokers close connections for."""
         for error in self._flow.take_refused():
-            self.shutdown.dismiss(error, now)
+            self.shutdown.fail(self._client, error, now, rest=True)
             self._hurry()
 
     def _release(self, now: float) -> None:
@@ -424,7 +478,7 @@ class ClientConnection:
         try:
             self.turns.release(self._to_broker, now)
         except StompError as error:
-            self.shutdown.fail(self._client, error)
+            self._fail(self._client, error, now)
         if self._client.state is not State.CONNECTED:
             self._buffer.clear()
         elif self._buffer.pace is not None:
@@ -440,13 +494,13 @@ class ClientConnection:
 
     # Brokers come and go
 
-    def _seek(self, act: Callable[[], None]) -> None:
+    def _seek(self, now: float, act: Callable[[], None]) -> None:
         """Call `act`, which looks for brokers. End the session where it raises `StompError`."""
         try:
             act()
         except StompError as error:
             self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
-            self._broker_failed(error, self.links)
+            self._broker_failed(error, [link for link in self.links if link.ended], now)
         else:
             self._wake()
 
@@ -454,18 +508,18 @@ class ClientConnection:
         """Have the next time at which something is due asked for at the end of the input."""
         self._due = True
 
-    def _broker_failed(self, error: StompError, links: list[Link]) -> None:
+    def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
         """The session cannot go on, because of what became of the brokers of these links."""
         self.shutdown.lose(links)
-        self.shutdown.fail(self._client, error, End.BROKER)
+        for link in links:
+            link.end()
+        self._fail(self._client, error, now, End.BROKER)
 
-    def _broker_lost(self, link: Link, reason: str, now: float) -> None:
-        """A broker was lost while a client was connected, or was left."""
+    def _broker_lost(self, link: Link, reason: str, now: float, *, clean: bool = False) -> None:
+        """A broker was lost while a client was connected, or was left. `clean`: it closed in good order."""
         flow = self._flow
         if flow.over(link):
-            self.shutdown.lose([link])
-            what = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
-            self.shutdown.close(How.LINGER, what)
+            self.shutdown.ended_with(link, reason, clean=clean)
             return
         self._search.lost(link, reason)
         before = flow.disconnect
@@ -473,23 +527,44 @@ class ClientConnection:
             flow.lost(link, now)
         except StompError as error:
             if not self._client.gone:
-                self._broker_failed(error, [link])
+                self._broker_failed(error, [link], now)
                 return
             self._outbox.put(unheard(error))
 
+        found: Accepted | None = None
+
         def again() -> None:
+            nonlocal found
             try:
-                self._search.again(link, now)
+                found = self._search.again(link, now)
             finally:
                 self.shutdown.searching()
 
-        self._seek(again)
+        self._seek(now, again)
+        if found is not None:
+            self._accepted(link, found, now)
         if not self.over:
             self._carried(self._client, before, None, now)
+
+    def _stopped_short(self, link: Link, leg: Leg, reason: str, now: float) -> None:
+        """The broker that a link was to move to cannot be had, or was lost: it asks the next one, or stays."""
+        link.next_refused(reason, now)
+        self._left_at_once(now)
+
+    def _left_at_once(self, now: float) -> None:
+        """Links that can leave now do so; a client that was held for one that stays goes on."""
+        self._search.move(now)
+        self._wake()
+        if self._client.state is State.CONNECTED:
+            self._release(now)
 
     def _fell_silent(self, leg: Leg, now: float) -> None:
         """A peer sent nothing for longer than the heart-beats allow: the leg is lost."""
         self.session.counters["beats_missed"] += 1
+        arriving = self._search.arriving(leg)
+        if arriving is not None:
+            self._stopped_short(arriving, leg, SILENT, now)
+            return
         link = self._search.link(leg)
         if link is not None:
             link.fell_silent(now)
@@ -497,4 +572,4 @@ class ClientConnection:
             return
         self._outbox.put(fell_silent())
         missed = StompError("heart-beat missed", "nothing came for longer than was agreed")
-        self.shutdown.fail(leg, missed, End.CLIENT)
+        self._fail(leg, missed, now, End.CLIENT)

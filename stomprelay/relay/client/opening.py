@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.client.shutdown import REFUSED
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Identify, Outbox
@@ -38,10 +38,12 @@ REFUSAL: Final = 1.0
 _SLOW: Final = Refusal(Ground.UNCHECKED, "it could not be found out in time who it is")
 
 
-def turn_away(refusal: Refusal, counters: Counters, outbox: Outbox) -> None:
-    """Count a client that is not to be let in, and report why."""
+def turn_away(
+    refusal: Refusal, counters: Counters, outbox: Outbox, note: Callable[[Refusal], Note] = turned_away
+) -> None:
+    """Count a client that is not to be let in, or whose new token is not good, and report why."""
     counters["logins_unchecked" if refusal.ground is Ground.UNCHECKED else "logins_failed"] += 1
-    outbox.put(turned_away(refusal))
+    outbox.put(note(refusal))
 
 
 class Let(NamedTuple):

@@ -20,10 +20,10 @@ JUDGED: Final = 128
 class Review:
     """Judges the subscriptions of a client again, a turn's worth at a time; call `go_on` in each turn of the client's.
     It keeps nothing itself: the flow's guard has what is still to be judged. It calls `wake` when another time has come
-    to be the next at which something is due.
+    to be the next at which something is due, and `end` where the session has to end.
     """
 
-    __slots__ = ("_client", "_flow", "_outbox", "_shutdown", "_turns", "_wake")
+    __slots__ = ("_client", "_end", "_flow", "_outbox", "_shutdown", "_turns", "_wake")
 
     def __init__(
         self,
@@ -33,18 +33,15 @@ class Review:
         turns: Turns,
         outbox: Outbox,
         wake: Callable[[], None],
+        end: Callable[[Reason], None],
     ) -> None:
         self._wake = wake
+        self._end = end
         self._client = client
         self._flow = flow
         self._shutdown = shutdown
         self._turns = turns
         self._outbox = outbox
-
-    @property
-    def asked(self) -> bool:
-        """Whether the client has shown a token, and it is not known yet whose it is."""
-        return self._flow.guard.asked
 
     def renewed(self, identity: Identity, now: float) -> None:
         """The client has shown a new token: it may stay until that expires, with the groups of that."""
@@ -52,9 +49,18 @@ class Review:
             return
         self._shutdown.expires = identity.until
         self._wake()
-        receipt = self._flow.guard.renewed(identity)
+        guard = self._flow.guard
+        changed = guard.renewed(identity)
+        receipt = guard.answered()
         give_receipts([] if receipt is None else [receipt], self._client, self._outbox, now)
-        self._begin()
+        if changed:
+            self._begin()
+
+    def refused(self) -> None:
+        """The client has shown a new token that is not good: it may stay as long as the one that it has is, and gets no
+        receipt.
+        """
+        self._flow.guard.answered()
 
     def ruled(self, rules: AccessRules | None, identity: Identity, counters: dict[str, int]) -> None:
         """These are the rules from now on; `counters` has the frames that are refused by them."""
@@ -83,6 +89,4 @@ class Review:
             self._turns.give_way(self._client, more=guard.doubts)
             return
         text = f"the rules were changed: {error.detail}"
-        self._shutdown.stopped(
-            Reason("a subscription is no longer allowed", error.detail, text, error.quoted)
-        )
+        self._end(Reason("a subscription is no longer allowed", error.detail, text, error.quoted))

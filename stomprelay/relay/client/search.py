@@ -33,15 +33,22 @@ class Search:
                 return link
         return None
 
+    def arriving(self, leg: Leg) -> Link | None:
+        """Return the link that has this leg to the broker that it is to move to; None where there is none."""
+        for link in self._flow.links:
+            if link.next_leg is leg:
+                return link
+        return None
+
     @property
     def deadline(self) -> float:
         """The time at which a link or its leg is due next, in seconds."""
         deadline = inf
         for link in self._flow.links:
-            leg = link.leg
             deadline = min(deadline, link.until)
-            if leg is not None and leg.state is State.CONNECTED:
-                deadline = min(deadline, leg.heartbeat.deadline)
+            for leg in (link.leg, link.next_leg):
+                if leg is not None and leg.state is State.CONNECTED:
+                    deadline = min(deadline, leg.heartbeat.deadline)
         return deadline
 
     def begin(self, links: list[Link], now: float) -> None:
@@ -54,7 +61,7 @@ class Search:
         """The connection of a leg is established: its link sends CONNECT; one that no link needs any more is
         closed.
         """
-        link = self.link(leg)
+        link = self.link(leg) or self.arriving(leg)
         if leg.closed or link is None:
             self._outbox.put(Close(leg, How.ABORT))
         else:
@@ -123,14 +130,13 @@ class Search:
             if link.before is not None:
                 link.before.count(BrokerTally(failovers=1))
 
-    def again(self, link: Link, now: float) -> None:
-        """A link that lost its broker, or left it, looks for the next one. Raises as `ended`."""
-        if link.leaving:
-            link.move(now)
-        else:
-            link.hang_up(How.ABORT)
-            link.seek(now)
+    def again(self, link: Link, now: float) -> Accepted | None:
+        """A link that lost its broker, or left it, goes on with one that has accepted the session meanwhile: then what
+        that accepted is returned. Otherwise it looks for the next one. Raises as `ended`.
+        """
+        accepted = link.move(now) if link.leaving else link.go_on(How.ABORT, now)
         self.ended([link], now)
+        return accepted
 
     def leave(
         self, broker: Broker, now: float, within: float, to: Broker | None, *, may_stay: bool = False
@@ -147,7 +153,7 @@ class Search:
         """Links that are to leave their broker do so at a quiet moment, which may be now. Returns whether one does,
         which has its time to answer from now on.
         """
-        leaving = [link for link in self._flow.links if link.moving and link.quiet]
+        leaving = [link for link in self._flow.links if link.departing and link.leaves(now)]
         for link in leaving:
             link.disconnect(now)
         return bool(leaving)

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DISCONNECTING, DisconnectState, Flow, broker_lost
+from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, Flow, broker_lost
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
+from stomprelay.relay.notes import End, ended, ended_with, failed, stopped, unconfirmed, unheard, vanished
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
 from stomprelay.session.heartbeat import BEAT
 from stomprelay.session.leg import Leg, State
@@ -28,14 +28,17 @@ brokers are sent no DISCONNECT but those that need one: it has not left in good 
 
 
 class Reason(NamedTuple):
-    """Why the relay ends a session that might go on: message and detail of the ERROR that its client is sent, the
-    `text` for the log, and what of the client's own bytes the ERROR is about.
+    """Why a session ends: message and detail of the ERROR that its client is sent, none where `message` is empty; the
+    `text` for the log; what of the client's own bytes the ERROR is about; the receipt that the frame at fault asked
+    for; the side that ended the session.
     """
 
     message: str
     detail: str
     text: str
     quoted: bytes | None = None
+    receipt: bytes | None = None
+    end: End = End.RELAY
 
 
 STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
@@ -45,23 +48,41 @@ KILLED: Final = Reason(
 REFUSED: Final = Reason(
     "access refused", "the relay does not let this client in", "the client's new token was refused"
 )
+CROWDED: Final = Reason(
+    "the relay is short of memory",
+    "more than its share is kept of this client; connect again",
+    "the relay is short of memory",
+)
 EXPIRED: Final = Reason("the token has expired", "connect again with a new one", "the client's token expired")
+
+ERRED: Final = Reason("", "", "the broker sent ERROR", end=End.BROKER)
+
+
+def _because(error: StompError, end: End) -> Reason:
+    """Return the reason of a session that ends in this error."""
+    text = f"the session ended in an ERROR: {error.message}"
+    return Reason(error.message, error.detail, text, error.quoted, error.receipt, end)
 
 
 class Shutdown:
     """The end of a session, from the first sign of it on.
 
+    Where the relay ends it (`end`), the client is read from no more and sent no more MESSAGEs. What it sent is
+    delivered as if it had sent DISCONNECT behind it: its brokers are sent one that asks for a receipt, and their
+    RECEIPTs reach the client; then it is sent the ERROR. The same holds for a client that half-closed its connection,
+    but for the ERROR.
+
     It alone decides that the client is gone (`Leg.gone`): its connection has ended, and only what it sent is still to
-    be delivered, within one `disconnect_timeout`, whatever brokers do meanwhile. `lost` is how many SENDs may be lost
-    by the session's end. `until` is when the step that is under way must be done; then call `unanswered` and `overdue`.
-    `finish_at`: when to call `finish` for a client that half-closed its connection. `expires`: when to call `stopped`,
-    because the client may be there no longer.
+    be delivered. That, and what `end` has delivered, has one `disconnect_timeout`, whatever brokers do meanwhile.
+    `lost` is how many SENDs may be lost by the session's end. `until` is when the step that is under way must be done;
+    then call `unanswered` and `overdue`. `finish_at`: when to call `finish` for a client that half-closed its
+    connection. `expires`: when to call `end`, because the client may be there no longer.
     """
 
     __slots__ = (
         "_buffer",
         "_client",
-        "_dismissed",
+        "_ending",
         "_finish_by",
         "_flow",
         "_last",
@@ -97,7 +118,7 @@ class Shutdown:
         self._spoken_for = False
         self._last = inf
         self._stopping = False
-        self._dismissed = False
+        self._ending: Reason | None = None
         self._tries = len(listener.upstream.brokers)
 
     @property
@@ -110,13 +131,28 @@ class Shutdown:
     @property
     def begun(self) -> bool:
         """Whether the session's end has begun in any way."""
-        return self._stopping or self._dismissed or self.until < inf
+        return self._stopping or self.ending or self.until < inf
+
+    @property
+    def ending(self) -> bool:
+        """Whether the relay ends the session: the client is read from no more, and sent RECEIPTs and an ERROR alone."""
+        return self._ending is not None
+
+    @property
+    def _limited(self) -> bool:
+        """Whether all that is left to be done has one `disconnect_timeout`."""
+        return self._client.gone or self.ending
 
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:
-        """The client's DISCONNECT came a step further; each step has its time."""
+        """The DISCONNECT came a step further; each step has its time. One that the client did not send ends the session
+        when it is confirmed.
+        """
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
+        if confirmed and (self.ending or self._spoken_for):
+            self.conclude()
+            return
         self._client.heartbeat.paused()  # it has sent all that it will send
         if self.finish_at < inf:
             self._finish_within(now, steps=2)
@@ -135,14 +171,14 @@ class Shutdown:
         """A broker was found: what was under way goes on. For a client that is there it has its time again, unless too
         many closed at DISCONNECT.
         """
-        if self._client.gone or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
+        if self._limited or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
-        """Return until when brokers may take to answer what they were sent. Of what is left for a client that is gone
-        they get half, so that others can be tried in their place.
+        """Return until when brokers may take to answer what they were sent. Of what is left where all has one time they
+        get half, so that others can be tried in their place.
         """
-        if not self._client.gone:
+        if not self._limited:
             return now + self._listener.upstream.disconnect_timeout
         return (now + self._last) / 2 if self._tries > 0 else self._last
 
@@ -156,24 +192,32 @@ class Shutdown:
         """Whether the client, which sends nothing more, may still be owed something: nobody is who has said nothing
         since CONNECTED.
         """
-        client, asked = self._client, self._flow.guard.asked
-        said = self._session.client_frames or self._buffer.unread or client.decoder.buffered or asked
-        return self.listening and bool(said or client.state is not State.CONNECTED)
+        return self.listening and (self._said or self._client.state is not State.CONNECTED)
+
+    @property
+    def _said(self) -> bool:
+        """Whether the client has said anything since CONNECTED."""
+        asked, pending = self._flow.guard.asked, self._buffer.unread or self._client.decoder.buffered
+        return bool(self._session.client_frames or pending or asked)
 
     @property
     def delivered(self) -> bool:
-        """Whether the client is gone and nothing is left to be done for it."""
-        flow = self._flow
-        return (
-            self._client.gone
-            and not self._buffer.unread
-            and (not flow.survives or (flow.ready and flow.safe))
-        )
+        """Whether nothing is left to be done: then call `conclude`. All was delivered and the client is gone, or the
+        relay ends the session and no broker is there that could confirm its DISCONNECT.
+        """
+        flow, client = self._flow, self._client
+        if self._buffer.unread or client.closed:
+            return False
+        if self.ending and (flow.disconnect is not DisconnectState.NONE or not client.gone):
+            return flow.safe and not any(link.up for link in flow.links)
+        return client.gone and (not flow.survives or (flow.ready and flow.safe))
 
     def half_closed(self, now: float) -> None:
         """The client has sent all that it will send, and perhaps waits for answers; call `finish`. It is sent an EOL,
         which may stand between frames: if nobody reads it, the client's system resets the connection.
         """
+        if self.ending:
+            return
         self._client.heartbeat.paused()
         self._outbox.send(self._client, BEAT, now)
         self._finish_within(now, steps=1 if self._flow.disconnect is DisconnectState.NONE else 2)
@@ -184,23 +228,25 @@ class Shutdown:
         self.finish_at = self._finish_by = now + steps * self._listener.upstream.disconnect_timeout
 
     def may_finish(self, now: float) -> bool:
-        """Whether the client half-closed its connection and has not reset it since, and all that it sent was carried.
-        One that is subscribed to something gets messages until the time is over: nobody knows which is the last.
+        """Whether brokers may be sent the DISCONNECT that the client has not sent, for all that it sent was carried:
+        the relay ends the session, or the client half-closed its connection and has not reset it since. One that is
+        subscribed to something gets messages until the time is over: nobody knows which is the last.
         """
+        client, flow = self._client, self._flow
         early = now < self.finish_at < self._finish_by
-        if self.finish_at == inf or early:
+        if client.gone or not (self.ending or (self.finish_at < inf and not early)):
             return False
-        if self._buffer.unread or self._client.state is not State.CONNECTED or not self._flow.flowing:
+        if self._buffer.unread or client.state is not State.CONNECTED or not flow.flowing:
             return False
-        return now >= self._finish_by or not any(len(link.session.subscriptions) for link in self._flow.links)
+        subscribed = any(len(link.session.subscriptions) for link in flow.links)
+        return self.ending or now >= self._finish_by or not subscribed
 
     def finish(self, now: float) -> None:
-        """Where the client `may_finish`, send the DISCONNECT that it has not sent: its brokers answer all that came
-        before, and close. Where it may not within the `disconnect_timeout`, it is taken for gone. Raises as
-        `Flow.to_broker`.
+        """Where it `may_finish`, send the DISCONNECT that the client has not sent. Where a client that half-closed its
+        connection may not within the `disconnect_timeout`, it is taken for gone. Raises as `Flow.to_broker`.
         """
         if self.may_finish(now):
-            self._spoken_for = True
+            self._spoken_for = not self.ending
             self._flow.finish(now)
         elif now >= self._finish_by:
             self.vanished(CLOSED, now)
@@ -210,6 +256,9 @@ class Shutdown:
     def vanished(self, reason: str, now: float) -> None:
         """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
         client, flow = self._client, self._flow
+        if self.ending:
+            client.lost()
+            return
         leaving = flow.disconnect is not DisconnectState.NONE and not self._spoken_for
         self.finish_at = self._finish_by = inf
         self._spoken_for = False
@@ -226,27 +275,100 @@ class Shutdown:
     def _deliver(self, now: float) -> None:
         """The client is gone: its time begins, and it wants no more messages."""
         self._client.lost()
-        self.expires = inf
-        self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
-        flow = self._flow
-        asked = flow.ready or any(link.leaving for link in flow.links)
-        self.until = self._answered_by(now) if asked else self._last
-        for link in flow.links:
+        self._limit(now)
+        for link in self._flow.links:
             if link.up and link.resender is not None:
                 link.resender.unsubscribe()
                 link.resender.flush(now)
 
-    def dismiss(self, error: StompError, now: float) -> None:
-        """A frame that the client sent long ago is refused. It is sent an ERROR and its connection is closed; what else
-        it sent is still delivered, as for a client that went by itself.
+    def _limit(self, now: float) -> None:
+        """From now on there is one `disconnect_timeout` for all that is left to be done."""
+        flow = self._flow
+        self.expires = self.finish_at = self._finish_by = inf
+        self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
+        asked = flow.ready or any(link.leaving for link in flow.links)
+        self.until = self._answered_by(now) if asked else self._last
+
+    # The relay ends it
+
+    def end(self, why: Reason, now: float) -> None:
+        """Begin to end the session, for this reason. What was read from the client and is not carried yet is carried.
+        Does nothing where the session is about to end anyway.
         """
-        client = self._client
-        self._outbox.put(failed(client.side.value, error))
-        if not client.gone and not client.closed:
-            self._tell(error)
-            self._outbox.put(Close(client, How.LINGER))
-            self._dismissed = True
-            self._deliver(now)
+        self.expires = inf
+        if self._client.closed or self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
+            return
+        if why.message:
+            self._outbox.put(replace(self._noted(why), quiet=True))
+        self._begin(why, now)
+
+    def fail(
+        self, leg: Leg, error: StompError, now: float, end: End | None = None, *, rest: bool = False
+    ) -> None:
+        """Begin to end the session with an ERROR to the client; `leg` is the one whose bytes are the cause. `end` is
+        the side that ended the session, where that does not follow from `leg`: the broker for its own leg, the relay
+        for the client's. What was read from the client and is not carried yet is dropped, for it stands behind a frame
+        at fault; with `rest` it is carried.
+        """
+        client, flow = self._client, self._flow
+        self._outbox.put(failed(leg.side.value, error, detail=end is not None))
+        for link in flow.links:
+            link.session.received(error.receipt)  # of the frame at fault, which no broker was sent
+            # What the broker sends cannot be read any more; or it is wrong again while the session ends.
+            if link.leg is leg and (self.ending or not isinstance(error, Refused)):
+                self.lose([link])
+                link.end()
+        if leg is not client and not isinstance(error, Refused):
+            error = not_stomp(error)
+        self._begin(_because(error, end or (End.RELAY if leg is client else End.BROKER)), now)
+        if rest or client.state is not State.CONNECTED:
+            return
+        self._buffer.clear()
+        if client.gone:
+            client.enter(State.LEAVING)
+            return
+        try:
+            flow.finish(now)
+        except StompError as another:
+            self._outbox.put(unheard(another))
+
+    def _noted(self, why: Reason) -> Note:
+        return failed(self._client.side.value, StompError(why.message, why.detail))
+
+    def _begin(self, why: Reason, now: float) -> None:
+        """The relay ends the session, for this reason unless there is one; at once where no broker can be sent more, or
+        the client has said nothing.
+        """
+        client, flow = self._client, self._flow
+        if client.closed:
+            return
+        if not self.ending:
+            self._ending = why
+            client.heartbeat.paused()
+            if not client.gone:
+                self._limit(now)
+            flow.stop_messages()
+            for link in flow.links:
+                link.stay()
+                if link.up and link.leg is not None:
+                    # The receipts that are awaited may stand behind messages that nobody will be sent.
+                    self._outbox.put(Resume(link.leg))
+        if client.state is State.CONNECTING or not self._said or all(link.ended for link in flow.links):
+            self.conclude()
+
+    def conclude(self) -> None:
+        """End the session now, whatever was confirmed: the client is sent its ERROR, where there is one for it."""
+        client, why = self._client, self._ending
+        if why is None:
+            how = How.FLUSH if client.gone else How.LINGER
+            self.close(how, ended(End.CLIENT, "what the client said is delivered"))
+            return
+        if why.message and not client.gone:
+            detail = why.detail
+            if self.lost and LOST not in detail:
+                detail = f"{detail}; {LOST}" if detail else LOST
+            self._tell(StompError(why.message, detail, quoted=why.quoted, receipt=why.receipt))
+        self.close(How.FLUSH if client.gone else How.LINGER, stopped(why.text, self.lost, why.end))
 
     # The relay stops
 
@@ -264,50 +386,51 @@ class Shutdown:
             if link.up and link.leg is not None:
                 # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
                 self._outbox.put(Resume(link.leg))
-        if self.drained:
-            self.stopped()
 
     @property
     def drained(self) -> bool:
-        """Whether the relay stops and all that the client sent is where it shall be: then call `stopped`. A client
-        that was not answered CONNECTED has sent nothing that counts.
+        """Whether the relay stops and all that the client sent is where it shall be, as far as receipts were asked for:
+        then call `end`. A client that was not answered CONNECTED has sent nothing that counts.
         """
-        if not self._stopping or self._flow.disconnect is not DisconnectState.NONE:
+        if not self._stopping or self.ending or self._flow.disconnect is not DisconnectState.NONE:
             return False
-        return self._client.state is State.CONNECTING or self._finished
+        finished = not self._buffer.unread and self._flow.safe
+        return finished or self._client.state is State.CONNECTING
 
-    def stopped(self, why: Reason = STOPPING) -> None:
-        """End the session because the relay stops, or an operator wants it. What may be lost by that is counted."""
-        client, flow = self._client, self._flow
-        if flow.settled:
-            self.close(How.FLUSH if client.gone else How.LINGER, ended(End.CLIENT, "client said goodbye"))
+    def cut(self, why: Reason) -> None:
+        """End the session at once, for this reason unless there is one. What may be lost by that is counted."""
+        flow = self._flow
+        if flow.settled and not self.ending:
+            how = How.FLUSH if self._client.gone else How.LINGER
+            self.close(how, ended(End.CLIENT, "client said goodbye"))
             return
-        if not self._finished or client.gone:
-            self.lose(flow.links)
-        note = stopped(why.text, self.lost)
-        if client.gone:
-            self.close(How.FLUSH, note)
-            return
-        detail = why.detail
-        if self.lost:
-            detail += "; what has no receipt may be lost"
-        error = StompError(why.message, detail, quoted=why.quoted, receipt=flow.disconnect_receipt)
-        self._outbox.put(replace(failed(client.side.value, error), quiet=True))
-        self._tell(error)
-        self.close(How.LINGER, note)
-
-    @property
-    def _finished(self) -> bool:
-        return not self._buffer.unread and self._flow.safe
+        self.lose(flow.links)
+        if self._ending is None:
+            self._ending = why._replace(receipt=flow.disconnect_receipt)
+            self._outbox.put(replace(self._noted(why), quiet=True))
+        self.conclude()
 
     def lose(self, links: Iterable[Link]) -> int:
         """Count what may be lost with the session, which ends because of these links: what their brokers had not
-        confirmed, and what waited for a broker. Return how many SENDs that is.
+        confirmed, and what waited for a broker. Return how many SENDs that is; they are not counted again.
         """
-        lost = sum(map(self._flow.uncertain, links)) + self._unsent()
+        lost = sum(map(self._flow.write_off, links)) + self._unsent()
         self._session.counters["possibly_lost"] += lost
         self.lost += lost
         return lost
+
+    def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
+        """The session is over with this link's broker, because of what the two sent last. What it has not confirmed may
+        be lost, but for a DISCONNECT without a receipt: a broker that closes in good order then has read all before it.
+        """
+        flow = self._flow
+        if self.ending or not (clean and flow.settled):
+            self.lose([link])
+        if self.ending:
+            self.conclude()
+        else:
+            what = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
+            self.close(How.LINGER, what)
 
     # What does not happen in time
 
@@ -317,7 +440,8 @@ class Shutdown:
         """
         flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
-        impatient = self._listener.upstream.confirm or self._client.gone or sent
+        # What a broker answered with an ERROR that names no receipt, no other broker will confirm either.
+        impatient = (self._listener.upstream.confirm and not flow.erred) or self._limited or sent
         if flow.settled or self._tries <= 0 or not impatient:
             return []
         self._tries -= 1
@@ -340,26 +464,30 @@ class Shutdown:
         `what`: what brokers did instead.
         """
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
-        gone = self._client.gone
-        if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone:
+        gone, within = self._client.gone, now < self._last
+        if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone and within:
             flow.send_disconnect(now)
             self.disconnecting(now)
             return
-        if flow.settled:
+        if flow.settled and not self.ending:
             self.close(How.LINGER, ended(End.CLIENT, "client said goodbye"))
             return
-        if gone and now < self._last:  # brokers had their half, and there is no other to be asked
+        if self._limited and within:  # brokers had their half, and there is no other to be asked
             self.until = self._last
             return
         counters["brokers_lost"] += flow.ready
         missing = self.lose(flow.links)
-        if gone:
-            counters["clients_undelivered"] += 1
+        counters["clients_undelivered"] += gone
+        if self._limited:
             what = "did not confirm all that was said"
         # One that was being left was reported then, and is not the session's any more.
         owing = [(None if link.leaving else link.broker, link.group, link.upstream) for link in flow.links]
         self._outbox.put(*unconfirmed(owing, upstream, what, missing))
-        self.fail(self._client, broker_lost(upstream, flow.disconnect_receipt), End.BROKER)
+        if not self.ending:
+            error = broker_lost(upstream, flow.disconnect_receipt)
+            self._outbox.put(failed(self._client.side.value, error, detail=True))
+            self._ending = _because(error, End.BROKER)
+        self.conclude()
 
     def _unsent(self) -> int:
         """Return how many SENDs the client sent that were not read, for want of a broker; they are not kept."""
@@ -378,27 +506,6 @@ class Shutdown:
         return count
 
     # Ends
-
-    def deliver(self) -> None:
-        """Close the session of a client that is gone: what it sent is `delivered`."""
-        end = End.RELAY if self._dismissed else End.CLIENT
-        self.close(How.FLUSH, ended(end, "what the client said is delivered"))
-
-    def fail(self, leg: Leg, error: StompError, end: End | None = None) -> None:
-        """End the session with an ERROR to the client; `leg` is the one whose bytes are the cause. `end` is the
-        side that ended the session, where that does not follow from `leg`: the broker for its own leg, the relay
-        for the client's.
-        """
-        self._outbox.put(failed(leg.side.value, error, detail=end is not None))
-        end = end or (End.RELAY if leg is self._client else End.BROKER)
-        note = ended(end, f"the session ended in an ERROR: {error.message}")
-        if self._client.gone:
-            self.close(How.FLUSH, note)
-            return
-        if leg is not self._client and not isinstance(error, Refused):
-            error = not_stomp(error)
-        self._tell(error)
-        self.close(How.LINGER, note)
 
     def _tell(self, error: StompError) -> None:
         """Send the client, if it is there, an ERROR of the relay's, and count it."""
@@ -426,8 +533,7 @@ class Shutdown:
                 note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
             self._client.enter(State.CLOSED)
             self._outbox.put(note)
-            if not self._dismissed:
-                self._outbox.put(Close(self._client, how))
+            self._outbox.put(Close(self._client, how))
         for link in self._flow.links:
             if link.up:
                 product, leg = link.connection.product, link.connection.leg

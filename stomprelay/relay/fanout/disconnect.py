@@ -1,9 +1,9 @@
-"""A client's DISCONNECT, on its way to several brokers."""
+"""A client's DISCONNECT, or that of the relay in its place, on its way to several brokers."""
 
 from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Router
-from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.flow import GOODBYE, DisconnectState
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.frame import Frame
@@ -15,13 +15,14 @@ class Disconnect:
     each upstream did so. `receipt` is the one that the client asked for with it.
     """
 
-    __slots__ = ("_awaited", "_frame", "_quorum", "_router", "_session", "receipt", "state")
+    __slots__ = ("_asked", "_awaited", "_frame", "_quorum", "_router", "_session", "receipt", "state")
 
     def __init__(self, session: Session, router: Router, quorum: Quorum) -> None:
         self._session = session
         self._router = router
         self._quorum = quorum
         self._frame = b""
+        self._asked: bytes | None = None
         self._awaited = 0
         self.receipt: bytes | None = None
         self.state = DisconnectState.NONE
@@ -41,15 +42,19 @@ class Disconnect:
         return self.state is DisconnectState.CONFIRMED
 
     def received(self, frame: Frame, client: Leg) -> None:
-        """Record the DISCONNECT frame that the client sent."""
-        self.begin(frame.wire, frame.header(RECEIPT_HEADER, client.dialect), client)
+        """Record the DISCONNECT frame that the client sent: it waits."""
+        self.receipt = frame.header(RECEIPT_HEADER, client.dialect)
+        self._frame = frame.wire
+        self._begin(self.receipt, client)
 
-    def begin(self, frame: bytes, receipt: bytes | None, client: Leg) -> None:
-        """Have this DISCONNECT, which asks for this receipt, wait."""
-        self.receipt = receipt
+    def finish(self, client: Leg) -> None:
+        """Have one wait that the client did not send, and that asks for a receipt of the relay's."""
+        self._begin(self._session.name + GOODBYE, client)
+
+    def _begin(self, receipt: bytes | None, client: Leg) -> None:
+        self._asked = receipt
         client.enter(State.LEAVING)
         self.state = DisconnectState.WAITING
-        self._frame = frame
 
     def go_on(self, now: float) -> None:
         """Send it to brokers that have all that they shall have."""
@@ -58,29 +63,40 @@ class Disconnect:
         elif self.state is DisconnectState.SENT:
             for _, member in self._router.places.values():
                 if member.up and not member.disconnecting and member.safe:
-                    member.send_disconnect(self._frame, now)
+                    self._send(member, now)
 
     def send(self, now: float) -> None:
         """Send it to all brokers that are there, whatever it waits for; what the others miss is counted."""
         self.state = DisconnectState.SENT
         for target in self._router.targets:
             there = [member for member in target.live if member.up]
-            missed = sum(member.uncertain for member in target.live if member not in there)
+            missed = sum(member.write_off() for member in target.live if member not in there)
             self._session.counters["possibly_lost"] += missed
             for member in there:
-                member.send_disconnect(self._frame, now)
-            if self.receipt is not None and there:
+                self._send(member, now)
+            if self._asked is not None and there:
                 self._awaited += 1
                 quorum = min(target.quorum, len(there))
-                self._quorum.confirmations.ask(Confirmation(self.receipt, there, quorum))
+                self._quorum.confirmations.ask(Confirmation(self._asked, there, quorum))
+
+    def _send(self, member: Member, now: float) -> None:
+        if self._frame:
+            member.send_disconnect(member.resender.spelled(self._frame), now)
+        elif self._asked is not None:
+            to_broker = member.link.connection.bridges.to_broker
+            member.send_disconnect(to_broker.leave(self._asked, member.session), now)
+
+    def is_ours(self, receipt: bytes | None) -> bool:
+        """Whether a receipt is that of a DISCONNECT which the client did not send."""
+        return receipt is not None and not self._frame and receipt == self._asked
 
     def answered_by(self, member: Member, receipt: bytes) -> bool:
         """Whether a RECEIPT of a member's broker is for it."""
-        return member.disconnecting and receipt == self.receipt
+        return member.disconnecting and receipt == self._asked
 
     def awaits(self, member: Member) -> bool:
         """Whether a member's broker was sent it and has not confirmed it."""
-        confirmations, receipt = self._quorum.confirmations, self.receipt
+        confirmations, receipt = self._quorum.confirmations, self._asked
         return (
             member.disconnecting
             and receipt is not None
@@ -91,6 +107,7 @@ class Disconnect:
         """A broker confirmed it, and is left unless that makes it enough of them. Returns whether it does."""
         if not self.awaits(member):
             return False  # ActiveMQ may answer twice
+        member.link.proved()
         self._awaited -= self._quorum.confirmations.confirm(member, receipt) is not None
         if self.state is DisconnectState.SENT and not self._awaited:
             self.state = DisconnectState.CONFIRMED

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from stomprelay.relay.bridge.own import RECEIPTS
 from stomprelay.relay.bridge.steps import named, said
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.member import CumulativeAck, Member
@@ -80,8 +81,8 @@ COPY: Final = b"relay-copy"
 """The header by which consumers recognise copies of one SEND: all copies have the same value, and no other message
 has it.
 """
-VOTES: Final = b"-vote-"
-"""In the middle of receipt ids that are asked for in the client's name, between the session's and a number."""
+VOTES: Final = RECEIPTS + b"vote-"
+"""In the middle of receipt ids of the relay's own that a quorum confirms, between the session's name and a number."""
 
 
 class Dispatch:
@@ -92,6 +93,7 @@ class Dispatch:
         "_confirmations",
         "_copies",
         "_memo",
+        "_opened",
         "_outbox",
         "_placed",
         "_router",
@@ -109,6 +111,7 @@ class Dispatch:
         self._copies = 0
         self._asked = 0
         self._memo: tuple[bytes, Member] | None = None
+        self._opened: list[Confirmation[Member]] = []
         self._subscribed: dict[bytes, Target] = {}
         self._placed: dict[bytes, Placement] = {}
 
@@ -118,6 +121,15 @@ class Dispatch:
             self._memo[1].send(frame)
             return
         self._memo = None
+        self._opened.clear()
+        try:
+            self._send_other(frame)
+        except StompError:
+            for confirmation in self._opened:
+                self._confirmations.withdraw(confirmation)
+            raise
+
+    def _send_other(self, frame: Frame) -> None:
         receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
         if frame.command is SEND:
             self._send(frame, receipt)
@@ -135,13 +147,15 @@ class Dispatch:
         """
         if receipt is not None:
             missing = [member for member in target.members if member not in members]
-            self._confirmations.ask(
-                Confirmation(receipt, members, target.quorum, (), missing, crucial=crucial)
-            )
+            self._open(Confirmation(receipt, members, target.quorum, (), missing, crucial=crucial))
 
     def _ask_one(self, receipt: bytes | None, member: Member, *, crucial: bool = False) -> None:
         if receipt is not None:
-            self._confirmations.ask(Confirmation(receipt, [member], 1, crucial=crucial))
+            self._open(Confirmation(receipt, [member], 1, crucial=crucial))
+
+    def _open(self, confirmation: Confirmation[Member]) -> None:
+        self._confirmations.ask(confirmation)
+        self._opened.append(confirmation)
 
     def _tell(self, target: Target, frame: Frame, receipt: bytes | None) -> None:
         """Send a frame to all groups of a target."""
@@ -344,7 +358,7 @@ class Dispatch:
         confirmation = Confirmation(
             receipt, able, target.quorum, placement.bearing, spoiled, crucial=True, hidden=hidden
         )
-        self._confirmations.ask(confirmation)
+        self._open(confirmation)
         for member in able:
             member.send(frame)
         for member in spoiled:

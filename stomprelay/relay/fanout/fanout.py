@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import islice
 
-from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.fanout.disconnect import Disconnect
@@ -12,7 +12,7 @@ from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.merge import Merge
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Router
-from stomprelay.relay.flow import DISCONNECTING, DisconnectState, broker_lost, not_to_be_had
+from stomprelay.relay.flow import DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
@@ -194,7 +194,7 @@ class Fanout:
             self._go_on(now)
         finally:
             # A broker whose receipts the client waits for is read from, whatever the client owes it.
-            needed = self.crowded or member.resender.careful
+            needed = self.crowded or member.resender.careful or self._merge.ends
             if member.session.full and not leg.closed and not needed:
                 member.pause()
 
@@ -203,7 +203,7 @@ class Fanout:
         target, member = self._places[link]
         member.connected()
         self._started = self._started or self.ready
-        receives = self.disconnect is DisconnectState.NONE and not self._client.gone
+        receives = self.disconnect is DisconnectState.NONE and not (self._client.gone or self._merge.ends)
         try:
             member.resender.replay(subscriptions=receives, now=now)
         except StompError as error:
@@ -269,14 +269,22 @@ class Fanout:
         ]
         return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
 
-    def uncertain(self, link: Link) -> int:
-        """Return how many SENDs a group has not confirmed, or was not sent yet."""
-        return self._router.member(link).uncertain
+    def write_off(self, link: Link) -> int:
+        """Return how many SENDs a group has not confirmed, or was not sent yet, and await nothing of it any more."""
+        member = self._router.member(link)
+        self._quorum.do_without(member)
+        return member.write_off()
 
     def finish(self, now: float) -> None:
         """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
-        self._disconnect.begin(DISCONNECTING, None, self._client)
+        self._disconnect.finish(self._client)
         self._go_on(now)
+
+    def stop_messages(self) -> None:
+        """Pass the client no more MESSAGEs, nor a RECEIPT for its DISCONNECT; read from brokers whatever it owes."""
+        self._merge.ends = True
+        for _, member in self._places.values():
+            member.resume()
 
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to all connected brokers."""

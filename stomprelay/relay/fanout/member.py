@@ -87,7 +87,7 @@ class Member:
     @property
     def writable(self) -> bool:
         """Whether its broker can be sent something now."""
-        held = self._blocked or self.resender.careful or (self.link.moving and self.session.quiet)
+        held = self._blocked or self.resender.careful or (self.link.departing and self.session.quiet)
         return self.up and not held
 
     @property
@@ -120,11 +120,12 @@ class Member:
         """Whether all SENDs and COMMITs that were sent to it have arrived, as far as receipts were asked for."""
         return not self._waiting and self.resender.safe and not self.session.receipts
 
-    @property
-    def uncertain(self) -> int:
-        """The number of SENDs that may be lost if the session ended now."""
-        waiting = sum(isinstance(each, bytes) and each.startswith(b"SEND") for each in self._waiting)
-        return self.link.uncertain + waiting
+    def write_off(self) -> int:
+        """As `Link.write_off`, with the SENDs that wait."""
+        waiting, self._waiting = self._waiting, deque()
+        self._size = 0
+        sends = sum(isinstance(each, bytes) and each.startswith(b"SEND") for each in waiting)
+        return self.link.write_off() + sends
 
     # What is sent
 
@@ -205,13 +206,13 @@ class Member:
             self._waiting = rest
 
     def send_disconnect(self, wire: bytes, now: float) -> None:
-        """Write what was put in, then the client's DISCONNECT."""
+        """Write what was put in, then this DISCONNECT."""
         leg = self.link.connection.leg
         self._blocked = False
         self.flush(now)
         self.disconnecting = True
         leg.enter(State.LEAVING)
-        self._outbox.send(leg, self.resender.spelled(wire), now)
+        self._outbox.send(leg, wire, now)
 
     # What its broker takes and gives
 

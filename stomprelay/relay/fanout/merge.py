@@ -19,17 +19,27 @@ from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ERROR, MESSAGE, MESSAGE_HEADER, RECEIPT, RECEIPT_ID
 from stomprelay.wire.run import Run
 
-_NONE: Final[frozenset[bytes]] = frozenset()
 _SHOWN: Final = 200
 """How many bytes are quoted of an ERROR's message."""
 
 
 class Merge:
     """MESSAGEs of all brokers pass, RECEIPTs when they make up a quorum, and ERRORs when no group is left that
-    goes on without one. `erred`: the last frame that passed was an ERROR.
+    goes on without one. `erred`: the last frame that passed was an ERROR. `ends`: the session ends by the relay, and
+    MESSAGEs pass no more.
     """
 
-    __slots__ = ("_client", "_counter", "_disconnect", "_joiner", "_outbox", "_quorum", "_session", "erred")
+    __slots__ = (
+        "_client",
+        "_counter",
+        "_disconnect",
+        "_joiner",
+        "_outbox",
+        "_quorum",
+        "_session",
+        "ends",
+        "erred",
+    )
 
     def __init__(
         self,
@@ -47,7 +57,7 @@ class Merge:
         self._quorum = quorum
         self._disconnect = disconnect
         self._joiner = Joiner()
-        self.erred = False
+        self.erred = self.ends = False
 
     def forward(self, target: Target, member: Member, now: float) -> None:
         """Carry complete frames of a member's broker, a turn's worth, as one `Send`. Raises `StompError` for what
@@ -58,12 +68,13 @@ class Merge:
         early = (
             self._client.state is State.CONNECTING
         )  # nothing was asked for yet, and only an ERROR may come
-        watchful = early or member.erred or session.subscriptions.acknowledging
 
         def new_head(frame: Frame) -> bytes | None:
             if early and frame.command is not ERROR:
                 return NOTHING
             if frame.command is MESSAGE:
+                if self.ends:
+                    return NOTHING
                 if member.erred:
                     self.erred = False  # it goes on
                     member.went_on()
@@ -81,7 +92,7 @@ class Merge:
             frames: Iterator[Frame | Run] = islice(leg.decoder.frames(), TURN)
             if self._counter is not None:
                 frames = self._counter.counting(frames, self._session, leg.dialect)
-            joiner.carry(frames, _NONE if watchful else bridge.untouched, new_head)
+            joiner.carry(frames, new_head)
         finally:
             self._session.broker_sent(joiner.frames)
             connection.count(joiner.frames, sent=False)
@@ -100,7 +111,8 @@ class Merge:
         member.confirmed()
         member.link.received_receipt(receipt)
         if self._disconnect.answered_by(member, receipt):
-            return self._disconnect.confirmed(member, receipt)
+            confirmed = self._disconnect.confirmed(member, receipt)
+            return confirmed and not (self.ends or self._disconnect.is_ours(receipt))
         if not member.resender.received(receipt):
             return False
         confirmation = self._quorum.confirmations.confirm(member, receipt)
@@ -143,10 +155,9 @@ class Merge:
         self._quorum.fault(target, member, reason, now)
         return False
 
-    @staticmethod
-    def _error_head(member: Member, frame: Frame, leg: Leg, bridge: Bridge) -> bytes | None:
+    def _error_head(self, member: Member, frame: Frame, leg: Leg, bridge: Bridge) -> bytes | None:
         """Return the head of an ERROR for the client, without a receipt-id that it never gave."""
         receipt = frame.header(RECEIPT_ID, leg.dialect)
-        if member.resender.unconfirmed.is_ours(receipt):
+        if member.resender.unconfirmed.is_ours(receipt) or self._disconnect.is_ours(receipt):
             return bridge.without(frame, RECEIPT_ID, member.session)
         return bridge.head(frame, member.session)

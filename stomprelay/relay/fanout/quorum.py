@@ -132,6 +132,20 @@ class Confirmations(Generic[Party]):
             if self._first.setdefault(key, confirmation) is not confirmation:
                 self._following.setdefault(key, deque()).append(confirmation)
 
+    def withdraw(self, confirmation: Confirmation[Party]) -> None:
+        """The frame of the confirmation that was asked for last was not sent: nobody will answer it."""
+        self.pending -= confirmation.crucial
+        self.asked -= len(confirmation.awaited)
+        for party in confirmation.awaited:
+            key = confirmation.receipt, party
+            following = self._following.get(key)
+            if following is None:
+                del self._first[key]
+            else:
+                following.pop()
+                if not following:
+                    del self._following[key]
+
     def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party sent this RECEIPT. Returns the confirmation that this decided, if any."""
         confirmation = self._next(party, receipt)
@@ -283,13 +297,16 @@ class Quorum:
         link = member.link
         self._outbox.put(given_up(link.group, link.broker or link.before, target.upstream, reason))
         member.lost(now)
-        self._session.counters["possibly_lost"] += sum(
-            each.sends for each in member.resender.unconfirmed.take()
-        )
+        self._session.counters["possibly_lost"] += member.write_off()
         link.end()
         self.announce([*self.released(member), *self.confirmations.leave(member)], now)
         if not target.reachable:
             raise target.failure([each for each in target.members if each.given_up])
+
+    def do_without(self, member: Member) -> None:
+        """The session ends without this group: nothing more is awaited of it."""
+        member.give_up(member.link.reason)
+        self.confirmations.leave(member)
 
     def leave(self, target: Target, member: Member, now: float) -> None:
         """A broker takes nothing any more: better to look for another one than to keep ever more for it.

@@ -54,7 +54,6 @@ class Handshake:
         "_outbox",
         "_retried",
         "_session",
-        "_traced",
         "_tracked",
         "_tried",
         "_upstream",
@@ -77,7 +76,6 @@ class Handshake:
         self.broker = broker
         self._upstream = upstream
         self._loss = listener.loss
-        self._traced = listener.trace
         self._offer = offer
         self._session = session
         self._outbox = outbox
@@ -119,7 +117,6 @@ class Handshake:
             product.name,
             self._loss,
             tracked=self._tracked,
-            traced=self._traced,
             parting=product.parts_silently and self.broker.path is not None,
         )
         self.leg.enter(State.CONNECTED, bridges.broker)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from math import inf
+from typing import Final
 
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.handshake import Accepted, Handshake
 from stomprelay.relay.link.schedule import Schedule
-from stomprelay.relay.link.states import Asking, Attempts, Connected, Ended, Leaving, Waiting
+from stomprelay.relay.link.states import Asking, Attempts, Connected, Ended, Leaving, Next, Waiting
 from stomprelay.relay.link.suspicion import CLOSED, STRANGE
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
@@ -17,7 +18,11 @@ from stomprelay.session.effects import Close, How, Resume
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
-from stomprelay.wire.names import CONNECTED, DISCONNECT, RECEIPT_HEADER
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.names import CONNECTED
+
+AGAIN: Final = 30.0
+"""Seconds after which a session that no other broker took may be asked to move again, for the sake of balance."""
 
 
 class Link:
@@ -35,6 +40,7 @@ class Link:
         "_fresh",
         "_listener",
         "_outbox",
+        "_resent",
         "before",
         "group",
         "recovering",
@@ -65,6 +71,7 @@ class Link:
         self.before: Broker | None = None
         self.recovering, self._fresh = False, True
         self.seeks_since = 0.0
+        self._resent = 0
         self.until = inf
         self.resender: Resender | None = None
         if resends or upstream.movable:
@@ -107,6 +114,38 @@ class Link:
     def moving(self) -> bool:
         """Whether it is to leave its broker at a quiet moment."""
         return isinstance(self.state, Connected) and self.state.moving
+
+    @property
+    def departing(self) -> bool:
+        """Whether it leaves its broker as soon as it is quiet: another one has accepted the session, or none may be
+        asked, and it waits until one is resumed.
+        """
+        if not self.moving:
+            return False
+        following = self.connection.next
+        return following is None or following.accepted is not None
+
+    def leaves(self, now: float) -> bool:
+        """Return whether a link that is `departing` goes now: it is quiet, or its time is over."""
+        up = self.connection
+        return self.quiet or (self.up and now >= up.leave_by and not up.may_stay)
+
+    @property
+    def stays(self) -> str:
+        """Why it has the broker that it was to leave: no other one took it; empty where that is not so."""
+        state = self.state
+        return state.stays if isinstance(state, Connected) and not state.moving else ""
+
+    def movable(self, now: float) -> bool:
+        """Return whether it may be asked to move for the sake of balance: no other broker refused it lately."""
+        return not self.moving and not (self.stays and now < self.connection.again)
+
+    @property
+    def next_leg(self) -> Leg | None:
+        """The leg to the broker that it is to move to, where one was asked."""
+        state = self.state
+        following = state.next if isinstance(state, Connected) else None
+        return None if following is None or following.handshake is None else following.handshake.leg
 
     @property
     def may_stay(self) -> bool:
@@ -156,6 +195,15 @@ class Link:
         """The broker that is asked for CONNECTED now."""
         return self.state.handshake.broker if isinstance(self.state, Asking) else None
 
+    def broker_at(self, leg: Leg) -> Broker | None:
+        """Return the broker to which a leg of this link leads; None where it has no such leg."""
+        if leg is self.leg:
+            return self.broker or self.asked
+        if leg is self.next_leg and isinstance(self.state, Connected) and self.state.next is not None:
+            asked = self.state.next.handshake
+            return None if asked is None else asked.broker
+        return None
+
     @property
     def reason(self) -> str:
         """Why no broker could be had, in words that a client may read."""
@@ -177,6 +225,14 @@ class Link:
         if self.resender is None:
             return len(self.session.receipts)
         return self.resender.unconfirmed.sends + self.resender.unconfirmed.unproved
+
+    def write_off(self) -> int:
+        """Return how many SENDs may be lost, for the session ends now, and forget them."""
+        lost = self.uncertain
+        if self.resender is not None:
+            self.resender.unconfirmed.write_off()
+        self.session.forget_receipts()
+        return lost
 
     # The search
 
@@ -226,7 +282,10 @@ class Link:
         if broker is None or not self._search.schedule.stands(now):
             self._next(now)
             return
-        handshake = Handshake(
+        self._ask(self._handshake(broker), now)
+
+    def _handshake(self, broker: Broker) -> Handshake:
+        return Handshake(
             self._listener,
             self.upstream,
             broker,
@@ -235,7 +294,6 @@ class Link:
             self._outbox,
             tracked=self.resender is not None,
         )
-        self._ask(handshake, now)
 
     def _ask(self, handshake: Handshake, now: float) -> None:
         deadline = now + self.upstream.connect_timeout
@@ -248,6 +306,10 @@ class Link:
         if isinstance(self.state, Asking) and self.state.handshake.leg is leg:
             self.state.told = True
             self._outbox.send(leg, self.state.handshake.connect(address), now)
+        elif leg is self.next_leg and isinstance(self.state, Connected) and self.state.next is not None:
+            self.state.next.told = True
+            assert self.state.next.handshake is not None
+            self._outbox.send(leg, self.state.next.handshake.connect(address), now)
         else:
             self._outbox.put(Close(leg, How.ABORT))
 
@@ -280,6 +342,8 @@ class Link:
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
         leg, broker, bridges = handshake.leg, handshake.broker, accepted.bridges
         self.state = Connected(leg, broker, bridges, accepted.product)
+        self.state.queue_sent(self._resent)
+        self._resent = 0
         self.until = inf
         self._fresh = False
         self._search.suspicion.cleared()
@@ -382,10 +446,8 @@ class Link:
                 self._give_up(now)
             case Waiting(broker=broker):
                 self._open(broker, now)
-            case Connected(may_stay=True) if self.up:
-                self.stay()
-            case Connected() if self.up:
-                self.disconnect(now)
+            case Connected() as state if self.up:
+                self._move_due(state, now)
 
     # Ends
 
@@ -393,7 +455,7 @@ class Link:
         """Record in the broker's health that it sent nothing for longer than the heart-beats allow."""
         if isinstance(self.state, Connected):
             self.state.silent = True
-            self.state.broker.health.failed(self.upstream.checks, now, self._chance)
+            self.state.broker.health.failed(self.upstream.checks, now, self._chance, silent=True)
 
     @property
     def hasty(self) -> bool:
@@ -411,10 +473,17 @@ class Link:
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
         self.recovering = True
+        self._goes_back()
         broker = self.broker
         if broker is not None:
             careful = self.resender is not None and self.resender.cautious
             broker.health.lost(suspect=careful or self.dropped_by is None)
+
+    def _goes_back(self) -> None:
+        """Count what the broker keeps: what was not acknowledged, and not what is kept here for the next one."""
+        if isinstance(self.state, Connected):
+            kept = 0 if self.resender is None else self.resender.unconfirmed.sends
+            self._resent += self.state.took_back(self.session.unacknowledged, kept)
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
@@ -423,6 +492,7 @@ class Link:
             leg.enter(State.CLOSED)
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
+            self._drop(self.state)
             self.state.broker.health.left(self.state.place)
             if self.state.carried:
                 self.state.broker.count(self.state.tally)
@@ -430,11 +500,14 @@ class Link:
         self.state = Waiting()
 
     def end(self) -> None:
-        """Close the leg and end the search: the session is over, or goes on without this group."""
+        """Close the leg and end the search: the session is over, or goes on without this group. What was sent to the
+        broker is not lost by that: its connection is read from until the broker has closed it.
+        """
         reason = self.reason
+        self._goes_back()
         if isinstance(self.state, Asking):
             self._undecided(self.state)
-        self.hang_up(How.FLUSH)
+        self.hang_up(How.LINGER)
         if self._attempts is not None:
             self._attempts.schedule.ended()
         self.state = Ended(reason)
@@ -443,16 +516,136 @@ class Link:
     # Moving
 
     def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
-        """Move the session, to `target` if it can, at a quiet moment; when the time is over anyway, or not at all."""
-        if self.up and self.upstream.movable:
-            up = self.connection
-            up.moving, up.target, up.may_stay = True, target, may_stay
-            self.until = now + within
+        """Move the session, to `target` or else to any other broker, once that has accepted it: at a quiet moment; when
+        the time is over anyway, or not at all. Where none accepts it, it stays.
+        """
+        if not (self.up and self.upstream.movable):
+            return
+        up = self.connection
+        if up.next is not None and target not in (None, up.target):
+            self._drop(up)
+        up.moving, up.target, up.may_stay = True, target, may_stay
+        up.leave_by, up.stays = now + within, ""
+        if up.next is None:
+            others = [target] if target is not None else self._others(up.broker, now)
+            if others:
+                up.next = Next(others)
+                self._ask_next(up, up.next, now)
+        self._look_again(up)
+
+    def _others(self, broker: Broker, now: float) -> list[Broker]:
+        """Return the brokers that the session may go to, in the order in which it asks them."""
+        order = self.group.order(now, self._chance)
+        order += [each for each in self.group.brokers if each not in order]
+        return [each for each in order if each is not broker and not each.health.paused]
+
+    def _ask_next(self, up: Connected, following: Next, now: float) -> None:
+        """Ask the next broker for CONNECTED, at its turn. Without one the session stays."""
+        if not following.left:
+            up.next, up.moving, up.target = None, False, None
+            return
+        broker = following.left.pop(0)
+        following.at = broker.health.slot(self.upstream.reconnect_rate, now)
+        following.handshake = self._handshake(broker)
+        if following.at <= now:
+            self._open_next(following, now)
+
+    def _open_next(self, following: Next, now: float) -> None:
+        assert following.handshake is not None
+        following.deadline = now + self.upstream.connect_timeout
+        following.sight = following.handshake.broker.health.sight()
+        following.handshake.open()
+
+    def _look_again(self, up: Connected) -> None:
+        """Have it looked at again when something of the move is due."""
+        if not self.up:
+            return  # it leaves, or is lost, by a time of its own
+        self.until = up.leave_by if self.departing or up.may_stay else inf
+        following = up.next
+        if following is not None and following.accepted is None:
+            self.until = min(self.until, following.at if following.sight is None else following.deadline)
+        if not up.moving:
+            self.until = inf
+
+    def _move_due(self, up: Connected, now: float) -> None:
+        following = up.next
+        if now >= up.leave_by and (up.may_stay or self.departing):
+            if up.may_stay:
+                self.stay()
+            else:
+                self.disconnect(now)
+        elif following is not None and following.accepted is None:
+            if following.sight is None:
+                self._open_next(following, now)
+            elif now >= following.deadline:
+                self.next_refused("no CONNECTED in time", now)
+        self._look_again(up)
+
+    def next_answered(self, data: bytes, now: float) -> None:
+        """The broker that the session is to move to sent something. After its CONNECTED the session can leave."""
+        up = self.connection
+        following = up.next
+        if following is None or following.handshake is None:
+            return
+        handshake = following.handshake
+        try:
+            handshake.leg.decoder.feed(data)
+            for frame in handshake.leg.decoder.frames():
+                if frame.command is CONNECTED:
+                    following.accepted = handshake.accepted(frame, now)
+                    handshake.broker.health.answered()
+                elif handshake.retry(frame):
+                    following.told = False
+                    self._open_next(following, now)
+                else:
+                    self.next_refused("answered CONNECT with an ERROR", now, alive=True)
+                break
+        except StompError as error:
+            self.next_refused(f"answered CONNECT with what is not STOMP: {error.message}", now)
+        self._look_again(up)
+
+    def next_refused(self, reason: str, now: float, *, alive: bool = False) -> None:
+        """The broker that the session is to move to cannot be had, or was lost: the next one is asked. With none left
+        the session stays where it is; one that has left already looks for another. `alive`: it answered.
+        """
+        up = self.connection
+        following = up.next
+        if following is None or following.handshake is None:
+            return
+        broker, sight = following.handshake.broker, following.sight
+        if sight is not None and not alive and following.accepted is None:
+            if following.told:
+                broker.health.doubt(sight)
+            else:
+                self._fail(broker, now)
+        self.session.counters["brokers_refused"] += 1
+        self._outbox.put(refused(broker, self.upstream, reason))
+        left = following.left
+        self._drop(up)
+        if self.up:
+            up.stays, up.again = f"{broker} {reason}", now + AGAIN if alive else 0.0
+            up.next = Next(left)
+            self._ask_next(up, up.next, now)
+            self._look_again(up)
+
+    def _drop(self, state: Connected) -> None:
+        """Ask no broker any more for a move."""
+        following, state.next = state.next, None
+        self._close(following)
+
+    def _close(self, following: Next | None) -> None:
+        if following is None or following.handshake is None or following.sight is None:
+            return
+        leg = following.handshake.leg
+        if not leg.closed:
+            leg.enter(State.CLOSED)
+            self._outbox.put(Close(leg, How.LINGER))
 
     def stay(self) -> None:
         """The session need not move any more: its client leaves, or had no quiet moment in time."""
         if self.up and self.moving:
             self.connection.moving = False
+            self._drop(self.connection)
             self.until = inf
 
     def abandon(self) -> None:
@@ -467,6 +660,11 @@ class Link:
             self.lost()
         self.abandon()
 
+    def proved(self) -> None:
+        """The broker confirmed that it has read all that it was sent."""
+        if self.resender is not None:
+            self.resender.unconfirmed.proved()
+
     def received_receipt(self, receipt: bytes) -> None:
         """The broker sent this RECEIPT. After that of our DISCONNECT the broker can be left."""
         if isinstance(self.state, Leaving) and receipt == self.state.receipt:
@@ -478,22 +676,50 @@ class Link:
             raise LookupError("a session without a resender stays with its broker")
         up = self.connection
         receipt = self.resender.unconfirmed.ask()
-        frame = up.bridges.to_broker.compose(DISCONNECT, [(RECEIPT_HEADER, receipt)], self.session)
+        frame = up.bridges.to_broker.leave(receipt, self.session)
         self._outbox.put(moved(up.broker, self.upstream))
         up.leg.enter(State.LEAVING)
         self._outbox.send(up.leg, frame, now)
         # What it still has to send may wait behind messages that the client owes too many ACKs for.
         self._outbox.put(Resume(up.leg))
+        self._goes_back()
         up.broker.count(up.tally)
+        up.queue[:] = 0, 0
         self.state = Leaving(
-            up.leg, up.broker, up.bridges, up.product, up.moving, up.target, place=up.place, receipt=receipt
+            up.leg,
+            up.broker,
+            up.bridges,
+            up.product,
+            up.moving,
+            up.target,
+            next=up.next,
+            queue=up.queue,
+            place=up.place,
+            receipt=receipt,
         )
         self.until = now + self.upstream.disconnect_timeout
 
-    def move(self, now: float) -> None:
-        """The old broker was left: look for the next one."""
+    def move(self, now: float) -> Accepted | None:
+        """The old broker was left: go on as `go_on`."""
         self.session.counters["brokers_moved"] += 1
         self.recovering = False
-        target = self.connection.target
-        self.hang_up(How.FLUSH)
-        self.seek(now, target)
+        return self.go_on(How.LINGER, now)
+
+    def go_on(self, how: How, now: float) -> Accepted | None:
+        """Close the leg in this way, and go on with the broker that has accepted the session meanwhile: what that
+        accepted is returned. Look for one where there is none.
+        """
+        left = self.state if isinstance(self.state, Connected) else None
+        following = None if left is None else left.next
+        if left is not None:
+            left.next = None
+        self.hang_up(how)
+        if following is not None and following.handshake is not None and following.accepted is not None:
+            handshake, accepted = following.handshake, following.accepted
+            self.seeks_since = now
+            self._search.schedule.moved(handshake.broker)
+            self._accepted(handshake, accepted, now)
+            return accepted
+        self._close(following)
+        self.seek(now, None if left is None else left.target)
+        return None

@@ -46,6 +46,7 @@ class Schedule:
 
     __slots__ = (
         "_before",
+        "_bound",
         "_chance",
         "_deadline",
         "_delay",
@@ -82,6 +83,7 @@ class Schedule:
         self._deadline = inf
         self._most = 0
         self._before: Broker | None = None
+        self._bound: Broker | None = None
         self._target: Broker | None = None
         self._slot: tuple[Broker | None, float] = (None, 0.0)
         self.last: Broker | None = None
@@ -119,7 +121,9 @@ class Schedule:
             return None
         left = self._open()
         if not left:
-            self.passes += 1
+            self.passes += (
+                self._bound is None
+            )  # one that has the sessions is waited for, which is no pass in vain
             if 0 < self._most <= self.passes:
                 return None
             self._late = True
@@ -136,12 +140,17 @@ class Schedule:
 
     def stands(self, now: float) -> bool:
         """Whether the attempt that `next` named is still worth it now that its time has come. If so, make it;
-        otherwise the broker was paused, or found to be out while there are others: ask `next`.
+        otherwise the broker was paused, or found to be out while there are others, or the sessions that it was to
+        join are elsewhere: ask `next`.
         """
         broker = self.last
         if broker is None:
             return False
         health = broker.health
+        if self._group.home(now) is not self._bound:
+            self.last = self._before
+            self._left = self._pass(now)
+            return False
         if health.paused or (health.out(now) and any(not each.health.out(now) for each in self._open())):
             self._left.append(broker)
             self.last = self._before
@@ -159,6 +168,10 @@ class Schedule:
         self._ready_at = now
         self._late = True
         self._left = self._pass(now)
+
+    def moved(self, broker: Broker) -> None:
+        """The session is on this broker now, which was asked without a search."""
+        self.last = broker
 
     def found(self, now: float) -> None:
         """A broker accepted, and counts the session among its own."""
@@ -217,6 +230,7 @@ class Schedule:
 
     def _pass(self, now: float, prefer: Broker | None = None) -> list[Broker]:
         """Return the brokers to try in a pass, in order."""
+        self._bound = self._group.home(now)
         order = self._group.order(now, self._chance, prefer)
         if self.last in order and self.last is not prefer:
             order.remove(self.last)

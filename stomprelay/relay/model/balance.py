@@ -53,7 +53,7 @@ def wanted(group: Group, broker: Broker) -> bool:
         return False
     if group.policy is Policy.FAILOVER:
         return group.reconnect.priority_backup and broker is group.brokers[0]
-    return True
+    return True  # of sessions that are together, too: one may be on another broker
 
 
 def moves(group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Move]:
@@ -65,7 +65,10 @@ def moves(group: Group, placed: Mapping[Broker, int], most: int, now: float) -> 
     if most <= 0 or not any(wanted(group, each) for each in group.brokers):
         return []
     if group.policy is Policy.FAILOVER:
-        return _homeward(group, placed, most, now)
+        return _homeward(group.brokers[0], group, placed, most, now)
+    if group.together:
+        home = group.home(now)
+        return [] if home is None else _homeward(home, group, placed, most, now)
     return _levelled([each for each in group.brokers if _well(each, now)], placed, most)
 
 
@@ -74,14 +77,14 @@ def _well(broker: Broker, now: float) -> bool:
     return health.up is True and not health.paused and not health.out(now)
 
 
-def _homeward(group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Move]:
-    """All sessions go to the first broker. Those on one that is paused were asked to leave it when it was paused."""
-    home, *others = group.brokers
+def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Move]:
+    """All sessions go to this broker. Those on one that is paused were asked to leave it when it was paused."""
     if not _well(home, now):
         return []
     found: list[Move] = []
-    for broker in others:
-        count = 0 if broker.health.paused else min(placed.get(broker, 0), most)
+    for broker in group.brokers:
+        away = broker is not home and not broker.health.paused
+        count = min(placed.get(broker, 0), most) if away else 0
         if count:
             found.append(Move(broker, home, count))
             most -= count

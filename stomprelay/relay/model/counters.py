@@ -27,6 +27,7 @@ COUNTERS: Final = {
     "foreign": "connections that spoke TLS or HTTP on a plain STOMP port",
     "brokers_moved": "sessions that left their broker for another one because they were asked to",
     "failovers": "sessions that went on with a broker after they had lost one",
+    "sessions_crowded": "sessions that were ended because the relay was short of memory",
     "sessions_given_up": "connected clients that were told that no broker could be had any more",
     "frames_resent": "frames sent again because nothing showed that the lost broker had them",
     "poison_refused": "frames taken out of what is sent again because brokers closed the connection for them",

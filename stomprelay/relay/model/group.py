@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from operator import add
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stomprelay.relay.model.health import Health
 from stomprelay.relay.model.profile import Profile
@@ -14,6 +14,8 @@ from stomprelay.relay.model.profile import Profile
 class Policy(Enum):
     """Which broker of a group serves the next session."""
 
+    TOGETHER = "together"
+    """The one that has the sessions of this relay; where none has any, the first that can, in the order of the list."""
     FAILOVER = "failover"
     """The first that can, in the order of the list, or in a random order where the URI has `randomize`."""
     ROUND_ROBIN = "round-robin"
@@ -60,9 +62,16 @@ class Reconnect:
         return most or 1
 
 
+REMEMBERED: Final = 60.0
+"""Seconds after its last session left for which a broker is still the one that new sessions go to, if they are to be
+together: what the last one sent waits there.
+"""
+
+
 class BrokerTally(NamedTuple):
     """What was counted of a broker: frames and bytes that sessions sent to it, and received from it, and how many of
-    them lost it and went on with another, or with itself again.
+    them lost it and went on with another, or with itself again; SENDs to queues that it was sent, and MESSAGEs from
+    queues that it gave and that did not go back to it.
     """
 
     sent_frames: int = 0
@@ -70,6 +79,13 @@ class BrokerTally(NamedTuple):
     received_frames: int = 0
     received_bytes: int = 0
     failovers: int = 0
+    queue_sends: int = 0
+    queue_messages: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """About how many messages wait in its queues, by what passed the relay."""
+        return max(self.queue_sends - self.queue_messages, 0)
 
     def plus(self, other: "BrokerTally") -> "BrokerTally":
         """Return the sum of both."""
@@ -131,7 +147,7 @@ class Group:
     among the brokers that it has then.
     """
 
-    __slots__ = ("_turns", "brokers", "name", "policy", "reconnect")
+    __slots__ = ("_home", "_home_at", "_turns", "brokers", "name", "policy", "reconnect")
 
     def __init__(
         self,
@@ -144,6 +160,8 @@ class Group:
         self.brokers = brokers
         self.reconnect = reconnect
         self.policy = policy
+        self._home: Broker | None = None
+        self._home_at = -inf
         self._turns = dict.fromkeys(brokers, 0)
 
     def __str__(self) -> str:
@@ -159,6 +177,25 @@ class Group:
         self.brokers = brokers
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
+    @property
+    def together(self) -> bool:
+        """Whether all sessions are to be on one broker."""
+        return self.policy is Policy.TOGETHER
+
+    def home(self, now: float) -> Broker | None:
+        """Return the broker that all sessions are to be on, where they are to be together and one has any: the one that
+        has most of them, of those that no process of the relay finds gone. None: the session that comes decides.
+        """
+        if not self.together:
+            return None
+        able = [each for each in self.brokers if not each.health.paused]
+        able = [each for each in able if not each.health.gone(now)] or able
+        home = max(able, key=lambda each: each.health.shared(), default=None)
+        if home is None or not home.health.shared():
+            return None
+        self._home, self._home_at = home, now
+        return home
+
     def order(self, now: float, chance: Callable[[], float], prefer: Broker | None = None) -> list[Broker]:
         """All brokers, in the order in which a session tries them. With round-robin this takes a turn, except where
         one is preferred and comes first.
@@ -172,13 +209,25 @@ class Group:
                 return sorted(self._shuffled(chance), key=_load)
             case Policy.RANDOM:
                 return self._shuffled(chance)
+            case Policy.TOGETHER:
+                return self._together(now)
         order = self._listed(chance)
         if self.reconnect is not None and self.reconnect.priority_backup:
             return _first(self.brokers[0], order)
         return order
 
+    def _together(self, now: float) -> list[Broker]:
+        """Only the broker that has the sessions, which is waited for: one session alone would go elsewhere in vain."""
+        home = self.home(now)
+        if home is not None:
+            return [home]
+        last = self._home
+        if last in self.brokers and last.health.up and now < self._home_at + REMEMBERED:
+            return _first(last, list(self.brokers))
+        return list(self.brokers)
+
     def _listed(self, chance: Callable[[], float]) -> list[Broker]:
-        if self.reconnect is not None and self.reconnect.randomize:
+        if self.reconnect is not None and self.reconnect.randomize and not self.together:
             return self._shuffled(chance)
         return list(self.brokers)
 

@@ -14,7 +14,8 @@ well since: `Health.well_since`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from math import inf
+from typing import Final, NamedTuple, Protocol
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,25 @@ def spread(time: float, chance: Callable[[], float], jitter: float = JITTER) -> 
     return time * (1 - jitter + 2 * jitter * chance())
 
 
+GRACE: Final = 5.0
+"""Seconds for which a broker that cannot be reached and still serves sessions is waited for, where all are to be
+together; see `Policy.TOGETHER`.
+"""
+
+
+class Others(Protocol):
+    """What the other processes of the relay know of a broker."""
+
+    def tell(self, sessions: int, gone: bool) -> None:
+        """Tell them how many sessions this process has there, and whether it finds the broker gone."""
+
+    def sessions(self) -> int:
+        """Return how many sessions they have there."""
+
+    def gone(self) -> bool:
+        """Return whether one of them finds the broker gone."""
+
+
 class Sight(NamedTuple):
     """How a broker was at a time: the number of the session that had joined last, how many it had answered, how often
     it had been in trouble, and whether it was known to be well: it answered after its last trouble.
@@ -59,11 +79,13 @@ class Health:
     `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `coming`
     counts the sessions that are on their way to it (schedules keep this one). `failures`
     counts those in a row, `out_until` is the end of the pause for them, 0 when there is none. `doubted`: a probe has to
-    find out how it is, when its pause is over if it has one.
+    find out how it is, when its pause is over if it has one. `others`: what other processes of the relay know of it.
     """
 
     __slots__ = (
         "_answers",
+        "_down_since",
+        "_gone",
         "_joined",
         "_oldest",
         "_pause",
@@ -75,6 +97,7 @@ class Health:
         "coming",
         "doubted",
         "failures",
+        "others",
         "out_until",
         "paused",
         "up",
@@ -87,6 +110,9 @@ class Health:
         self.failures = 0
         self.out_until = 0.0
         self.doubted = False
+        self.others: Others | None = None
+        self._down_since = inf
+        self._gone = False
         self._joined = 0
         self._serving: dict[int, None] = {}
         self._oldest = 1
@@ -106,11 +132,31 @@ class Health:
         """It serves one more session. Returns the number of that session, for `left`."""
         self._joined += 1
         self._serving[self._joined] = None
+        self._tell()
         return self._joined
 
     def left(self, number: int) -> None:
         """It does not serve the session with this number any more."""
         del self._serving[number]
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.others is not None:
+            self.others.tell(len(self._serving), self._gone)
+
+    def shared(self) -> int:
+        """Return how many sessions all processes of the relay have there."""
+        return len(self._serving) if self.others is None else len(self._serving) + self.others.sessions()
+
+    def gone(self, now: float) -> bool:
+        """Return whether its sessions have to go elsewhere, as one process of the relay found out: it fell silent, or
+        could not be reached for `GRACE` seconds.
+        """
+        gone = now >= self._down_since + GRACE
+        if gone is not self._gone:
+            self._gone = gone
+            self._tell()
+        return gone or (self.others is not None and self.others.gone())
 
     def expect(self, sessions: int) -> None:
         """So many more sessions are on their way to it; -1 is one less."""
@@ -130,15 +176,19 @@ class Health:
         self.doubted = self._troubled = False
         self._answers += 1
         self.failures = 0
+        self._down_since = inf
         self.out_until = self._pause = self._trial_until = 0.0
 
-    def failed(self, checks: Checks, now: float, chance: Callable[[], float]) -> None:
-        """It could not be reached, did not answer CONNECT in time, or fell silent.
+    def failed(
+        self, checks: Checks, now: float, chance: Callable[[], float], *, silent: bool = False
+    ) -> None:
+        """It could not be reached, did not answer CONNECT in time, or fell `silent`.
 
         What a thousand sessions find out at once counts once: during a pause nothing counts, nor while an operator
         has taken the broker out of service.
         """
         self.up = self.doubted = False
+        self._down_since = -inf if silent else min(self._down_since, now)
         self._troubled = True
         self._troubles += 1
         if self.paused or now < self.out_until:

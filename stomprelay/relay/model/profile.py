@@ -6,6 +6,7 @@ replay; for what of Artemis is older, its message bundle.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -85,6 +86,93 @@ _ARTEMIS_LEAVES: Final = (
 _ARTEMIS_UNABLE: Final = (_saying(rb"AMQ(?:119|229)034: Server not started"),)
 
 
+class Naming(NamedTuple):
+    """By which other names a product knows a place, beside its first one: `/queue/NAME` or `/topic/NAME`.
+
+    `spellings`: what a whole destination may look like, each with the first name of the place that it is. `bound`: the
+    header of a SUBSCRIBE to a topic with the queue that is consumed from, and which gets what the topic is sent.
+    `dead_letters`: the headers with the exchange to which a queue gives its dead letters, and with their routing key.
+    `known`: it is known which product this is, or which some of these are.
+    """
+
+    spellings: tuple[tuple[re.Pattern[str], str], ...] = ()
+    bound: bytes | None = None
+    dead_letters: tuple[bytes, bytes] | None = None
+    known: bool = True
+
+    def names(self, destination: str) -> list[str]:
+        """Return a destination and the first names of the place that it is, each once."""
+        found = {destination: None}
+        for _ in range(_STEPS):
+            more = [
+                match.expand(name)
+                for each in found
+                for pattern, name in self.spellings
+                if (match := pattern.fullmatch(each)) is not None
+            ]
+            before = len(found)
+            found.update(dict.fromkeys(more))
+            if len(found) == before:
+                break
+        return [*found]
+
+
+_STEPS: Final = 3
+"""How many spellings may stand one in another; no product has more."""
+
+
+def _spellings(*known: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple([(re.compile(pattern), name) for pattern, name in known])
+
+
+_RABBITMQ_NAMES: Final = Naming(
+    _spellings(
+        (r"[^/]+", r"/queue/\g<0>"),
+        (r"/(?:amq/|reply-)queue/(.+)", r"/queue/\1"),
+        (r"/exchange/amq\.topic/(.+)", r"/topic/\1"),
+        # The queue of somebody's durable subscription, and what an operator who traces is told of every message.
+        (r"/queue/stomp-subscription-.*", r"/topic/#"),
+        (r"/exchange/amq\.rabbitmq\.trace(?:/.*)?", r"/queue/#"),
+        (r"/exchange/amq\.rabbitmq\.trace(?:/.*)?", r"/topic/#"),
+    ),
+    bound=b"x-queue-name",
+    dead_letters=(b"x-dead-letter-exchange", b"x-dead-letter-routing-key"),
+)
+_ACTIVEMQ_NAMES: Final = Naming(
+    _spellings(
+        # A name may say itself what it is, whatever stands before it.
+        (r"(?:/(?:remote-temp-)?(?:queue|topic)/)? *((?:temp-)?(?:queue|topic)):// *(.+)", r"/\1/\2"),
+        (r"/((?:remote-temp-)?(?:queue|topic))/ +(.+)", r"/\1/\2"),
+        (r"(?!/(?:(?:remote-)?temp-)?(?:queue|topic)/) *(.+)", r"/queue/\1"),
+        # What the topic was sent, for consumers that share it: so the broker has it without being told.
+        (r"/queue/Consumer\.[^.]+\.(VirtualTopic\..+)", r"/topic/\1"),
+    ),
+)
+_ARTEMIS_NAMES: Final = Naming(
+    _spellings(
+        # An acceptor with prefixes takes addresses without one, too: they are queues and topics at once.
+        (r"(?!/).+", r"/queue/\g<0>"),
+        (r"(?!/).+", r"/topic/\g<0>"),
+        (r"jms\.(queue|topic)\.(.+)", r"/\1/\2"),
+    ),
+)
+
+
+def _together(namings: Iterable[Naming]) -> Naming:
+    """Return the names that any of these products has."""
+    several = [*dict.fromkeys(namings)]
+    return Naming(
+        tuple([each for naming in several for each in naming.spellings]),
+        next((each.bound for each in several if each.bound), None),
+        next((each.dead_letters for each in several if each.dead_letters), None),
+        all(each.known for each in several),
+    )
+
+
+ANY_NAMES: Final = _together((_RABBITMQ_NAMES, _ACTIVEMQ_NAMES, _ARTEMIS_NAMES))._replace(known=False)
+"""Where it is not known which product a broker is: the names that any of them has."""
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """One product, known by its name.
@@ -96,7 +184,8 @@ class Profile:
     their own receipts come after it and do. `parts_silently`: over WebSocket it closes at DISCONNECT and does not give
     the RECEIPT that was asked for. `needs_disconnect`: where a connection ends without DISCONNECT, it may lose a
     message that nobody acknowledged there. `goodbyes`: what it says when it ends a connection, whatever the client
-    sent; `outages`: what else it answers to CONNECT when it cannot serve anybody.
+    sent; `outages`: what else it answers to CONNECT when it cannot serve anybody. `naming`: which names it has for one
+    place.
     """
 
     name: str
@@ -109,6 +198,7 @@ class Profile:
     needs_disconnect: bool = False
     goodbyes: tuple[Saying, ...] = ()
     outages: tuple[Saying, ...] = ()
+    naming: Naming = ANY_NAMES
 
     def leaves(self, error: Frame) -> bool:
         """Return whether an ERROR means that the broker ends the connection, whatever the client sent."""
@@ -142,6 +232,7 @@ RABBITMQ: Final = Profile(
     # It publishes the messages of a transaction one by one at COMMIT and answers that at once.
     commits_early=True,
     parts_silently=True,
+    naming=_RABBITMQ_NAMES,
     goodbyes=_RELAY_LEAVES + _RABBITMQ_LEAVES,
     outages=_RELAY_UNABLE,
 )
@@ -157,6 +248,7 @@ ACTIVEMQ: Final = Profile(
     connect_escape=True,
     # One thread works through a connection's frames, and the receipt is written when the store has the message.
     cumulative=True,
+    naming=_ACTIVEMQ_NAMES,
     goodbyes=_RELAY_LEAVES + _ACTIVEMQ_LEAVES,
     outages=_RELAY_UNABLE,
 )
@@ -168,9 +260,16 @@ ARTEMIS: Final = Profile(
     # A connection that breaks is cleaned up by two threads at once. Where one puts the first message back in a
     # transaction that the other has just rolled back, it counts as being delivered until the broker restarts.
     needs_disconnect=True,
+    naming=_ARTEMIS_NAMES,
     goodbyes=_RELAY_LEAVES + _ARTEMIS_LEAVES,
     outages=_RELAY_UNABLE + _ARTEMIS_UNABLE,
 )
+
+
+def naming(profiles: Iterable[Profile]) -> Naming:
+    """Return which names brokers of these profiles have for one place."""
+    return _together([each.naming for each in profiles])
+
 
 PROFILES: Final = {profile.name: profile for profile in (AUTO, GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS)}
 

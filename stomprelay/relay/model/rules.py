@@ -1,7 +1,8 @@
 """What clients may do: rules on where they send and what they subscribe to, and which of them decides.
 
 What a frame says may be read in several ways, by one broker or another. So a rule that denies counts where any reading
-of the frame matches it, and a rule that allows only where every reading does.
+of the frame matches it, and a rule that allows only where every reading does. Brokers have several names for one place,
+too: a rule that denies one of these counts for the others.
 """
 
 import re
@@ -13,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.access import Identity
+from stomprelay.relay.model.profile import ANY_NAMES, Naming
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.names import SEND, SUBSCRIBE, UNSUBSCRIBE
 
@@ -27,6 +29,8 @@ name behind that of its address.
 """
 _LIST: Final = re.compile(r",|::")
 _WILD: Final = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
+_NAMELESS: Final = re.compile(r"/(?:queue|topic)/[*?\[#].*")
+"""What a glob is the first name of that has nothing but a wildcard where a name should be."""
 _ANY: Final = "\0"
 
 
@@ -108,6 +112,13 @@ def _text(value: bytes) -> str:
 _header_pattern: Final = lru_cache(4096)(HeaderPattern)
 
 
+class Place(NamedTuple):
+    """A destination, and whether it is sent to (SEND) or subscribed to (SUBSCRIBE)."""
+
+    command: bytes
+    destination: str
+
+
 class Request(NamedTuple):
     """What a SEND or SUBSCRIBE asks for, beside where. `acks` are all modes that a broker may read; `size` is that of
     the body, in bytes.
@@ -176,75 +187,92 @@ def _is_named(patterns: tuple[str, ...], names: list[str] | frozenset[str]) -> b
 
 @dataclass(frozen=True)
 class AccessRules:
-    """The rules of a listener. The first that matches counts; where none does, `allow`."""
+    """The rules of a listener. The first that matches counts; where none does, `allow`. `naming`: which names the
+    products behind it have for one place.
+    """
 
     rules: tuple[AccessRule, ...]
     allow: bool
+    naming: Naming = ANY_NAMES
+
+    @property
+    def advisory(self) -> bool:
+        """Whether there are rules that deny, and a broker may have names for what they deny which nobody knows of."""
+        return not self.naming.known and any(not each.allow for each in self.rules)
 
 
 class Matching(NamedTuple):
-    """For each destination of a frame the rules that match it, in order, up to the first that matches whatever else the
-    frame says. `settled`: it is allowed whatever that is; `headers`: rules depend on those.
+    """For each place that a frame names the rules that match it, in order, up to the first that matches whatever else
+    the frame says. `settled`: it is allowed whatever that is; `headers`: rules depend on those.
     """
 
-    rules: tuple[tuple[str, tuple[AccessRule, ...]], ...]
+    rules: tuple[tuple[Place, tuple[AccessRule, ...]], ...]
     settled: bool
     headers: bool
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule (None: none matches), for which of its destinations. `more`: it would
-    be allowed if a rule wrote out what makes more of the destination than one name.
+    """Whether a frame is allowed, by which rule (None: none matches), for which of the places that it names. `more`: it
+    would be allowed if a rule wrote out what makes more of the destination than one name.
     """
 
     allow: bool
     rule: AccessRule | None
-    destination: str
+    place: Place
     more: bool = False
 
-    def reason(self, command: bytes) -> str:
-        """Return why, in words, without the destination."""
-        word = "allows" if self.allow else "denies"
+    @property
+    def reason(self) -> str:
+        """Why, in words, without the destination."""
+        word, command = "allows" if self.allow else "denies", self.place.command.decode()
         if self.rule is not None:
-            return f"{self.rule} {word} {command.decode()}"
+            return f"{self.rule} {word} {command}"
         if self.more:
-            return f"no rule writes out the wildcard, list or option for {command.decode()}"
-        return f"no rule matches, and the default {word} {command.decode()}"
+            return f"no rule writes out the wildcard, list or option for {command}"
+        return f"no rule matches, and the default {word} {command}"
 
 
 class Policy:
     """The rules of a listener as they are for one client."""
 
-    __slots__ = ("_allow", "_patterns", "_rules")
+    __slots__ = ("_allow", "_patterns", "_rules", "naming")
 
     def __init__(self, rules: AccessRules, identity: Identity) -> None:
+        self.naming = rules.naming
         self._allow = rules.allow
         self._rules = [each for each in rules.rules if each.concerns(identity)]
         self._patterns = {
-            command: [_patterns(globs, identity.user, allow=allow) for allow, globs in said]
+            command: [self._spelled(globs, identity.user, allow=allow) for allow, globs in said]
             for command, said in (
                 (SEND, [(each.allow, each.send) for each in self._rules]),
                 (SUBSCRIBE, [(each.allow, each.subscribe) for each in self._rules]),
             )
         }
 
-    def matching(self, command: bytes, destinations: Iterable[str]) -> Matching:
-        """Return the rules for frames of this command to these destinations, of which there is one at least."""
-        found = tuple([(each, tuple(self._asked(command, each))) for each in destinations])
-        conditional = [rule for _, rules in found for rule in rules if rule.conditional(command)]
+    def _spelled(self, globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
+        """Return the patterns of these globs. One that denies a place by another name of it is for all of its names;
+        one that has nothing but a wildcard for the name (`/amq/queue/*`) is for those that are spelled so.
+        """
+        if not allow:
+            names = [name for glob in globs for name in self.naming.names(glob.replace("%2F", "/"))]
+            globs = (*globs, *[name for name in names if not _NAMELESS.fullmatch(name)])
+        return _patterns(globs, user, allow=allow)
+
+    def matching(self, places: Iterable[Place]) -> Matching:
+        """Return the rules for frames that name these places, of which there is one at least."""
+        found = tuple([(each, (*self._asked(each),)) for each in places])
+        conditional = [rule for place, rules in found for rule in rules if rule.conditional(place.command)]
         allowed = all(self._decided(rules[0] if rules else None, each).allow for each, rules in found)
         return Matching(
             found, settled=allowed and not conditional, headers=any(rule.headers for rule in conditional)
         )
 
     def decide(self, matching: Matching, request: Request) -> Decision:
-        """Return the decision about a frame: that on the first of its destinations that is not allowed, if there is
-        one.
-        """
+        """Return the decision about a frame: that on the first of its places that is not allowed, if there is one."""
         decision: Decision | None = None
-        for destination, rules in matching.rules:
+        for place, rules in matching.rules:
             rule = next((each for each in rules if each.holds(request)), None)
-            decision = self._decided(rule, destination)
+            decision = self._decided(rule, place)
             if not decision.allow:
                 return decision
         assert decision is not None
@@ -256,37 +284,40 @@ class Policy:
         """
         for rule in self._rules:
             if rule.subscribe and rule.headers and rule.holds(Request(UNSUBSCRIBE, headers, frozenset(), 0)):
-                return Decision(rule.allow, rule, "")
+                return Decision(rule.allow, rule, Place(UNSUBSCRIBE, ""))
         return None
 
-    def trail(self, request: Request, destination: str) -> Iterator[tuple[AccessRule, bool, bool]]:
-        """Yield the rules for this client that are asked about a destination, in order, up to that which decides: each
-        with whether it matches the destination, and whether the rest of it holds.
+    def trail(self, request: Request, place: Place) -> Iterator[tuple[AccessRule, bool, bool]]:
+        """Yield the rules for this client that are asked about a place, in order, up to that which decides: each with
+        whether it matches the destination, and whether the rest of it holds.
         """
-        for rule, patterns in zip(self._rules, self._patterns[request.command], strict=True):
-            matches, holds = _match(rule, patterns, destination), rule.holds(request)
+        names = self.naming.names(place.destination)
+        for rule, patterns in zip(self._rules, self._patterns[place.command], strict=True):
+            matches, holds = _match(rule, patterns, names), rule.holds(request)
             yield rule, matches, holds
             if matches and holds:
                 return
 
-    def _asked(self, command: bytes, destination: str) -> Iterator[AccessRule]:
-        for rule, patterns in zip(self._rules, self._patterns[command], strict=True):
-            if _match(rule, patterns, destination):
+    def _asked(self, place: Place) -> Iterator[AccessRule]:
+        names = self.naming.names(place.destination)
+        for rule, patterns in zip(self._rules, self._patterns[place.command], strict=True):
+            if _match(rule, patterns, names):
                 yield rule
-                if not rule.conditional(command):
+                if not rule.conditional(place.command):
                     return
 
-    def _decided(self, rule: AccessRule | None, destination: str) -> Decision:
+    def _decided(self, rule: AccessRule | None, place: Place) -> Decision:
         if rule is not None:
-            return Decision(rule.allow, rule, destination)
-        more = self._allow and _MORE.search(destination) is not None
-        return Decision(self._allow and not more, None, destination, more)
+            return Decision(rule.allow, rule, place)
+        more = self._allow and _MORE.search(place.destination) is not None
+        return Decision(self._allow and not more, None, place, more)
 
 
-def _match(rule: AccessRule, patterns: list[Pattern], destination: str) -> bool:
+def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
+    """Whether a rule is for a destination, which is the first of these names of its place."""
     if rule.allow:
-        return any(each.covers(destination) for each in patterns)
-    return any(each.may_cover(destination) for each in patterns)
+        return any(each.covers(names[0]) for each in patterns)
+    return any(each.may_cover(name) for name in names for each in patterns)
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.group import Broker, Group, Policy
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
@@ -35,7 +35,9 @@ class Upstream:
     unconfirmed frames that are kept for a session in each group, and of what a client sends while no broker is
     there, before it is not read any further. `reconnect_rate`: sessions a second that come back to a broker after
     an outage; 0 is without a limit. `rebalance_rate`: sessions a second that move to a broker which came back, 0 is
-    none. `drain_timeout`: how long a session that is to move may wait for a quiet moment.
+    none. `drain_timeout`: how long a session that is to move may wait for a quiet moment. `policy`: how a broker of a
+    group is chosen; None: as each group has it. `connected`: messages sent to one broker of a group reach consumers at
+    another.
 
     `host`, `credentials`: in place of the client's own. `versions`: what is asked of the broker instead of the
     client's version and those below. `connect_timeout`: for the connection and its CONNECTED together.
@@ -72,12 +74,23 @@ class Upstream:
     reconnect_rate: float = 2000.0
     rebalance_rate: float = 10.0
     drain_timeout: float = 5.0
+    policy: Policy | None = None
+    connected: bool = False
     checks: Checks = field(default=Checks())
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
         """All brokers of all groups."""
         return tuple(broker for group in self.groups for broker in group.brokers)
+
+    @property
+    def parts(self) -> tuple[Group, ...]:
+        """The groups whose policy can have one session send to a broker and another receive from one that does not get
+        it.
+        """
+        if self.connected:
+            return ()
+        return tuple(each for each in self.groups if len(each.brokers) > 1 and not each.together)
 
     @property
     def movable(self) -> bool:

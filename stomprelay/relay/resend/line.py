@@ -270,9 +270,9 @@ class Line:
 
     @property
     def _named(self) -> bool:
-        """Whether the broker knows all subscriptions by their ids."""
+        """Whether the broker has to be told an id of each subscription, also of those that the client gave none."""
         _, bridge = self._sender.connection
-        return bridge.target.named_subscriptions
+        return bridge.judges and bridge.target.named_subscriptions
 
     def _leave(self) -> int:
         """Unsubscribe as many as one turn has. Returns how many that are."""

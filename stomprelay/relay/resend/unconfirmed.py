@@ -9,12 +9,10 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from stomprelay.relay.bridge.own import RECEIPTS
 from stomprelay.relay.resend.committing import Committing
 from stomprelay.session.kept import THING
 from stomprelay.wire.run import Run
-
-RECEIPTS: Final = b"-receipt-"
-"""In the middle of the relay's own receipt ids, between the session's name and a number."""
 
 
 class Kept(NamedTuple):
@@ -176,6 +174,10 @@ class Unconfirmed:
     def owes(self, receipt: bytes) -> bool:
         """Whether the client still awaits this receipt."""
         return receipt in self._owed
+
+    def proved(self) -> None:
+        """The broker has received all that it was sent."""
+        self.unproved = 0
 
     def pass_unkept(self, sends: int = 1) -> None:
         """Count SENDs that are sent without a receipt, so that they are not kept."""
@@ -391,6 +393,12 @@ class Unconfirmed:
         self._by_receipt.clear()
         self.size = self.sends = 0
         return taken
+
+    def write_off(self) -> None:
+        """Forget all that is kept: no broker will be sent it."""
+        self.take()
+        self._aside = _NONE_ASIDE
+        self.unproved = 0
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
         """Keep what `take` returned until it is sent, a part at a time: see `aside`. It comes last, or `first`."""

@@ -1,7 +1,7 @@
 """The page for Prometheus: a snapshot as metrics, in Prometheus's text format or in OpenMetrics.
 
 Each series stands there once: Prometheus rejects a whole page for two samples of one name and labels. What peers can
-choose is in values of labels alone, where it is escaped.
+choose is in values of labels alone, where it is visible and escaped.
 """
 
 import platform
@@ -19,7 +19,6 @@ from prometheus_client.utils import floatToGoString
 from stomprelay import COMPILED, __version__
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.destinations import NOTHING, PLACES, DestinationTally
-from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.histogram import BOUNDS, TIMES, Time
 from stomprelay.service.admin.snapshot import (
     SERVES,
@@ -33,7 +32,9 @@ from stomprelay.service.admin.snapshot import (
     WorkerRow,
     merged,
 )
+from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.wire.decoder import SCANNER
+from stomprelay.wire.errors import visible
 
 _BROKERS: Final = {
     "paused": "whether an operator took the broker out of service",
@@ -131,6 +132,7 @@ class _Collected(Collector):
         for name, meaning in COUNTERS.items():
             counted = (((row.name,), row.counters[name]) for row in taken.listeners)
             yield _counter(name, meaning, ("listener",), counted)
+        yield from _memory(taken.memory)
         yield from _limits(taken.listeners)
         if taken.journal is not None:
             yield from _journal(taken.journal)
@@ -191,6 +193,16 @@ def _relay(taken: Snapshot, ready: bool) -> Iterator[Metric]:
     )
 
 
+def _memory(memory: MemoryRow) -> Iterator[Metric]:
+    for name, value, meaning in (
+        ("bytes", memory.kept, "bytes that are kept of all clients together, see limits.memory"),
+        ("limit_bytes", memory.limit, "bytes that may be kept of all clients together"),
+        ("held", memory.held, "connections that are not read from because memory is short"),
+    ):
+        if value is not None:
+            yield _gauge(f"memory_{name}", meaning, (), [((), value)])
+
+
 def _limits(listeners: Iterable[ListenerRow]) -> Iterator[Metric]:
     labels = ("listener", "scope", "limit")
     rows = [((each.name, row.scope, row.limit), row) for each in listeners for row in each.limited]
@@ -249,9 +261,11 @@ def _brokers(rows: Iterable[BrokerRow]) -> Iterator[Metric]:
         yield _gauge(
             f"broker_{name}", meaning, labels, ((at, getattr(row, name)) for at, row in brokers.items())
         )
-    for place, name in enumerate(BrokerTally._fields):
-        counted = ((at, row.tally[place]) for at, row in brokers.items())
-        yield _counter(f"broker_{name}", _TALLIES[name], labels, counted)
+    waiting = ((at, row.tally.waiting) for at, row in brokers.items())
+    yield _gauge("broker_waiting", "messages that may wait in queues of the broker, about", labels, waiting)
+    for name, meaning in _TALLIES.items():
+        counted = ((at, getattr(row.tally, name)) for at, row in brokers.items())
+        yield _counter(f"broker_{name}", meaning, labels, counted)
 
 
 def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:
@@ -271,7 +285,7 @@ def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
     found: dict[str, DestinationTally] = {}
     named = [row for row in rows if row.destination is not None]
     for row in named[:PLACES] + rows[len(named) :]:
-        label = row.destination or ""
+        label = visible(row.destination or "")
         found[label] = found.get(label, NOTHING).plus(row.tally)
     for at, name in enumerate(DestinationTally._fields):
         counted = (((label,), tally[at]) for label, tally in found.items())

@@ -46,7 +46,11 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
         "connections": taken.connections,
         "sessions": taken.clients,
         "listeners": [each._asdict() for each in taken.listeners],
-        "brokers": [{**each._asdict(), "tally": each.tally._asdict()} for each in taken.brokers],
+        "brokers": [
+            {**each._asdict(), "tally": each.tally._asdict(), "waiting": each.tally.waiting}
+            for each in taken.brokers
+        ],
+        "memory": taken.memory._asdict(),
         "journal": taken.journal and taken.journal._asdict(),
         "workers": [each._asdict() for each in taken.workers],
         "times": [_time(each) for each in taken.times],

@@ -31,6 +31,8 @@ def obstacles(state: RelayState) -> list[str]:
         name, upstream = each.listener.name, each.listener.upstream
         if not _has_broker(state, upstream):
             found.append(f"listener {name}: no broker of upstream {upstream.name} is up")
+    if state.runtime.memory.full:
+        found.append("memory: as much is kept of clients as may be")
     if state.journal is not None and state.journal.trouble:
         found.append(f"the journal {state.journal.state}")
     return found

@@ -13,7 +13,7 @@ from stomprelay.service.admin.snapshot import Snapshot
 
 LONGEST: Final = 86400.0
 """Seconds that sessions may be given to leave a broker, at most."""
-_SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving")
+_SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays")
 
 
 class BadRequest(Exception):
@@ -62,5 +62,8 @@ def _within(values: Mapping[str, object]) -> float | None:
 
 def brokers(taken: Snapshot) -> str:
     """Return all brokers with their states, as JSON text."""
-    rows = [{name: getattr(each, name) for name in _SAID} for each in taken.brokers]
+    rows = [
+        {**{name: getattr(each, name) for name in _SAID}, "waiting": each.tally.waiting}
+        for each in taken.brokers
+    ]
     return json.dumps({"brokers": rows}) + "\n"

@@ -16,6 +16,8 @@ from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from stomprelay.service.network.endpoints import HTTP
+
 LONGEST_BODY: Final = 4096
 """Bytes of a request's body, at most."""
 REQUEST: Final = 30.0
@@ -143,6 +145,10 @@ class AdminSite(Site):
     def left(self, channel: AdminChannel) -> None:
         """Forget a connection that ended."""
         self._waiting.pop(channel, None)
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """Return what clients may ask for by ALPN. Where HTTP/2 is installed, Twisted would speak that as well."""
+        return [HTTP]
 
     def logPrefix(self) -> str:
         """Return the name that Twisted's log lines have for it."""

@@ -11,8 +11,10 @@ from stomprelay.relay.model.health import Health
 from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.brokers.outages import LAST, Outage, Outages
+from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState
+from stomprelay.wire.errors import visible
 
 SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
@@ -49,8 +51,8 @@ class ListenerRow(NamedTuple):
 
 class BrokerRow(NamedTuple):
     """A broker in its group. `up` is None where nobody asked for it yet; `moving` of its `sessions` are about to leave
-    it. `why` it is in trouble, if it is: the reason of the last failure. `tally` is what was counted of it since the
-    start, open connections included.
+    it, `staying` were, but no other broker took them, for the reason `stays`. `why` it is in trouble, if it is: the
+    reason of the last failure. `tally` is what was counted of it since the start, open connections included.
     """
 
     uri: str
@@ -62,6 +64,8 @@ class BrokerRow(NamedTuple):
     sessions: int
     moving: int
     failures: int
+    staying: int = 0
+    stays: str = ""
     why: str = ""
     tally: BrokerTally = BrokerTally()
 
@@ -120,7 +124,8 @@ class Snapshot(NamedTuple):
     there is much traffic, see `Destinations`; their rows come and go, and what is counted never falls. `top` are those
     to show. `certificates`: when each that is shown ends, in seconds since 1970, by the table that names it.
     `started` is when it started, `time` is that moment, in seconds since 1970; `outages` are those that go on, and the
-    last ones. `draining`: no client is let in.
+    last ones. `draining`: no client is let in. `memory` is what
+    is kept of all clients.
     """
 
     stopping: bool
@@ -136,6 +141,7 @@ class Snapshot(NamedTuple):
     time: float = 0.0
     outages: tuple[Outage, ...] = ()
     draining: bool = False
+    memory: MemoryRow = MemoryRow()
 
     @property
     def clients(self) -> int:
@@ -151,14 +157,17 @@ class Snapshot(NamedTuple):
 
 def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     """Return what the relay of this process is now; `whole`: with what each session has to be looked at for, which is
-    how many leave a broker.
+    how many leave a broker, or cannot.
     """
     state.sessions.report_passed()
     moving: dict[object, int] = {}
+    staying: dict[object, list[str]] = {}
     for session in state.sessions if whole else ():
         for link in session.relay.links:
             if link.moving and link.broker is not None:
                 moving[link.broker] = moving.get(link.broker, 0) + 1
+            elif link.stays:
+                staying.setdefault(link.broker, []).append(link.stays)
     # Summed at once: there may be very many.
     carried: dict[Broker, list[BrokerTally]] = {}
     for session in state.sessions:
@@ -170,7 +179,14 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         state.runtime.sockets,
         tuple(_listener(each) for each in state.sessions.counted),
         tuple(
-            _broker(each, now, moving.get(each.broker, 0), carried.get(each.broker, []), state.outages)
+            _broker(
+                each,
+                now,
+                moving.get(each.broker, 0),
+                staying.get(each.broker, []),
+                carried.get(each.broker, []),
+                state.outages,
+            )
             for each in state.brokers
         ),
         None if state.journal is None else _journal(state.journal),
@@ -184,6 +200,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         time=state.outages.time,
         outages=state.outages.shown(),
         draining=state.sessions.draining,
+        memory=state.runtime.memory.row,
     )
 
 
@@ -213,7 +230,12 @@ def _version(relay: Relay) -> bytes:
 
 
 def _broker(
-    each: ConfiguredBroker, now: float, moving: int, carried: list[BrokerTally], outages: Outages
+    each: ConfiguredBroker,
+    now: float,
+    moving: int,
+    staying: list[str],
+    carried: list[BrokerTally],
+    outages: Outages,
 ) -> BrokerRow:
     health: Health = each.broker.health
     return BrokerRow(
@@ -226,6 +248,8 @@ def _broker(
         health.sessions,
         moving,
         health.failures,
+        len(staying),
+        visible(staying[-1]) if staying else "",
         outages.reason(each.upstream.name, str(each.broker)),
         BrokerTally(*map(sum, zip(each.broker.tally, *carried, strict=True))),
     )
@@ -271,6 +295,7 @@ def parse(text: bytes) -> Snapshot:
             DestinationRow(name, DestinationTally(*tally), shown) for name, tally, shown in found.destinations
         ),
         outages=tuple(Outage(*each) for each in found.outages),
+        memory=MemoryRow(*found.memory),
     )
 
 
@@ -279,7 +304,7 @@ def ended(last: Snapshot) -> Snapshot:
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0, versions={}) for each in last.listeners)
     brokers = tuple(
-        each._replace(state=STATES[-1], up=None, paused=False, sessions=0, moving=0, failures=0)
+        each._replace(state=STATES[-1], up=None, paused=False, sessions=0, moving=0, failures=0, staying=0)
         for each in last.brokers
     )
     destinations = tuple(each._replace(shown=each.destination is None) for each in last.destinations)
@@ -325,6 +350,9 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         max(one.time for one in each),
         _outages(outage for one in each for outage in one.outages),
         draining=first.draining,
+        memory=first.memory._replace(
+            kept=sum(one.memory.kept for one in each), held=sum(one.memory.held for one in each)
+        ),
     )
 
 
@@ -418,6 +446,8 @@ def merged(one: BrokerRow, other: BrokerRow) -> BrokerRow:
         paused=one.paused or other.paused,
         sessions=one.sessions + other.sessions,
         moving=one.moving + other.moving,
+        staying=one.staying + other.staying,
+        stays=one.stays or other.stays,
         failures=max(one.failures, other.failures),
         why=one.why or other.why,
         tally=one.tally.plus(other.tally),

@@ -233,18 +233,20 @@ class PeriodicChecks(Service):
         """Ask sessions on each of these brokers to go to the targets listed for it: those that are quiet now; then
         others, for who is busy all day is never found quiet, but may be for a moment. Returns how many were asked.
         """
-        count = 0
+        count, now = 0, self._runtime.seconds()
         for quiet in (True, False):
             for session in tuple(self._sessions):
                 for link in session.relay.links:
-                    if link.group is not group or link.moving or link.quiet is not quiet:
+                    if link.group is not group or link.quiet is not quiet or not link.movable(now):
                         continue
                     origin = link.broker
                     if origin is None or not wanted.get(origin):
                         continue
                     target = wanted[origin].pop()
-                    within = upstream.drain_timeout if quiet else PATIENCE
-                    session.move(origin, within, target, may_stay=not quiet)
+                    # Who stays apart from the others gets nothing of theirs.
+                    may_stay = not quiet and not group.together
+                    within = PATIENCE if may_stay else upstream.drain_timeout
+                    session.move(origin, within, target, may_stay=may_stay)
                     self._asked.append(_Asked(link, origin, target))
                     count += 1
                 if not any(wanted.values()):

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.connection.timers import Timed, Timers
-from stomprelay.service.log import counted, logger, one_line
+from stomprelay.service.log import counted, logger
 from stomprelay.session.effects import Event, Note
+from stomprelay.wire.errors import visible
 
 _log: Final = logger()
 
@@ -240,11 +241,11 @@ class Outages(Timed):
             upstream=place[0],
             broker=place[1],
             what=what,
-            reason=one_line(trouble.reason),
+            reason=visible(trouble.reason),
             so_far=counted(trouble.lost, "session"),
         )
 
 
 def _short(reason: str) -> str:
-    text = one_line(reason)
+    text = visible(reason)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

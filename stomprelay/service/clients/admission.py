@@ -147,6 +147,10 @@ class Admission:
             return StompError(
                 "no new connections", "the relay is being drained: it keeps its clients and takes no others"
             )
+        if self._runtime.memory.full:
+            return StompError(
+                "the relay is short of memory", "it takes no new clients now; connect again later"
+            )
         reason = self.too_many(sessions, address)
         if not reason:
             bucket = sessions.limiter.connect(self._runtime.seconds(), sessions.limited_by(address))

@@ -4,8 +4,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from twisted.internet.interfaces import IAddress
+from twisted.internet.interfaces import IAddress, IProtocolNegotiationFactory
 from twisted.internet.protocol import Factory
+from zope.interface import implementer
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Web
@@ -16,17 +17,24 @@ from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.relay_driver import Asks, Endpoints
+from stomprelay.service.network.endpoints import HTTP
 from stomprelay.service.state import RelayState
 
 
+@implementer(IProtocolNegotiationFactory)
 class ListenerFactory(Factory):
-    """Builds the protocols of one listener's clients."""
+    """Builds the protocols of one listener's clients, which may speak WebSocket where it has `web`."""
 
     noisy = False
 
-    def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None]) -> None:
+    def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None], *, web: bool) -> None:
         self._name = name
         self._accept = accept
+        self._web = web
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """Return what clients may ask for by ALPN."""
+        return [HTTP] if self._web else []
 
     def logPrefix(self) -> str:
         """Return the name that Twisted's log lines have for it."""

@@ -39,6 +39,7 @@ _LEFT: Final = Refusal(Ground.UNCHECKED, "it left while it waited")
 _SLOWED: Final = Refusal(Ground.UNCHECKED, "too many of its address were not let in")
 _GONE: Final = Refusal(Ground.UNCHECKED, "its listener's auth is not configured any more")
 _FAILED: Final = Refusal(Ground.UNCHECKED, "the relay failed; see its log")
+_NO_TOKEN: Final = Refusal(Ground.TOKEN, "it is no token")
 _NOTHING: Final = Refusal(Ground.MISSING, "it has nothing by which it could be known")
 _WRONG: Final = Refusal(Ground.PASSCODE, "no such user, or another passcode")
 
@@ -101,8 +102,15 @@ class Identification(Service):
 
     def ask(self, driver: RelayDriver, claim: Claim) -> None:
         """Find out who the client of a session is, which claims this, and call the driver's `identified`, `unwanted` or
-        `unknown`, perhaps at once.
+        `unknown`, perhaps at once. A client that is in and shows a new token does not wait for others.
         """
+        if driver.relay.session is not None:
+            found = self._renewed(driver, claim)
+            if isinstance(found, Identity):
+                driver.identified(found)
+            else:
+                driver.unknown(found)
+            return
         if self._waiting >= WAITING:
             driver.unknown(_CROWDED)
             return
@@ -124,8 +132,7 @@ class Identification(Service):
         if isinstance(found, Identity):
             if driver.relay.over:
                 return
-            comes = driver.relay.session is None
-            excess = self._admit(driver, found.user) if comes else None
+            excess = self._admit(driver, found.user)
             if excess is None:
                 driver.identified(found)
             else:
@@ -134,6 +141,19 @@ class Identification(Service):
             if found.ground is not Ground.UNCHECKED:
                 self._attempts.failed(address, self._runtime.seconds())
             driver.unknown(found)
+
+    def _renewed(self, driver: RelayDriver, claim: Claim) -> Identity | Refusal:
+        """Return who a client is that is in, by the new token that it shows."""
+        auth = self._auths.get(driver.relay.listener.auth or "")
+        if auth is None:
+            return _GONE
+        certificate = self._certificate(driver)
+        match auth.method(claim, certificate):
+            case Method.CERTIFICATE:
+                return auth.identity(certificate, frozenset(), certificate)
+            case Method.TOKEN:
+                return self._by_token(auth, claim, certificate)
+        return _NO_TOKEN
 
     async def _slowed(self, driver: RelayDriver, claim: Claim, address: str) -> Identity | Refusal:
         """Return who the client is, at its time, or why that is not known."""
@@ -163,9 +183,7 @@ class Identification(Service):
     async def _found(
         self, auth: AuthSettings, driver: RelayDriver, claim: Claim, turn: Turn
     ) -> Identity | Refusal:
-        protocol = self._runtime.protocols.get(driver.relay.client)
-        shown = None if protocol is None else protocol.certificate
-        certificate = "" if shown is None else common_name(shown)
+        certificate = self._certificate(driver)
         match auth.method(claim, certificate):
             case Method.CERTIFICATE:
                 return auth.identity(certificate, frozenset(), certificate)
@@ -178,6 +196,12 @@ class Identification(Service):
         if auth.certificates and not certificate:
             return Refusal(Ground.CERTIFICATE, "it has shown no certificate that names somebody")
         return _NOTHING
+
+    def _certificate(self, driver: RelayDriver) -> str:
+        """Return the name in a client's certificate; "" where there is none."""
+        protocol = self._runtime.protocols.get(driver.relay.client)
+        shown = None if protocol is None else protocol.certificate
+        return "" if shown is None else common_name(shown)
 
     def _by_token(self, auth: AuthSettings, claim: Claim, certificate: str) -> Identity | Refusal:
         from stomprelay.auth.tokens import BadToken

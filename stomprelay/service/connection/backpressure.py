@@ -18,8 +18,10 @@ JOURNAL: Final = 4
 """The journal has no room for what would come."""
 TURN: Final = 8
 """What came waits until others had their turn."""
-INFLATING: Final = 16
-"""What came is inflated when others had their turn."""
+UNREAD: Final = 16
+"""What came over WebSocket is looked at when others had their turn."""
+MEMORY: Final = 32
+"""Too much is kept of all clients, and of this session."""
 
 
 class Source(Protocol):

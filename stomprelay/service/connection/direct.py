@@ -11,6 +11,7 @@ This relies on six attributes of Twisted's connections (`connected`, `dataBuffer
 tests hold Twisted to it. Most is sent by a compiled twin; both are tested alike.
 """
 
+import select
 from typing import Any, Final
 
 from twisted.internet import tcp, unix
@@ -48,6 +49,24 @@ def waits(transport: Any) -> bool:
     """Return whether the socket beneath a transport has not taken all yet that was written to it."""
     inner, _ = layers(transport)
     return isinstance(inner, tcp.Connection) and bool(inner.dataBuffer or inner._tempDataBuffer)
+
+
+def unwritten(transport: Any) -> int:
+    """Return how many bytes the socket beneath a transport has not taken yet of what was written."""
+    inner, _ = layers(transport)
+    if not isinstance(inner, tcp.Connection):
+        return 0
+    return len(inner.dataBuffer) - inner.offset + inner._tempDataLen
+
+
+def has_input(transport: Any) -> bool:
+    """Return whether the socket beneath a transport has something to read; also where it has no socket."""
+    inner, _ = layers(transport)
+    if not isinstance(inner, tcp.Connection):
+        return True
+    poller = select.poll()
+    poller.register(inner.fileno(), select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def write_in_python(connection: tcp.Connection, data: bytes) -> None:

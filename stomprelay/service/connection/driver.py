@@ -5,6 +5,7 @@ A `Driver` stands for one client (its relay, or its connection to the embedded b
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -16,11 +17,12 @@ from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.log import heard, logger, one_line, write
+from stomprelay.service.log import heard, logger, write
 from stomprelay.service.network.endpoints import BrokerEndpoint, WebSocketEndpoint
 from stomprelay.session.effects import Close, Event, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import WARNINGS, spell_fault
+from stomprelay.wire.errors import visible
 
 _log: Final = logger()
 
@@ -131,7 +133,7 @@ class Driver(LegOwner):
         protocol = self.runtime.protocols.get(effect.leg)
         if protocol is not None:
             protocol.hold(TURN)
-        self.runtime.reactor.callLater(0, self._next_turn, effect.leg)
+        self.runtime.turns.wait(effect.leg, partial(self._next_turn, effect.leg))
 
     def _next_turn(self, leg: Leg) -> None:
         """Read on before the core goes on, which may stop the reading again, for this reason or for another."""
@@ -180,7 +182,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
             return
     elif effect.event not in _ONCE and not repeats.passes(f"{kind}: {event}"):
         return
-    write(level, form, event=event, text=one_line(effect.text), **fields)
+    write(level, form, event=event, text=visible(effect.text), **fields)
 
 
 def spell_address(address: object) -> str:
@@ -200,5 +202,5 @@ def spell_text(value: bytes) -> str:
     they are long.
     """
     text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
-    shown = one_line(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
+    shown = visible(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
     return f'"{shown}{"..." if len(text) > _LONGEST else ""}"'

@@ -5,7 +5,7 @@ The owner is a `Driver` (see `driver`), which knows the core.
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from OpenSSL.crypto import X509
 from twisted.internet import tcp
@@ -235,8 +235,8 @@ class LegProtocol(Timed):
             return
         size = len(data)
         self.bytes_received += size
-        if size == direct.FIRST_READ and self.plain is not None:
-            self.plain.bufferSize = direct.READ
+        if size == direct.FIRST_READ and self.plain is not None and not self.runtime.memory.short:
+            self.plain.bufferSize = self.runtime.memory.most
         reading = self._reading
         if reading is not None and reading.held:
             reading.received()
@@ -286,6 +286,8 @@ class LegProtocol(Timed):
             words = (tls is not None and certificate_problem(tls)) or (
                 CLOSED if self._heard_all else spell(reason)
             )
+            if tls is not None and self.leg.side is Side.DOWNSTREAM and not tls._handshakeDone:
+                words = f"no TLS handshake: {words.removeprefix('TLS: ')}"
             self._address = self.transport.getPeer()
         self.transport = self.plain = self._tls = None
         if self._producer is not None:
@@ -330,6 +332,30 @@ class LegProtocol(Timed):
             if not reading.held:
                 self._reading = None
 
+    def read_at_once(self, size: int) -> None:
+        """Read so many bytes at once, at most, from now on; more is read at once later where more comes, unless memory
+        is short.
+        """
+        if isinstance(self._tls, Layer):
+            self._tls.read_at_once(size, size if self.runtime.memory.short else direct.READ)
+        elif self.plain is not None:
+            cast(Any, self.plain).bufferSize = size
+
+    @property
+    def unwritten(self) -> int:
+        """The bytes that were written here and that the socket has not taken yet."""
+        return 0 if self.transport is None else direct.unwritten(self.transport)
+
+    @property
+    def has_input(self) -> bool:
+        """Whether the socket has something to read; also where that cannot be known."""
+        return direct.has_input(self.transport)
+
+    @property
+    def reasons(self) -> int:
+        """The sum of the reasons not to read from it; 0 where there is none."""
+        return 0 if self._reading is None else self._reading.reasons
+
     def stop_reading(self) -> None:
         """Read nothing more; `reading` calls this. A client that leaves meanwhile is waited for no longer than it may
         linger.
@@ -341,7 +367,7 @@ class LegProtocol(Timed):
     def _watch(self) -> bool:
         """Have `_departed` called when the client leaves, which is not read from. Return whether it has a socket."""
         inner, _ = direct.layers(self.transport)
-        if not isinstance(inner, tcp.Connection):
+        if not isinstance(inner, tcp.Connection) or not inner.connected:
             return False
         self._watched = _Watched(inner.fileno(), self.runtime.seconds())
         self.runtime.departures.watch(self._watched.descriptor, self._departed)

@@ -6,6 +6,7 @@ context, so they are called at once, and so is what accepts clients. What connec
 else is as Twisted does it.
 """
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from select import EPOLLIN, EPOLLOUT
 from typing import Any, Final
@@ -16,11 +17,14 @@ from twisted.internet.interfaces import IConnector
 from twisted.internet.main import installReactor
 from twisted.python import log
 
+from stomprelay.service.connection.direct import FIRST_READ, READ
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.network.sockets import Attempt, Socket
 
 _DIRECT: Final = frozenset({PIPE, partial})
 """The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
+_RECEIVED: Final = 4 * 1024 * 1024
+"""Bytes that are received in one turn, about, from all connections together: each reads as much as the others may."""
 _LONGEST: Final = 3600.0
 """Seconds that are waited for events at a time, at most: epoll cannot wait for as long as a call may be delayed."""
 
@@ -28,6 +32,15 @@ _LONGEST: Final = 3600.0
 @lru_cache(256)
 def _numeric(host: str) -> bool:
     return isIPAddress(host) or isIPv6Address(host)
+
+
+def _read_some(connection: Socket, read: Callable[[], Any], most: int) -> Any:
+    """Have it read so many bytes at most. Return what it returns."""
+    before, connection.bufferSize = connection.bufferSize, most
+    try:
+        return read()
+    finally:
+        connection.bufferSize = before
 
 
 class RelayReactor(EPollReactor):
@@ -51,13 +64,17 @@ class RelayReactor(EPollReactor):
 
     def _wait(self, timeout: float | None) -> None:
         selectables = self._selectables
-        for descriptor, event in self._poller.poll(-1 if timeout is None else timeout, len(selectables)):
+        events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
+        share = max(_RECEIVED // (len(events) or 1), FIRST_READ)
+        for descriptor, event in events:
             selectable = selectables.get(descriptor)
             if selectable is None:
                 continue  # another one closed it in this turn
             kind, reads = type(selectable), event & EPOLLIN and not event & EPOLLOUT
             if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) in _DIRECT):
                 act = selectable.doRead
+                if share < READ and kind is Socket and selectable.bufferSize > share:
+                    act = partial(_read_some, selectable, act, share)
             elif kind is Attempt or (kind is Socket and event == EPOLLOUT):
                 act = selectable.doWrite
             else:

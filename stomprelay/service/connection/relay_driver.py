@@ -14,9 +14,10 @@ from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.sample import Looks
-from stomprelay.service.connection.backpressure import PRESSURE
+from stomprelay.service.connection.backpressure import MEMORY, PRESSURE
 from stomprelay.service.connection.broker_output import BrokerOutput
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
+from stomprelay.service.connection.memory import SESSION
 from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.runtime import Runtime
@@ -26,13 +27,13 @@ from stomprelay.service.connection.session_info import (
     end_of_session,
     session_info,
 )
-from stomprelay.service.log import logger, one_line, write
+from stomprelay.service.log import logger, write
 from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, header
-from stomprelay.session.effects import Event, Note
+from stomprelay.session.effects import Event, Note, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
-from stomprelay.wire.errors import StompError
+from stomprelay.wire.errors import StompError, visible
 from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class RelayDriver(Driver):
         "_pipes",
         "_relay",
         "_report_scheduled",
+        "kept",
     )
 
     def __init__(
@@ -102,6 +104,7 @@ class RelayDriver(Driver):
         self._accepted = False
         self._peer: object = None
         self._first = b""
+        self.kept = runtime.memory.opened(self)
 
     @property
     def relay(self) -> Relay:
@@ -120,6 +123,8 @@ class RelayDriver(Driver):
     def end(self) -> None:
         """Stop the timer and call `ended`: the session is over."""
         super().end()
+        self.runtime.memory.closed(self, self.kept)
+        self.kept = 0
         self._on_end(self)
 
     @property
@@ -169,7 +174,8 @@ class RelayDriver(Driver):
         if protocol.leg is relay.client:
             self.perform(relay.opened(now))
             return
-        broker = next((link.asked for link in relay.links if link.leg is protocol.leg), None)
+        known = (link.broker_at(protocol.leg) for link in relay.links)
+        broker = next((each for each in known if each is not None), None)
         output = BrokerOutput(self, protocol, broker)
         self._outputs = (*self._outputs, output)
         protocol.set_producer(output)
@@ -181,9 +187,49 @@ class RelayDriver(Driver):
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
         """Give the relay the bytes that were received on a leg, and perform what it returns. This is the hot path."""
+        kept = self.kept
         self.perform(self.relay.received(protocol.leg, data, self.runtime.seconds()))
         if self._client_full:
             self._hold_brokers()
+        if self.kept > kept and self.runtime.memory.short:
+            self.runtime.memory.grew(self, protocol)
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Perform the effects that the relay returned, then have it known how much is kept of the session now."""
+        super().perform(effects)
+        self._count()
+
+    def _count(self) -> None:
+        if not self.kept:
+            return  # it is over
+        kept = SESSION + self._relay.kept
+        client = self.runtime.protocols.get(self._relay.client)
+        if self._client_full and client is not None:
+            kept += client.unwritten
+        for output in self._outputs:
+            if output.full:
+                kept += output.protocol.unwritten
+        if kept != self.kept:
+            by, self.kept = kept - self.kept, kept
+            self.runtime.memory.changed(self, by)
+
+    def protocols(self) -> Iterator[LegProtocol]:
+        """Yield the connections of the session that are open."""
+        client = self.runtime.protocols.get(self._relay.client)
+        if client is not None:
+            yield client
+        for output in self._outputs:
+            yield output.protocol
+
+    def gets_on(self, protocol: LegProtocol) -> bool:
+        """Whether a connection is not read from for want of memory alone, and what comes on it would go on."""
+        if protocol.reasons != MEMORY:
+            return False
+        return protocol.leg is not self._relay.client or self.relay.flows
+
+    def crowd_out(self) -> None:
+        """End the session: too much is kept of it. The client is sent an ERROR."""
+        self._perform_legless(self.relay.crowded(self.runtime.seconds()))
 
     def gave_way(self, leg: Leg) -> None:
         """Others had their turn: the relay goes on with what waits on the leg, which may be gone meanwhile."""
@@ -320,19 +366,25 @@ class RelayDriver(Driver):
         """Read from no broker: the client's transport is full."""
         self._client_full = True
         self._hold_brokers()
+        self._count()
 
     def resumeProducing(self) -> None:
         """Read from all brokers again: the client's transport has room."""
         self._client_full = False
         for output in self._outputs:
             output.protocol.release(PRESSURE)
+        self._count()
 
     def stopProducing(self) -> None:
         """Read from all brokers again: the client's transport is closed, and what brokers still send is discarded."""
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
-        """Stop reading from all brokers but those that have not answered CONNECT yet."""
+        """Stop reading from all brokers but those that have not answered CONNECT yet; and where the session ends, from
+        none.
+        """
+        if self._relay.ending:
+            return
         for output in self._outputs:
             protocol = output.protocol
             if protocol.leg.state is not State.OPENING:
@@ -352,6 +404,7 @@ class RelayDriver(Driver):
                 client.hold(PRESSURE)
             else:
                 client.release(PRESSURE)
+        self._count()
         if unreported and not self._report_scheduled:
             self._report_scheduled = True
             self.runtime.reactor.callLater(0, self._report_outputs)
@@ -379,10 +432,18 @@ class RelayDriver(Driver):
 
     # Effects
 
+    def _resume(self, effect: Resume) -> None:
+        """Read from a leg again; where the session ends, also from a broker whose messages the client did not take."""
+        super()._resume(effect)
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None and effect.leg is not self._relay.client and self._relay.ending:
+            protocol.release(PRESSURE)
+
     def _note(self, effect: Note) -> None:
         """Write a note to the log, with the names of the session and the client."""
         self.runtime.noted(effect)
-        if effect.event in _ENDS and "delivering" not in effect.facts and self._accepted:
+        accepted = self._accepted and self._relay.session is not None
+        if effect.event in _ENDS and "delivering" not in effect.facts and accepted:
             self._log_end(effect, self.runtime.seconds() - self._relay.opened_at)
             return
         if unlogged(effect):
@@ -413,7 +474,7 @@ class RelayDriver(Driver):
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
-            text=one_line(effect.text),
+            text=visible(effect.text),
             seconds=seconds,
             **end_of_session(self.relay, self._bytes()),
             **self._names(),
@@ -491,6 +552,7 @@ class RelayDriver(Driver):
         Open: _open,
         Pass: _pass,
         Report: _report,
+        Resume: _resume,
         Took: lambda self, effect: self.runtime.tallies.times.record(
             effect.name, effect.label, effect.seconds
         ),

@@ -11,8 +11,9 @@ from twisted.internet.interfaces import IReactorTime
 
 from stomprelay.relay.counting import Tallies
 from stomprelay.service.connection.departures import Departures
+from stomprelay.service.connection.memory import Memory
 from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.connection.timers import Timers
+from stomprelay.service.connection.timers import Timers, Turns
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 
@@ -77,8 +78,8 @@ def _unheard(note: Note) -> None:
 
 
 class Runtime(OpenSockets):
-    """What the connections of one service share: the reactor, the clock, the timers, the watch for clients that leave,
-    the protocols by leg, and the count of sockets.
+    """What the connections of one service share: the reactor, the clock, the timers, whose turn it is, the watch for
+    clients that leave, the protocols by leg, and the count of sockets.
 
     `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log, `tallies` is what
     all count. `noted` gets what sessions note, `probed` what probes do; see `observe`.
@@ -88,12 +89,14 @@ class Runtime(OpenSockets):
         super().__init__(reactor)
         self.seconds = seconds
         self.timers = Timers(reactor, seconds)
+        self.turns = Turns(reactor, seconds)
         self.repeats = Repeats(self.timers, seconds)
         self.tallies = Tallies()
         self.noted: Callable[[Note], None] = _unheard
         self.probed: Callable[[Note], None] = _unheard
         self.protocols: dict[Leg, LegProtocol] = {}
         self.departures = Departures(reactor)
+        self.memory = Memory(reactor, seconds)
 
     def open(self) -> None:
         """Begin what serves all connections."""

@@ -1,4 +1,4 @@
-"""Many timers on one delayed call of the reactor.
+"""Many timers on one delayed call of the reactor; and work that goes on when others had their turn.
 
 Each connection and each session has a time at which it wants to be called. Most of these times move on before they
 come, because something was received or sent. So a later time is only noted, and looked at when the earlier one comes.
@@ -7,7 +7,8 @@ Times are looked at in ticks: all that are due within one are called together at
 place in its tick's list, and a thousand heart-beats do not make a thousand turns of the reactor.
 """
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 from typing import Final
@@ -18,6 +19,10 @@ from stomprelay.service.log import logger
 
 TICKS: Final = 64
 """Ticks a second: nobody is called later than the length of one after his time."""
+BUDGET: Final = 0.01
+"""Seconds of one turn of the reactor that those who wait may use together. Each goes on for a millisecond or a
+few, so the turn is not much longer, however many wait.
+"""
 
 _log: Final = logger()
 
@@ -142,3 +147,39 @@ class Timers:
         if not self._armed:
             self._clear()
         self._schedule(self._ticks[0] if self._ticks else inf)
+
+
+class Turns:
+    """Those who have more to do than they may do at once, in the order in which they began to wait."""
+
+    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
+        self._reactor = reactor
+        self._seconds = seconds
+        self._waiting: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
+        self._called = False
+
+    def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
+        """Have `go_on` called when the turn of `who` comes, in another turn of the reactor. Who waits already keeps the
+        place, and the call is that of before.
+        """
+        self._waiting.setdefault(who, go_on)
+        if not self._called:
+            self._called = True
+            self._reactor.callLater(0, self._go_on)
+
+    def _go_on(self) -> None:
+        """Let those go on who wait now, each once, until the budget is used up; the others in the next turn."""
+        self._called = False
+        until = self._seconds() + BUDGET
+        count = len(self._waiting)
+        try:
+            while count and self._waiting:
+                count -= 1
+                _, go_on = self._waiting.popitem(last=False)
+                go_on()
+                if self._seconds() >= until:
+                    break
+        finally:
+            if self._waiting and not self._called:
+                self._called = True
+                self._reactor.callLater(0, self._go_on)

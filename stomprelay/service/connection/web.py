@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.service.connection import direct
-from stomprelay.service.connection.backpressure import INFLATING
+from stomprelay.service.connection.backpressure import UNREAD
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.timers import Timed
@@ -26,10 +26,6 @@ from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import METHODS
 
-_INFLATED: Final = 256 * 1024
-"""Bytes to which is inflated what came of one peer, before others have their turn."""
-_LEAST: Final = 16 * 1024
-"""So many of them count for each piece that is inflated, for that takes its time as well."""
 _SILENT: Final = "it did not answer a ping in time"
 _UNANSWERED: Final = "the peer closed the connection before it answered for a WebSocket"
 
@@ -75,12 +71,15 @@ class DirectWebSocket(WebSocket):
 
 
 class _WebSocketProtocol(LegProtocol):
-    """The connection of a leg that speaks WebSocket from `_upgrade` on."""
+    """The connection of a leg that speaks WebSocket from `_upgrade` on. When the connection ends, what came before is
+    looked at first.
+    """
 
-    __slots__ = ("_websocket",)
+    __slots__ = ("_ended", "_websocket")
 
     def __init__(self, owner: LegOwner, leg: Leg) -> None:
         self._websocket: WebSocket | None = None
+        self._ended: Failure | None = None
         super().__init__(owner, leg)
 
     def _upgrade(
@@ -113,22 +112,25 @@ class _WebSocketProtocol(LegProtocol):
 
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended."""
+        websocket = self._websocket
+        if self._owner is not None and websocket is not None and websocket.waits:
+            self._ended = reason
+            self._wait()
+            return
         super().connectionLost(reason)
         self._websocket = None
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
         if len(data) == direct.FIRST_READ and isinstance(websocket, DirectWebSocket):
-            websocket.transport.bufferSize = direct.READ
+            websocket.transport.bufferSize = self.runtime.memory.most
         self._found(websocket, websocket.received(data))
-        room = _INFLATED
-        while websocket.waits and not self.held:
-            if room <= 0:
-                self.hold(INFLATING)
-                self.runtime.reactor.callLater(0, self.release, INFLATING)
-                return
-            found = websocket.received()
-            room -= max(len(found.data), _LEAST)
-            self._found(websocket, found)
+        if not websocket.waits or self.transport is None:
+            return
+        if self._reading is not None and self._reading.held:
+            self._reading.received()
+        else:
+            self.hold(UNREAD)
+            self._wait()
 
     def _found(self, websocket: WebSocket, found: Received) -> None:
         if found.data:
@@ -143,12 +145,31 @@ class _WebSocketProtocol(LegProtocol):
         """Read again; `reading` calls this. What waits comes first."""
         super().read_on()
         if self._websocket is not None and self._websocket.waits:
-            # All effects that the core returned must be performed before it is called again.
-            self.runtime.reactor.callLater(0, self._go_on)
+            self._wait()
+
+    def _wait(self) -> None:
+        """Go on with what waits when others had their turn."""
+        self.runtime.turns.wait(self, self._go_on)
 
     def _go_on(self) -> None:
-        if self._websocket is not None and self.transport is not None and not self.held:
-            self._take(self._websocket, b"")
+        websocket = self._websocket
+        if websocket is None or self.transport is None:
+            return
+        if self._ended is None or self._owner is not None:
+            if self._reading is None or not self._reading.reasons & ~UNREAD:
+                self._found(websocket, websocket.received())
+                if websocket.waits and self.transport is not None:
+                    self._wait()
+                    return
+            self.release(UNREAD)
+        if self._ended is not None and not (self._owner is not None and websocket.waits):
+            self.connectionLost(self._ended)
+
+    def close(self, how: How) -> None:
+        """End the connection. The owner gets `closed`, and nothing after it."""
+        super().close(how)
+        if self._ended is not None:
+            self._wait()
 
     def _leave(self, reason: str) -> None:
         """Report that the peer is gone, and end the connection when all is written."""

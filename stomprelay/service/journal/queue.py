@@ -41,13 +41,15 @@ class Dropped(NamedTuple):
 
 class JournalQueue:
     """A queue of blocks with `room` for so many bytes. A lossy one drops and counts what is more; one that is not
-    calls `full` instead, and drops only what is far more. `clock` returns the time of a block, in nanoseconds
-    since 1970. `put`, `record`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
+    calls `full` instead, and drops only what is far more. Set `told` to the `dropped` that the journal tells of;
+    `dropped_since` is the time at which more than that was dropped first. `clock` returns the time of a block, in
+    nanoseconds since 1970. `put`, `record`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
 
     One thread calls `put` and `record`, in which `full` is called; another one calls `wait`, `take` and `done`.
     """
 
     __slots__ = (
+        "_clock",
         "_enough",
         "_enough_there",
         "_enough_told",
@@ -57,10 +59,12 @@ class JournalQueue:
         "_some_told",
         "done",
         "dropped",
+        "dropped_since",
         "put",
         "record",
         "room",
         "take",
+        "told",
     )
 
     def __init__(
@@ -73,7 +77,9 @@ class JournalQueue:
         portion: int = PORTION,
     ) -> None:
         self.room = room
-        self.dropped = Dropped()
+        self.dropped = self.told = Dropped()
+        self.dropped_since = 0
+        self._clock = clock
         self._full = _ignore if lossy else full
         self._enough = min(ENOUGH, room // 4)
         self._portions = PORTIONS(portion, clock, self._reached, self._refused)
@@ -105,6 +111,8 @@ class JournalQueue:
             self._full()
 
     def _refused(self, frames: int, size: int) -> None:
+        if self.dropped is self.told:
+            self.dropped_since = self._clock()
         self.dropped = self.dropped.plus(1, frames, size)
 
     def wake(self) -> None:

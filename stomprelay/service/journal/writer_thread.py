@@ -30,8 +30,10 @@ class Segments(Protocol):
     def end(self) -> int:
         """Where in a segment the next block will be written."""
 
-    def write(self, data: bytes | memoryview, now: int) -> None:
-        """Append whole blocks, all of them or none. `now` is nanoseconds since 1970."""
+    def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
+        """Append whole blocks, and behind them an event's, to one segment: all of them or none. `now` is nanoseconds
+        since 1970.
+        """
 
     def sync(self) -> None:
         """Sync what was written to the disk."""
@@ -98,11 +100,11 @@ class WriterThread:
         self._roomy = roomy
         self._room_wanted = False
         self._batch: Batch | None = None
-        self._reported = Dropped()
         self._stopping = Event()
         self._ended: Callable[[], None] = lambda: None
+        self._logged = queue.told
         self._number = 0
-        self._sync_at = self._expire_at = self._report_at = 0.0
+        self._sync_at = self._expire_at = self._log_at = 0.0
 
     def change(self, settings: JournalSettings) -> None:
         """Have other intervals, and keep closed segments otherwise. Any thread may call it."""
@@ -202,29 +204,39 @@ class WriterThread:
             if batch is None:
                 break
             whole = not all and len(batch.data) >= disk.LARGE
-            self._segments.write(batch.data, self._clock())
+            self._put(batch.data)
             self._batch = None
             self._queue.done()
             self.blocks += batch.blocks
             self.frames += batch.frames
             self.size += len(batch.data)
-        self._record_dropped()
+        if self._queue.dropped is not self._queue.told:
+            self._put(b"")
+        self._log_dropped()
 
-    def _record_dropped(self) -> None:
-        """Write an event about what was dropped, at most once a second."""
-        dropped, now = self._queue.dropped, time.monotonic()
-        if dropped == self._reported or (now < self._report_at and not self._stopping.is_set()):
+    def _put(self, data: bytes | memoryview) -> None:
+        """Write blocks, and behind them, into the same segment, an event about what was dropped since the last one."""
+        dropped, before, now = self._queue.dropped, self._queue.told, self._clock()
+        if dropped is before:
+            self._segments.write(data, now)
             return
-        self._report_at = now + IDLE
-        count = dropped.since(self._reported)
-        text = f"{count.blocks} blocks with {count.frames} frames were left out: the queue was full"
+        count = dropped.since(before)
         facts = {"blocks": count.blocks, "frames": count.frames, "octets": count.size}
-        data = _event(self._clock(), JournalEvent.DROPPED, text, facts)
-        self._segments.write(data, self._clock())
-        self._reported = dropped
+        facts["since"] = self._queue.dropped_since
+        event = _event(now, JournalEvent.DROPPED, _left_out(count), facts)
+        self._segments.write(data, now, event)
+        self._queue.told = dropped
         self.blocks += 1
-        self.size += len(data)
-        self._log.warn("the journal: {text}", text=text)
+        self.size += len(event)
+
+    def _log_dropped(self) -> None:
+        """Log what the journal tells of since the last time, at most once a second."""
+        told, now = self._queue.told, time.monotonic()
+        if told is self._logged or (now < self._log_at and not self._stopping.is_set()):
+            return
+        self._log.warn("the journal: {text}", text=_left_out(told.since(self._logged)))
+        self._log_at = now + IDLE
+        self._logged = told
 
     def _roll(self) -> None:
         """End a segment that is old enough. It says then that the relay is there, and so does the next one; not while
@@ -279,6 +291,10 @@ def _event(now: int, event: JournalEvent, text: str, facts: dict[str, Any]) -> b
     """Return a block with an event of no session."""
     happening = EventRecord(event.value, text, facts).encode()
     return b"".join(encode(BlockKind.EVENT, now, 0, _NO_CONTEXT, (), happening))
+
+
+def _left_out(count: Dropped) -> str:
+    return f"{count.blocks} blocks with {count.frames} frames were left out: the queue was full"
 
 
 def _words(error: Exception) -> str:

@@ -21,6 +21,7 @@ from twisted.internet.interfaces import (
     IConnector,
     IProtocol,
     IProtocolFactory,
+    IProtocolNegotiationFactory,
     IStreamClientEndpoint,
     IStreamServerEndpoint,
 )
@@ -48,6 +49,9 @@ PATIENCE: Final = 30.0
 ATTEMPT_DELAY: Final = 0.1
 """Seconds after which the next address of a host is tried beside the one before (RFC 8305, section 5)."""
 
+HTTP: Final = b"http/1.1"
+"""What WebSocket begins with, as ALPN calls it. STOMP by itself has no name there."""
+
 _log: Final = logger()
 
 
@@ -67,6 +71,7 @@ class CannotStart(SystemExit, Exception):
         self.code = 1
 
 
+@implementer(IProtocolNegotiationFactory)
 class Exchangeable(Factory):
     """Builds protocols by another factory, in whose place one more can be put while ports listen with it."""
 
@@ -89,6 +94,11 @@ class Exchangeable(Factory):
     def stopFactory(self) -> None:
         """Tell the factory that none does any more."""
         self.current.doStop()
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """Return what clients may ask for by ALPN, where the endpoint has TLS of its own."""
+        current = self.current
+        return current.acceptableProtocols() if IProtocolNegotiationFactory.providedBy(current) else []
 
     def logPrefix(self) -> str:
         """Return the name that Twisted's log lines have for it."""
@@ -365,7 +375,8 @@ def client_endpoint(
     try:
         endpoint = _client(reactor, broker.endpoint)
         if broker.tls:
-            endpoint = SecuredEndpoint(tls.for_broker(secured, broker.host), endpoint, reactor)
+            offered = () if broker.path is None else (HTTP,)
+            endpoint = SecuredEndpoint(tls.for_broker(secured, broker.host, offered), endpoint, reactor)
     except tls.Unusable as error:
         raise BadEndpoint(f"tls.{error}") from error
     except Exception as error:

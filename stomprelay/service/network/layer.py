@@ -104,6 +104,11 @@ class Layer(TLSMemoryBIOProtocol):
         """
         self._socket, self._send_to, self._most = socket, send, most
 
+    def read_at_once(self, size: int, most: int) -> None:
+        """Read so many bytes of the socket at once from now on, `most` after a read that took as many as it could."""
+        if self._socket is not None:
+            self._socket.bufferSize, self._most = size, most
+
     def dataReceived(self, data: bytes) -> None:
         """Bytes came, encrypted."""
         socket = self._socket

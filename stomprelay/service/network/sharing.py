@@ -36,46 +36,60 @@ ACCEPTED: Final = 16
 
 
 class Loads:
-    """How many sessions each worker has, in a file that all of them map into memory: a number for each worker, counted
-    from 1, which it writes itself, and the parent while it is away. Behind them is whether the parent has `close`d it.
+    """How many sessions each worker has, and how many bytes it keeps of them, in a file that all of them map into
+    memory: two numbers for each worker, counted from 1, which it writes itself, and the parent while it is away. Those
+    of the bytes come behind all others; between them is whether the parent has `close`d it.
     """
 
     def __init__(self, path: Path | str) -> None:
         with open(path, "r+b") as file:
-            self._cells = memoryview(mmap(file.fileno(), 0)).cast("Q")
+            cells = memoryview(mmap(file.fileno(), 0)).cast("Q")
+        workers = len(cells) // 2
+        self._sessions, self._closed, self._bytes = cells[:workers], cells[workers:-workers], cells[-workers:]
 
     @classmethod
     def create(cls, path: Path | str, workers: int) -> "Loads":
         """Make the file, with all workers away."""
-        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers + bytes(_CELL))
+        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers + bytes(_CELL * (1 + workers)))
         return cls(path)
 
     def write(self, number: int, sessions: int) -> None:
         """Write how many sessions a worker has, or that it is `AWAY`."""
-        self._cells[number - 1] = sessions
+        self._sessions[number - 1] = sessions
+
+    def keep(self, number: int, size: int) -> None:
+        """Write how many bytes a worker keeps of its sessions."""
+        self._bytes[number - 1] = size
+
+    def kept(self, number: int, size: int) -> tuple[int, int]:
+        """Write how many bytes a worker keeps of its sessions, and return how many bytes and sessions all have."""
+        self._bytes[number - 1] = size
+        return sum(self._bytes), sum(each for each in self._sessions if each != AWAY)
 
     def close(self) -> None:
         """Have no worker accept anybody any more, from now on: they stop."""
-        self._cells[-1] = 1
+        self._closed[0] = 1
 
     def room(self, number: int, sessions: int) -> int:
         """Write how many sessions a worker has, and return how many more it should accept before another one does; -1
         where it is to accept nobody any more.
         """
         self.write(number, sessions)
-        if self._cells[-1]:
+        if self._closed[0]:
             return -1
-        fewest = min(self._cells[:-1])
+        fewest = min(self._sessions)
         return max(fewest + fewest // _SLACK + 1 - sessions, 0)
 
 
 class Inherited(NamedTuple):
     """What a worker has of its parent: the descriptor of each listener's socket, by name, and `room`: told how many
     sessions it has, with each that ends too, how many more it should accept before another worker does (see `Loads`).
+    `kept`: told how many bytes it keeps of its sessions, and how many these are, how many all workers keep and have.
     """
 
     sockets: Mapping[str, int]
     room: Callable[[int], int]
+    kept: Callable[[int, int], tuple[int, int]]
 
 
 def share(port: tcp.Port) -> int:

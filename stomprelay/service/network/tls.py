@@ -2,10 +2,13 @@
 
 OpenSSL verifies the chain, service_identity the name; a certificate without any name is refused too. What was wrong is
 kept with the connection, because OpenSSL only reports that something was.
+
+What a client offers by ALPN (RFC 7301) is compared with what the factory of its connection speaks, by Twisted, whose
+own comparison refuses every client that it has nothing in common with: `_set_up_alpn` takes its place.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +17,7 @@ from OpenSSL.crypto import X509
 from service_identity import CertificateError, VerificationError
 from service_identity.hazmat import DNS_ID, IPAddress_ID, ServiceID, verify_service_identity
 from service_identity.pyopenssl import extract_patterns
+from twisted.internet import _sslverify
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import CertificateOptions, TLSVersion
@@ -80,16 +84,22 @@ class TLSConnections:
 
     `load` returns a context with what is in `paths`, files or folders of them, or raises `Unusable`. `name`: the host
     that the peer's certificate must have, and that is sent as SNI; None where the peer is a client, which has no name.
-    `demanded` is OpenSSL's `VERIFY_*`.
+    `demanded` is OpenSSL's `VERIFY_*`. `offered`: the protocols that are offered to a broker by ALPN.
     """
 
     def __init__(
-        self, load: Callable[[], SSL.Context], paths: Iterable[str], demanded: int, name: str | None = None
+        self,
+        load: Callable[[], SSL.Context],
+        paths: Iterable[str],
+        demanded: int,
+        name: str | None = None,
+        offered: Sequence[bytes] = (),
     ) -> None:
         self.paths = tuple(paths)
         self._load = load
         self._demanded = demanded
         self._name = name
+        self._offered = offered
         self._sni: bytes | None = None
         self._ids: list[ServiceID] = []
         if name is not None:
@@ -129,6 +139,8 @@ class TLSConnections:
         connection = self._connection()
         if self._sni is not None:
             connection.set_tlsext_host_name(self._sni)
+        if self._offered:
+            connection.set_alpn_protos(list(self._offered))
         return connection
 
     def _connection(self) -> SSL.Connection:
@@ -195,8 +207,10 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
     return TLSConnections(load, filter(None, (tls.certificate, tls.key, tls.client_ca)), demanded)
 
 
-def for_broker(tls: ClientTLS, host: str) -> TLSConnections:
-    """Load the TLS files for a broker at this host and return what makes its connections. Raises `Unusable`."""
+def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSConnections:
+    """Load the TLS files for a broker at this host and return what makes its connections, to which these protocols are
+    offered. Raises `Unusable`.
+    """
 
     def load() -> SSL.Context:
         context = _context()
@@ -209,7 +223,23 @@ def for_broker(tls: ClientTLS, host: str) -> TLSConnections:
         return context
 
     paths = filter(None, (tls.certificate, tls.key, tls.ca))
-    return TLSConnections(load, paths, SSL.VERIFY_PEER, tls.name or host)
+    return TLSConnections(load, paths, SSL.VERIFY_PEER, tls.name or host, offered)
+
+
+def _set_up_alpn(context: SSL.Context, acceptableProtocols: Sequence[bytes]) -> None:
+    """Have a client get the first of these protocols that it offers, or of those that its factory speaks; one that
+    offers none of them is served as one that offers nothing.
+    """
+
+    def select(connection: SSL.Connection, offers: Sequence[bytes]) -> Any:
+        spoken = _sslverify.protosFromProtocol(connection.get_app_data(), acceptableProtocols)
+        return next((each for each in spoken if each in offers), SSL.NO_OVERLAPPING_PROTOCOLS)
+
+    context.set_alpn_select_callback(select)
+
+
+# For all contexts that Twisted makes: those of `ssl:` and `tls:` endpoints too, some of which are made at a handshake.
+_sslverify.setupForALPN = _set_up_alpn
 
 
 def _context() -> SSL.Context:

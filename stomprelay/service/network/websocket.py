@@ -7,6 +7,7 @@ read by wsproto, but for what `messages` takes. Of the extensions compression al
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from secrets import token_bytes
 from struct import pack
 from typing import Any, Final, NamedTuple
@@ -16,6 +17,9 @@ from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFail
 
 from stomprelay.service.network.deflate import COMPRESSED, PIECE, SMALLEST, Inflation, compressed
 from stomprelay.service.network.messages import SHORT, Division, frame, framed, opcode_of
+
+FRAMES: Final = 16
+"""How many frames wsproto reads in one go: less than half a millisecond's work."""
 
 _MASK: Final = 4
 _NOTHING: Final = memoryview(b"")
@@ -42,7 +46,7 @@ class WebSocket(ProtocolWrapper):
     the WebSocket's client, and the peer is a broker. Messages may be compressed where `window` is the size of ours, as
     its logarithm.
 
-    Give what comes to `received`, and while it `waits` call that again, as soon as the protocol takes more. Binary
+    Give what comes to `received`, and while it `waits` call that again, when others had their turn. Binary
     messages get binary ones for an answer, if the first that came was one; else what is UTF-8 goes out as text, and the
     rest as binary.
     """
@@ -56,6 +60,7 @@ class WebSocket(ProtocolWrapper):
         "_heard",
         "_losing",
         "_most",
+        "_reading",
         "_rest",
         "_said",
         "_size",
@@ -81,6 +86,7 @@ class WebSocket(ProtocolWrapper):
         self._frames: FrameProtocol | None = None
         self._division = Division(None if client else int(most))
         self._rest = _NOTHING
+        self._reading: tuple[Iterator[Any], list[bytes]] | None = None
         self._size = 0
         self._said = self._heard = self._failed = self._losing = False
 
@@ -96,41 +102,49 @@ class WebSocket(ProtocolWrapper):
 
     @property
     def waits(self) -> bool:
-        """Whether bytes that came were not looked at yet: they are inflated a piece at a time."""
-        return bool(self._rest)
+        """Whether bytes that came were not looked at yet."""
+        return self._reading is not None or bool(self._rest)
 
     def received(self, data: bytes = b"") -> Received:
-        """Return what these bytes are for the protocol. After an `end` call `loseConnection`, and return here with what
-        still comes.
+        """Return what the first of these bytes are for the protocol, behind those that wait. After an `end` call
+        `loseConnection`, and return here with what still comes.
         """
         if self._heard or self._failed:
-            self._rest = _NOTHING
+            self._rest, self._reading = _NOTHING, None
             return Received(b"")
-        if self._window:
-            rest = memoryview(b"".join((self._rest, data))) if data else self._rest
-            data, self._rest = bytes(rest[:PIECE]), rest[PIECE:]
+        reading = self._reading
+        if self._rest or reading is not None or self._window:
+            rest = memoryview(b"".join((self._rest, data)) if self._rest else data) if data else self._rest
+            if reading is None:
+                data, rest = bytes(rest[:PIECE]), rest[PIECE:]
+            self._rest = rest
         payloads: list[bytes] = []
-        ping: bytes | None = None
-        division = self._division
+        frames, payloads = reading or (self._read(data, payloads), payloads)
+        end, ping, count = "", None, 0
         try:
-            for part in division.others(data, payloads):
-                frames = self._wsproto()
-                frames.receive_bytes(part)
-                for opcode, payload, _, finished in frames.received_frames():
-                    if opcode is Opcode.PING:
-                        assert isinstance(payload, bytes)
-                        ping = payload
-                    elif opcode is Opcode.CLOSE:
-                        assert isinstance(payload, tuple)
-                        return Received(b"".join(payloads), self._ended(payload[0]), ping)
-                    elif opcode is not Opcode.PONG:
-                        payloads.append(self._taken(opcode, payload, finished))
+            for opcode, payload, _, finished in islice(frames, FRAMES):
+                count += 1
+                if opcode is Opcode.PING:
+                    ping = payload
+                elif opcode is Opcode.CLOSE:
+                    end = self._ended(payload[0])
+                    break
+                elif opcode is not Opcode.PONG:
+                    payloads.append(self._taken(opcode, payload, finished))
         except ParseFailed as error:
-            return Received(b"".join(payloads), self._broken(error), ping)
-        pinged = division.pinged()
-        return Received(
-            payloads[0] if len(payloads) == 1 else b"".join(payloads), ping=ping if pinged is None else pinged
-        )
+            end = self._broken(error)
+        self._reading = None if end or count < FRAMES else (frames, payloads)
+        pinged = self._division.pinged()
+        taken = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+        payloads.clear()
+        return Received(taken, end, ping if pinged is None else pinged)
+
+    def _read(self, data: bytes, payloads: list[bytes]) -> Iterator[Any]:
+        """Return the frames of these bytes that wsproto reads; `payloads` get what stands before each of them."""
+        for part in self._division.others(data, payloads):
+            frames = self._wsproto()
+            frames.receive_bytes(part)
+            yield from frames.received_frames()
 
     @property
     def divided(self) -> bool:

@@ -74,6 +74,7 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
     from stomprelay.service.network.sharing import AWAY, Inherited, Loads
     from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
     from stomprelay.service.relay import RelayService
+    from stomprelay.service.workers.placement import Placement
 
     keep_freed_memory()
     loads = Loads(plan.loads)
@@ -81,18 +82,23 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
     def room(sessions: int) -> int:
         return loads.room(plan.number, AWAY if service.state.sessions.stopping else sessions)
 
+    def kept(size: int, _sessions: int) -> tuple[int, int]:
+        return loads.kept(plan.number, size)
+
     try:
         with plan.source.here():
             service = RelayService(
                 plan.read(),
                 reactor,
                 descriptors=raise_descriptor_limit(),
-                inherited=Inherited(plan.sockets, room),
+                inherited=Inherited(plan.sockets, room, kept),
             )
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
         return 1
     collect_rarely()
+    placement = Placement(plan.loads)
+    placement.share(plan.number, service.state.brokers)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
     for each in passed.sockets.values():
@@ -103,6 +109,7 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
 
     def told(message: Passed) -> None:
         parent.send({"error": reload(service, message)})
+        placement.share(plan.number, service.state.brokers)
 
     def ended(_why: str) -> None:
         with suppress(ReactorNotRunning):  # SIGTERM came first

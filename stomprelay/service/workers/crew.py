@@ -95,7 +95,7 @@ class Crew(Shown):
             assert worker.admin is not None
             return _heeded(worker, worker.admin.snapshot(whole=whole).addCallback(told, worker))
 
-        asked = [ask(each) for each in self.workers if each.admin is not None]
+        asked = [ask(each) for each in self.workers if each.admin is not None and not each.hung]
         return DeferredList(asked).addCallback(added)
 
     def condition(self) -> Deferred[Condition]:
@@ -171,7 +171,7 @@ class Crew(Shown):
 
     def _ask_all(self, ask: Callable[[Any], Deferred[Any]]) -> tuple[list[Any], Deferred[Any]]:
         """Ask all workers that serve. Return a list for their answers, and a Deferred that fires when it is complete,
-        with the names of those who did not answer.
+        with the names of those who did not answer. One that says nothing is not waited for.
         """
         answers: list[Any] = []
         silent: list[str] = []
@@ -180,14 +180,16 @@ class Crew(Shown):
             answer = ask(worker).addCallback(answers.append)
             return _heeded(worker, answer, lambda: silent.append(worker.name))
 
-        asked = [told(worker) for worker in self.workers if worker.admin is not None]
+        serving = [worker for worker in self.workers if worker.admin is not None]
+        silent += [worker.name for worker in serving if worker.hung]
+        asked = [told(worker) for worker in serving if not worker.hung]
         return answers, DeferredList(asked).addCallback(lambda _: silent)
 
     def drain(self, draining: bool) -> Deferred[None]:
         """Have all workers refuse new clients, or let them in again."""
         self._own.sessions.drain(draining)
-        _, asked = self._ask_all(lambda worker: worker.admin.drain(draining))
-        return asked.addCallback(lambda _: None)
+        told = [_heeded(each, each.admin.drain(draining)) for each in self.workers if each.admin is not None]
+        return DeferredList(told).addCallback(lambda _: None)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Have all workers take these brokers out of service."""

@@ -23,8 +23,9 @@ from stomprelay.service.process import HURRY, Notify, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
 from stomprelay.service.reload import Reloaded, Reloads
 from stomprelay.service.workers.crew import Crew
+from stomprelay.service.workers.placement import Placement
 from stomprelay.service.workers.plan import Plan
-from stomprelay.service.workers.worker import Worker
+from stomprelay.service.workers.worker import HUNG, Worker
 
 GRACE: Final = 10.0
 """Seconds beyond the time that a worker may take to stop, after which it is killed."""
@@ -61,6 +62,7 @@ class WorkersService(MultiService):
         self._reactor = reactor
         self._folder = ""
         self._loads: Loads | None = None
+        self._placement: Placement | None = None
         self.crew = Crew(self._own)
         self._count = config.workers
         self._listeners = Ports(self._listening(config))
@@ -117,6 +119,8 @@ class WorkersService(MultiService):
             self._folder = tempfile.mkdtemp(prefix="stomprelay-")
             loads = os.path.join(self._folder, "loads")
             self._loads = Loads.create(loads, self._count)
+            self._placement = Placement.create(loads, self._count)
+            self._placement.add(self._own.brokers)
         except OSError as error:
             text = f"workers: no temporary folder: {error}"
             _log.critical("{text}", text=text)
@@ -131,14 +135,26 @@ class WorkersService(MultiService):
             return Plan(number, source, sockets, admin, loads, self.crew.paused, module, self.crew.draining)
 
         for number in range(1, self._count + 1):
-            worker = Worker(number, self._reactor, self._folder, plan, self._changed)
+            worker = Worker(number, self._reactor, self._folder, plan, self._changed, self._timeout)
             self.crew.workers.append(worker)
             self._reactor.callWhenRunning(worker.start)
 
+    def _timeout(self) -> float:
+        return self._alone.config.worker_timeout
+
     def _changed(self, worker: Worker) -> None:
+        if worker.hung:
+            if self._loads is not None:
+                self._loads.write(
+                    worker.number, AWAY
+                )  # the others wait for it no longer; it writes when it goes on
+            return
         self.crew.changed(worker)
         if worker.admin is None and self._loads is not None:
             self._loads.write(worker.number, AWAY)
+            self._loads.keep(worker.number, 0)
+            if self._placement is not None:
+                self._placement.clear(worker.number)
         elif worker.plan is not None and worker.plan.source.text != self._source.text:
             _ = Deferred.fromCoroutine(_reload(worker))
         first = self.when_ready.parent is None and not self._own.sessions.stopping
@@ -163,10 +179,15 @@ class WorkersService(MultiService):
         signals = Signals(self._reactor, dict.fromkeys(HURRY, lambda: self._signal("TERM")))
         signals.startService()
         closed = maybeDeferred(self._listeners.disownServiceParent)
-        late = self._reactor.callLater(self._longest + GRACE, self._kill)
+        config = self._alone.config
+        late = [
+            self._reactor.callLater(max(config.stop_timeout, HUNG), self._kill_hung),
+            self._reactor.callLater(self._longest + GRACE, self._kill),
+        ]
         await DeferredList([each.stop() for each in self.crew.workers])
-        if late.active():
-            late.cancel()
+        for each in late:
+            if each.active():
+                each.cancel()
         await closed
         self._own.runtime.repeats.stop()
         await super().stopService()
@@ -188,6 +209,8 @@ class WorkersService(MultiService):
             raise
         self._source = source
         done = prepared.commit()
+        if self._placement is not None:
+            self._placement.add(self._own.brokers)
         self.crew.reloaded()
         self._certificates.watch(self._connections())
         told = [Deferred.fromCoroutine(_reload(each)) for each in self.crew.workers if each.admin is not None]
@@ -195,7 +218,13 @@ class WorkersService(MultiService):
 
     def _kill(self) -> None:
         _log.warn("workers that do not end are killed")
-        self._signal("KILL")
+        for each in self.crew.workers:
+            each.kill()
+
+    def _kill_hung(self) -> None:
+        """Kill the workers that have not begun to end: they heard nothing."""
+        for each in self.crew.workers:
+            each.kill_unless_stopping()
 
     def _signal(self, name: str) -> None:
         for each in self.crew.workers:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from twisted.application.internet import backoffPolicy
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import CannotListenError, ProcessExitedAlready
+from twisted.internet.error import CannotListenError, ProcessExitedAlready, ProcessTerminated
 from twisted.internet.protocol import DatagramProtocol, ProcessProtocol
 from twisted.logger import eventFromJSON, globalLogPublisher
 from twisted.python.failure import Failure
@@ -26,6 +26,13 @@ STEADY: Final = 60.0
 FIRST: Final = 0.1
 LONGEST: Final = 30.0
 """Seconds until a worker that ended is started anew, at the first time and at most."""
+
+BEAT: Final = 1.0
+"""Seconds between two notices of a worker that it is there."""
+HUNG: Final = 5.0
+"""Seconds without a notice after which a worker counts as one that does not answer."""
+START: Final = 60.0
+"""Seconds that a process may take at least until its first notice."""
 
 _PROGRAM: Final = "stomprelay.service.workers.child"
 _log: Final = logger()
@@ -83,7 +90,8 @@ class Child(ProcessProtocol):
 
 class Worker:
     """Worker `number`, over all processes that it has. `folder` is a private one, `plan` what its next process is told
-    (given the path of its admin socket), `changed` is called when it serves, and when it ended.
+    (given the path of its admin socket), `changed` is called when it serves, when it ended, and when it does not answer
+    (`hung`) or does again. `timeout` returns for how many seconds it may say nothing before it is killed, and replaced.
 
     `admin` is where it can be asked, None while it does not serve. `last` is its last snapshot, for the caller to keep.
     """
@@ -95,6 +103,7 @@ class Worker:
         folder: str,
         plan: Callable[[int, str], Plan],
         changed: Callable[["Worker"], None],
+        timeout: Callable[[], float],
     ) -> None:
         self.number = number
         self.name = f"worker {number}"
@@ -103,6 +112,8 @@ class Worker:
         self.last: Snapshot | None = None
         self.plan: Plan | None = None
         self.status = ""
+        self.hung = False
+        self._timeout = timeout
         self._reactor = reactor
         self._folder = folder
         self._plan = plan
@@ -111,6 +122,7 @@ class Worker:
         self._failures = 0
         self._begun = 0.0
         self._process: Any = None
+        self._child: Child | None = None
         self._notices: Any = None
         self._passage: ReactorPassage | None = None
         self._answers: deque[Deferred[str]] = deque()
@@ -118,13 +130,15 @@ class Worker:
         self._silent: Any = None
         self._stopping = False
         self._over: Deferred[None] | None = None
-        self._period = watchdog(os.environ)
+        self._process_stops = False
 
     @property
     def row(self) -> WorkerRow:
         """Return it as the page for people shows it."""
         process = None if self._process is None else self._process.pid
-        if self.admin is not None:
+        if self.hung:
+            state = "does not answer"
+        elif self.admin is not None:
             state = SERVES
         else:
             state = "is away" if process is None else "starts"
@@ -146,7 +160,9 @@ class Worker:
         path = os.path.join(self._folder, f"{self.number}-{self.restarts}")
         self._notices = self._reactor.listenUNIXDatagram(f"{path}.notify", Notices(self._noticed), mode=0o600)
         plan = self.plan = self._plan(self.number, f"{path}.admin")
-        child = Child(self.name, self._ended)
+        child = Child(self.name, lambda reason: self._ended(reason) if child is self._child else None)
+        self._child = child
+        self._process_stops = False
         ours, theirs = socket.socketpair()
         self._passage = ReactorPassage(self._reactor, ours, self._said, self._unheard)
         with theirs:
@@ -157,6 +173,7 @@ class Worker:
                 env=self._environment(f"{path}.notify"),
                 childFDs={0: theirs.fileno(), 1: "r", 2: "r"},
             )
+        self._watch(max(self._limit, START))
         self._tell(plan)
 
     def _tell(self, plan: Plan) -> None:
@@ -197,36 +214,68 @@ class Worker:
         environment = {**os.environ, "NOTIFY_SOCKET": notify}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         environment.pop("WATCHDOG_PID", None)
-        if self._period is None:
-            environment.pop(WATCHDOG, None)
+        environment[WATCHDOG] = str(round(2 * BEAT * 1_000_000))  # a notice comes twice in that time
         return environment
 
     def _noticed(self, said: dict[str, str]) -> None:
         if self._process is None:
             return  # these were its last words
         self.status = said.get("STATUS", self.status)
-        self._watch()
+        self._process_stops = self._process_stops or "STOPPING" in said
+        if self.hung:
+            self.hung = False
+            _log.info("{worker} answers again", worker=self.name)
+            self._changed(self)
         if "READY" in said and self.plan is not None and self.admin is None:
             self.admin = WorkerAdmin(self._reactor, self.plan.admin)
             _log.info("{worker} serves, process {process}", worker=self.name, process=self._process.pid)
             self._changed(self)
+        self._watch(self._limit)
 
-    def _watch(self) -> None:
-        """Begin anew the time within which the process must say something, where systemd asks that of us."""
+    @property
+    def _limit(self) -> float:
+        """Return the seconds within which the process must say something: as configured, or as systemd has it of us."""
+        period = watchdog(os.environ)
+        return self._timeout() if period is None else min(self._timeout(), period)
+
+    def _watch(self, within: float) -> None:
+        """Begin anew the time within which the process must say something."""
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
-        if self._period is not None:
-            self._silent = self._reactor.callLater(self._period, self._frozen)
+        first = within if self.admin is None else min(HUNG, within)
+        self._silent = self._reactor.callLater(first, self._said_nothing, first, within)
 
-    def _frozen(self) -> None:
-        _log.warn("{worker} said nothing for {seconds:g} s", worker=self.name, seconds=self._period)
-        self.signal("KILL")
+    def _said_nothing(self, seconds: float, within: float) -> None:
+        """The process said nothing for so many seconds: it gets no clients for now, or is replaced, as it is time."""
+        if seconds < within:
+            self.hung = True
+            _log.warn(
+                "{worker} says nothing; it is killed in {left:g} s", worker=self.name, left=within - seconds
+            )
+            self._silent = self._reactor.callLater(within - seconds, self._said_nothing, within, within)
+            self._changed(self)
+            return
+        _log.warn("{worker} said nothing for {seconds:g} s", worker=self.name, seconds=within)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill its process, and wait for it no longer: one that waits in the kernel may never end."""
+        if self._process is not None:
+            self.signal("KILL")
+            self._ended(Failure(ProcessTerminated(signal=9)))
+
+    def kill_unless_stopping(self) -> None:
+        """Kill its process where it has not begun to end."""
+        if self._process is not None and not self._process_stops:
+            _log.warn("{worker} does not end, and is killed", worker=self.name)
+            self.kill()
 
     def _ended(self, reason: Failure) -> None:
         """Start it anew, later; a worker that was to end is over."""
         ran = self._reactor.seconds() - self._begun
         why = reason.getErrorMessage().rstrip(".")
-        self._process = self.admin = None
+        self._process = self.admin = self._child = None
+        self.hung = False
         if self._passage is not None:
             self._passage.loseConnection()
             self._passage = None

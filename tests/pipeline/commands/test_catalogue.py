@@ -74,8 +74,8 @@ def test_a_duration_names_its_unit(name: str) -> None:
 
 def test_a_column_as_sql_has_it() -> None:
     """The name is quoted, for it may be a word of SQL; what cannot be null says so."""
-    assert Column("at", "timestamp", "when", nullable=False).ddl == "`at` timestamp NOT NULL"
-    assert Column("offset", "bigint", "where").ddl == "`offset` bigint"
+    assert Column("seen_at", "timestamp", "when", nullable=False).ddl == "`seen_at` timestamp NOT NULL"
+    assert Column("position", "bigint", "where").ddl == "`position` bigint"
 
 
 def test_a_table_as_sql_has_it() -> None:

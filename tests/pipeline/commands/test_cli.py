@@ -76,7 +76,7 @@ def test_wrong_usage_ends_as_usual(capsys: pytest.CaptureFixture[str]) -> None:
         (ValueError("no such column"), "no such column"),
         (
             ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
-            "the pipeline needs the package pyspark: pip install 'stomprelay[pipeline]'",
+            "the pipeline needs the package pyspark: pip install '.[pipeline]' in a copy of the repository",
         ),
         (
             FailedSpark("There is no space."),

@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,14 +14,16 @@ import pytest
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.commands import query
-from stomprelay.pipeline.schema import FRAMES, MESSAGES, QUARANTINE, TABLES, VIEW, WITH_HEADS
+from stomprelay.pipeline.schema import FRAMES, MESSAGES, QUARANTINE, TABLES, VIEW
 from stomprelay.pipeline.spark import errors, launch
 from stomprelay.pipeline.store.store import StoreError
-from tests.pipeline.rows import FRAME, MESSAGE, write
+from tests.pipeline.report.tables import build
+from tests.pipeline.rows import FRAME, MESSAGE, delivery, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 AT = datetime(2026, 11, 21, 8, 0, 0, 123456, UTC)
 
 
@@ -105,8 +108,8 @@ def test_an_error_is_a_sentence(said: str, sentence: str) -> None:
 def tables(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Some, and the session of the tests in place of another."""
     torn = [
-        {"segment": "a.journal", "offset": 1, "length": 2},
-        {"segment": "b.journal", "offset": 3, "length": 4},
+        {"segment": "a.journal", "position": 1, "length": 2},
+        {"segment": "b.journal", "position": 3, "length": 4},
     ]
     write(tmp_path, QUARANTINE, {"reason": "torn"}, torn)
     monkeypatch.setattr(options, "session", lambda *_, **__: spark)
@@ -138,24 +141,63 @@ def test_all_tables_can_be_asked(tables: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.spark
 def test_messages_with_all_their_headers(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the SEND, or else of the MESSAGE; DuckDB takes the same query."""
-    duckdb = pytest.importorskip("duckdb")
+    """Those of the SEND, or else of the MESSAGE."""
     heads = [
         {"number": number, "headers": {"n": str(number)}, "command": command}
         for number, command in enumerate(("SEND", "SEND", "MESSAGE"))
     ]
     event = {"kind": "event", "command": None, "event": "lost", "number": 0}
-    write(tables, FRAMES, FRAME, [*heads, event], time="at")
-    write(tables, MESSAGES, MESSAGE, [{"number": 0}, {"number": 2}, {"number": 7}], time="at")
+    write(tables, FRAMES, FRAME, [*heads, event], time="seen_at")
+    write(tables, MESSAGES, MESSAGE, [{"number": 0}, {"number": 2}, {"number": 7}], time="seen_at")
     sql = "SELECT number, head['n'] AS n FROM messages_with_heads ORDER BY number"
     assert asked(tables, sql, "--format", "csv") == 0
     assert capsys.readouterr().out == "number,n\n0,0\n2,2\n7,\n"
+
+
+def told() -> list[str]:
+    """The queries of the pages: as blocks of SQL, in commands, and as conditions."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("*.md")))
+    found = re.findall(r"^```sql\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    found += ["".join(each) for each in re.findall(r"\"(SELECT [^\"]*)\"|'(SELECT [^'\n]*)'", text)]
+    return found + [f"SELECT * FROM messages {each}" for each in re.findall(r"`(WHERE [^`]*)`", text)]
+
+
+def of_columns() -> list[str]:
+    """Queries that have the names of all columns as one writes them, without quotes."""
+    deliveries = next(column.kind for column in MESSAGES.columns if column.name == "deliveries")
+    inside = [f"deliveries[0].{name}" for name in re.findall(r"(\w+): ", deliveries)]
+    columns = {
+        name: [*table.names, *(each.name for each in table.partitions)] for name, table in TABLES.items()
+    }
+    return [
+        f"SELECT {', '.join(names)} FROM {name}" for name, names in [*columns.items(), ("messages", inside)]
+    ]
+
+
+@pytest.mark.spark
+def test_duckdb_and_spark_take_every_query_of_the_pages(
+    spark: "SparkSession", tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both by the same words, and no column has a name that one of them reserves, Spark where it is strictest, too."""
+    duckdb = pytest.importorskip("duckdb")
+    queries = told()
+    assert len(queries) >= 5
+    rows: dict[str, list[dict[str, Any]]] = {name: [{}] for name in TABLES}
+    store = build(spark, tables / "tables", **rows | {"messages": [{"deliveries": [delivery("bob", AT)]}]})
+    monkeypatch.chdir(tables)
+    strict = "spark.sql.ansi.enforceReservedKeywords"
     with duckdb.connect() as connection:
-        for name in ("frames", "messages"):
-            files = f"{tables}/{name}/date=*/hour=*/batch=*/*.parquet"
-            connection.execute(f"CREATE VIEW {name} AS FROM '{files}'")
-        connection.execute(f"CREATE VIEW {VIEW} AS {WITH_HEADS}")
-        assert connection.execute(sql).fetchall() == [(0, "0"), (2, "2"), (7, None)]
+        for name in TABLES:
+            connection.execute(f"CREATE VIEW {name} AS FROM 'tables/{name}/**/*.parquet'")
+        for sql in (*queries, *of_columns()):
+            connection.execute(sql).fetchall()
+    query.views(spark, store)
+    spark.conf.set(strict, True)
+    try:
+        for sql in (*queries, *of_columns()):
+            spark.sql(re.sub(r"'tables/(\w+)/[^']*'", r"\1", sql)).collect()
+    finally:
+        spark.conf.unset(strict)
 
 
 @pytest.mark.spark

@@ -323,7 +323,7 @@ def test_another_format_is_told(store: DeltaStore, tmp_path: Path) -> None:
     )
     with pytest.raises(StoreError, match="are of format delta, not parquet: say that one, or none"):
         opened(store.spark, store.root, "parquet").check()
-    made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "offset": 1, "length": 2}])
+    made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "position": 1, "length": 2}])
     with pytest.raises(StoreError, match="no Delta tables"):
         opened(store.spark, str(tmp_path), "delta").check()
 
@@ -359,7 +359,7 @@ def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
     dataset = deltalake.DeltaTable(f"{store.root}/messages").to_pyarrow_dataset()
     with duckdb.connect() as asked:
         asked.register("messages", dataset)
-        found = asked.execute('SELECT hour, destination, "at" FROM messages ORDER BY hour').fetchall()
+        found = asked.execute("SELECT hour, destination, seen_at FROM messages ORDER BY hour").fetchall()
     assert [(hour, destination) for hour, destination, _ in found] == [(8, "3"), (9, "3")]
     assert found[0][2].astimezone(UTC) == made.START
 

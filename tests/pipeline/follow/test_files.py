@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 TIMES = {
     name: [each.name for each in table.columns if each.kind == "timestamp"] for name, table in TABLES.items()
 }
-SORTED = {"parquet": {"frames": "ns", "messages": "at"}, "delta": {}}
+SORTED = {"parquet": {"frames": "ns", "messages": "seen_at"}, "delta": {}}
 
 
 def values(file: Path, column: str) -> list[Any]:

@@ -74,8 +74,8 @@ def accounted(written: list[Written], quarantine: list[Any], folder: Path) -> Co
         for row in quarantine:
             if not fnmatch(str(folder / block.file), row.segment):
                 continue
-            whole = row.offset == row.length == 0 and " of run " in row.reason
-            if whole or row.offset <= block.offset < row.offset + row.length:
+            whole = row.position == row.length == 0 and " of run " in row.reason
+            if whole or row.position <= block.offset < row.position + row.length:
                 found.update(block.receipts)
     return found
 
@@ -113,7 +113,7 @@ def test_every_frame_is_accounted_for(spark: "SparkSession", tmp_path: Path) -> 
     lost = accounted([block for block in written if block not in taken], bad, folder)
     (jump,) = [row for row in bad if "missing before it" in row.reason]
     assert jump.reason == f"{2 * EACH} frames of the client in session r2-1 missing before it"
-    assert (jump.segment, jump.offset, jump.length) == (str(two[1]), taken[0].offset, 0)
+    assert (jump.segment, jump.position, jump.length) == (str(two[1]), taken[0].offset, 0)
     lost.update(receipt for block in taken for receipt in block.receipts)
     again = one[6].name.replace("2026", "2027")
     copies = [block._replace(file=again) for block in written if block.file == one[6].name]

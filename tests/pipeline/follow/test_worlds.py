@@ -57,6 +57,11 @@ def test_all_tables_say_what_is_true_of_a_world(spark: "SparkSession", tmp_path:
         (each.broker, each.planned, each.sessions, each.sessions, each.resent): each.stale_acks
         for each in truth.outages
     }
+    runs = store.read("runs").collect()
+    ended = {"stopped": WORLD.relays * WORLD.runs - WORLD.deaths, "killed": WORLD.deaths}
+    assert Counter(row.outcome for row in runs) == ended
+    assert sum(row.frames for row in runs) == sum(commands.values())
+    assert sum(row.segments for row in runs) == len(segments)
 
 
 def test_a_dead_relay_makes_nothing_final_that_goes_on_in_the_next_batch(

@@ -58,7 +58,7 @@ def test_files_have_the_final_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert table.column_names == MESSAGES.names
         told = table.to_pylist()
         if most > len(told):
-            assert told == sorted(told, key=lambda each: each["at"])
+            assert told == sorted(told, key=lambda each: each["seen_at"])
         written += told
     names = {row["key"]: row for row in written}
     assert len(names) == len(written)

@@ -181,7 +181,7 @@ def test_nobody_sent_it() -> None:
     one.gets("m1", trace=None)
     (row,) = _seen(one)
     assert (row["producer"], row["sent_at"], row["delivery_us"], row["matched"]) == (None, None, None, None)
-    assert (row["at"], row["outcome"]) == (one.ns, "acked")
+    assert (row["seen_at"], row["outcome"]) == (one.ns, "acked")
 
 
 @pytest.mark.parametrize("traced", [True, False])

@@ -43,7 +43,7 @@ def test_keys_one_behind_the_other(most: int) -> None:
     final = [row for row in found if row["what"] == MatchRow.FINAL]
     assert [(row["key"], row["outcome"], row["final"]) for row in final] == [("t2", "acked", True)]
     assert final[0]["hour"] == "2026-11-18-11"
-    assert final[0]["at"] == datetime(2026, 11, 18, 11, 6, 40, 5000, UTC)
+    assert final[0]["seen_at"] == datetime(2026, 11, 18, 11, 6, 40, 5000, UTC)
     assert final[0]["deliveries"][0]["settled_at"] == datetime(2026, 11, 18, 11, 6, 40, 10000, UTC)
     assert [(row["key"], row["outcome"]) for row in found if row["what"] == MatchRow.OPEN] == [
         ("t1", "undelivered"),

@@ -13,7 +13,7 @@ TERMS = TimeLimits(patience=600, linger=10, give_up=100)
 
 
 def _seen(kind: s.Kind, ns: int, **values: Any) -> s.Transfer:
-    known = {"key": "tt", "ns": ns, "segment": "g", "offset": ns, "number": 0, "kind": int(kind), **values}
+    known = {"key": "tt", "ns": ns, "segment": "g", "position": ns, "number": 0, "kind": int(kind), **values}
     return [known.get(name) for name, _ in s.FIELDS]
 
 
@@ -105,7 +105,7 @@ def test_its_row() -> None:
     message.was_settled(delivery, 9000, 8000, "acked")
     row = dict(zip(MESSAGES.names, message.row("tt", "trace", final=True), strict=True))
     assert row == {
-        "at": 1000,
+        "seen_at": 1000,
         "relay": "r",
         "destination": "/q",
         "producer": "p",
@@ -125,7 +125,7 @@ def test_its_row() -> None:
         "ack_us": 3,
         "final": True,
         "segment": "g",
-        "offset": 1000,
+        "position": 1000,
         "number": 0,
     }
 

@@ -206,7 +206,7 @@ def test_any_segments_in_any_batches(
         tables.advance([late])
         assert (tables.open, tables.waiting) == ([], [])
         rows = [
-            {name: row[name] for name in row if name not in ("segment", "offset")} for row in tables.final
+            {name: row[name] for name in row if name not in ("segment", "position")} for row in tables.final
         ]
         found.append((sorted(rows, key=str), tables.outages, _waits(tables.ended)))
     assert found[0] == found[1]
@@ -375,7 +375,7 @@ def test_random_conversations_in_spark(
     assert _told(final) == _told(rows)
     assert {(row["final"], row["batch"]) for row in final} == {(True, "000000002")}
     assert {(row["date"], row["hour"]) for row in final} == {
-        (row["at"].date(), row["at"].hour) for row in final
+        (row["seen_at"].date(), row["seen_at"].hour) for row in final
     }
     assert (True in done) == (partitions == "1")
     assert _told(_rows(messages.settled(batches[2]))) == _told(rows)

@@ -26,7 +26,7 @@ class _Line:
             "key": "o",
             "ns": ns,
             "segment": "g",
-            "offset": ns,
+            "position": ns,
             "number": 0,
             "kind": int(kind),
             "relay": "r",
@@ -49,7 +49,7 @@ class _Line:
 
     def answers(self, at: int, ns: int, outcome: str) -> None:
         place, number = self._places[at]
-        more = {"offset": place, "number": number, "known_ns": ns, "settled_ns": ns, "outcome": outcome}
+        more = {"position": place, "number": number, "known_ns": ns, "settled_ns": ns, "outcome": outcome}
         self._takes(s.Kind.DELIVERED_MORE, place, **more)
 
     def goes_on(self, ns: int) -> bool:
@@ -120,6 +120,27 @@ def test_a_topic() -> None:
     line.goes_on(10)
     assert [line.gets(11, "c", since_ns=0), line.gets(11, "d", since_ns=4)] == [1, 2]
     assert [line.gets(12, "c", since_ns=0), line.gets(12, "d", since_ns=4)] == [2, 3]
+
+
+def test_a_topics_message_that_comes_again() -> None:
+    """To the subscriber that nacked it, under a new message-id: when the broker says so, or when there is nothing new;
+    to a new session of a subscriber that went, too. Nothing of it comes to another subscriber.
+    """
+    line = _Line(topic=True)
+    for ns in (1, 2, 3):
+        line.sends(ns)
+    for consumer, ns in (("c", 10), ("c", 11), ("d", 12), ("d", 13)):
+        found = line.gets(ns, consumer, since_ns=0, message_id=f"{consumer}{ns}")
+        line.answers(found, 14, "nacked" if consumer == "c" else "acked")
+    line.goes_on(14)
+    assert line.gets(15, "c", since_ns=0, message_id="c15", again=True) == 0
+    line.answers(0, 16, "returned")
+    assert line.gets(17, "e", client="c", since_ns=17, message_id="e17", again=True) == 1
+    assert line.gets(18, "e", client="c", since_ns=17, message_id="e18", again=True) == 0
+    assert [line.gets(19, "d", since_ns=0), line.gets(20, "c", since_ns=0)] == [2, 2]
+    line.answers(2, 21, "nacked")
+    line.goes_on(21)
+    assert [line.gets(22, "c", since_ns=0, message_id="c22"), line.gets(23, "d", since_ns=0)] == [2, 3]
 
 
 def test_a_subscriber_that_was_quicker_than_the_send() -> None:

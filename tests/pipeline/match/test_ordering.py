@@ -24,7 +24,7 @@ def _scripts() -> list[s.Transfer]:
 
 
 def _names(rows: list[s.Transfer]) -> dict[tuple[str, int], str]:
-    return {(row[s.SEGMENT], row[s.OFFSET]): row[s.KEY] for row in rows}
+    return {(row[s.SEGMENT], row[s.POSITION]): row[s.KEY] for row in rows}
 
 
 def test_each_message_has_a_key() -> None:

@@ -20,7 +20,7 @@ BEGUN = 1_000_000 * SECOND
 
 def _row(key: str, ns: int, number: int, **values: Any) -> s.Transfer:
     row: s.Transfer = [None] * len(s.FIELDS)
-    row[s.KEY], row[s.NS], row[s.SEGMENT], row[s.OFFSET], row[s.NUMBER] = key, ns, "seg", 40, number
+    row[s.KEY], row[s.NS], row[s.SEGMENT], row[s.POSITION], row[s.NUMBER] = key, ns, "seg", 40, number
     row[s.RELAY], row[s.DESTINATION], row[s.SIZE] = "r", "/queue/a", 7
     names = [name for name, _ in s.FIELDS]
     for name, value in values.items():

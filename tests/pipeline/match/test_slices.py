@@ -82,7 +82,7 @@ def test_where_many_new_rows_are_cut(spark: "SparkSession", monkeypatch: pytest.
     times = [*range(100), *[1000 + number for number in range(100)], *range(10**6, 10**6 + 100 * 50, 50)]
     rows = [(int(MatchRow.OPEN), at) for at in times] + [(int(MatchRow.FINAL), 7)] * 500
     found = spark.createDataFrame(rows, "what int, us bigint").selectExpr(
-        "what", "timestamp_micros(us) AS at"
+        "what", "timestamp_micros(us) AS seen_at"
     )
     assert [round(bound, -2) for bound in bounds(found)] == [100, 1100]
     assert bounds(found.where("what = 0")) == []

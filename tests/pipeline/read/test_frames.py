@@ -59,7 +59,7 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
     assert (bytes(send.body), send.headers) == (b"b", {"destination": "/queue/a", "x": "y"})
     bad = {row.segment: row for row in store.read("quarantine").collect()}
     assert bad.keys() == {str(torn), str(gone)}
-    assert bad[str(torn)].offset == len(made.header(2) + made.frames(heads))
+    assert bad[str(torn)].position == len(made.header(2) + made.frames(heads))
 
 
 @pytest.mark.spark

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.read import gaps
+from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.read.gaps import missing_rows, segment_of
 from stomprelay.pipeline.read.runs import Gap, Runs, Segment
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
+from tests.pipeline import journal_files as made
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,3 +130,15 @@ def test_rows_follow_what_is_there(spark: "SparkSession", tmp_path: Path) -> Non
     assert batch(4, 7, 9, **ends) == (skipped, sorted(skipped))
     assert batch(5, 8) == (words(Gap(8, 8, (8,))), sorted(words(Gap(5, 6), Gap(8, 8, (8,)))))
     assert json.loads(runs.dump())[0] == 9 * SECOND
+
+
+def test_a_copy_is_not_read_again(tmp_path: Path) -> None:
+    """Whatever it is called: beside the segment, or in a later batch."""
+    block = made.frames([b"SEND\n\n"])
+    first, copy = (made.put(tmp_path, name, made.header(), block) for name in (made.name(), "c.journal"))
+    files = [SegmentFile(str(path), path.stat().st_size) for path in (copy, first)]
+    runs = Runs(TimeLimits())
+    assert gaps.first_of_each(files, runs) == ([files[1]], [files[0]])
+    runs.arrived([Segment(first.stem, 0, 1, 2, False)])
+    assert gaps.first_of_each(files[:1], runs) == ([], files[:1])
+    assert gaps.first_of_each(files[:1], Runs(TimeLimits())) == (files[:1], [])

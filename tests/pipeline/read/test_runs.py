@@ -273,6 +273,32 @@ def test_a_segment_that_comes_twice() -> None:
     assert runs.arrived([_segment(2, 2, 3)]) == []
 
 
+def test_what_is_told_of_each_run() -> None:
+    """How it began and ended, and what it has, of all segments that came: those that wait for others, too. Who is
+    forgotten has a row of its own.
+    """
+    runs = Runs(TERMS)
+    held = _segment(1, 0, 10)._replace(relay="my relay", rows=9, events=2, dropped=3)
+    last = _segment(4, 10, 20, ended=True)._replace(relay="my relay", rows=1, events=1, cut=7)
+    runs.arrived([held, _segment(1, 0, 30, "b", ended=True), _segment(1, 0, 1, "c"), last])
+    runs.arrived(
+        [_segment(1, 10, 50, "d")._replace(within_ns=1), _segment(2, 50, 900, "e"), _segment(3, 0, 0, "e")]
+    )
+    runs = Runs.load(runs.dump(), TERMS)
+    rows = {name[-1]: row[1:] for name, row in runs.rows().items()}
+    assert rows["a"] == ("my-relay-aaaaaaaa", 0, 20 * SECOND, 20 * SECOND, "stopped", None, 2, 2, 7, 3, 3, 7)
+    assert {each: (row[3] is None, row[4], row[7]) for each, row in rows.items()} == {
+        "a": (False, "stopped", 2),
+        "b": (False, "stopped", 0),
+        "c": (True, "running", 0),
+        "d": (True, "silent", 0),
+        "e": (True, "running", 1),
+    }
+    runs.arrived([_segment(5, 901, 902, "e", ended=True)._replace(found_ns=90_000 * SECOND)])
+    assert runs.rows() == {}
+    assert runs.rows(gone=True)["my-relay-eeeeeeee"][4:7] == (902 * SECOND, "killed", 90_000 * SECOND)
+
+
 def test_files_of_other_names() -> None:
     """Each is a run of its own, of which nothing more is expected."""
     runs = Runs(TERMS)

@@ -29,8 +29,8 @@ def read(path: Path) -> list[dict[str, Any]]:
     for batch in segments.rows(str(path)):
         batch.validate(full=True)
         assert batch.schema.equals(segments.SCHEMA)
-        at = batch.schema.get_field_index("at")
-        plain = batch.set_column(at, "at", batch.column("at").cast(pa.int64()))
+        at = batch.schema.get_field_index("seen_at")
+        plain = batch.set_column(at, "seen_at", batch.column("seen_at").cast(pa.int64()))
         rows += [{k: v for k, v in row.items() if v is not None} for row in plain.to_pylist()]
     return rows
 
@@ -54,7 +54,7 @@ def test_a_frame_is_a_row(tmp_path: Path) -> None:
     path = made.put(tmp_path, made.name(), head, block)
     assert read(path) == [
         {
-            "at": (made.START + 1234) // 1000,
+            "seen_at": (made.START + 1234) // 1000,
             "ns": made.START + 1234,
             "relay": "r1",
             "listener": "main",
@@ -73,7 +73,7 @@ def test_a_frame_is_a_row(tmp_path: Path) -> None:
             "body_size": 5,
             "body": b"ab",
             "segment": made.name().removesuffix(".journal"),
-            "offset": len(head),
+            "position": len(head),
             "number": 7,
             "hour": "2026-11-21-08",
         }
@@ -160,7 +160,7 @@ def test_damage_in_the_middle_costs_what_is_damaged(tmp_path: Path) -> None:
     rows = read(path)
     assert [row["receipt"] for row in sound(rows)] == ["r-1", "r-3"]
     (damage,) = damages(rows)
-    assert (damage["segment"], damage["offset"], damage["length"]) == (
+    assert (damage["segment"], damage["position"], damage["length"]) == (
         str(path), len(head) + len(first), len(second),
     )  # fmt: skip
     assert "checksum" in damage["reason"]
@@ -206,7 +206,7 @@ def test_a_context_that_says_nothing_is_a_damage(tmp_path: Path, bad: bytes) -> 
     rows = read(path)
     assert [row["receipt"] for row in sound(rows)] == ["r-2"]
     (damage,) = damages(rows)
-    assert (damage["offset"], damage["length"]) == (len(made.header()), len(blocks[0]))
+    assert (damage["position"], damage["length"]) == (len(made.header()), len(blocks[0]))
     assert "context" in damage["reason"]
 
 

@@ -67,17 +67,19 @@ def test_each_segment_is_told_of(tmp_path: Path) -> None:
         made.event("journal begun", facts={"within": 30}),
         made.frames([SEND % 1, SEND % 2], made.START + HOUR),
         made.event("journal alive", facts={"within": "soon"}, at=made.START + 2),
-        made.event("journal ended", facts={"found": 17}, at=made.START + 3),
+        made.event("journal dropped", facts={"frames": 7}, at=made.START + 2),
+        made.event("journal dropped", facts={"frames": "many"}, at=made.START + 2),
+        made.event("journal ended", facts={"found": 17, "cut": 5}, at=made.START + 3),
         made.event("journal ended", facts={"found": 1 << 63}, at=made.START + 3),
     ]
     paths = [made.put(tmp_path, made.name(1), made.header(), *said)]
     paths.append(made.put(tmp_path, made.name(2), made.header(), made.frames([SEND % 3], made.START)))
     both = (batch for path in paths for batch in segments.rows(str(path)))
     rows = [row for batch in written(both, tmp_path / "t") for row in batch.to_pylist()]
-    first, second = ([row[name] for name in writing.SUMS] for row in rows if row["segment"] is not None)
+    first, second = ([row[name] for name in writing.SUMS] for row in rows if row["newest"] is not None)
     start = made.START
-    assert first == [paths[0].stem, start, start + HOUR, True, 17, 30.0, 6, []]
-    assert second == [paths[1].stem, start, start, False, None, None, 1, []]
+    assert first == [paths[0].stem, start, start + HOUR, True, 17, 30.0, 8, [], "r1", 6, 7, 5]
+    assert second == [paths[1].stem, start, start, False, None, None, 1, [], "r1", 0, 0, 0]
 
 
 def test_nothing_is_told_of_nothing(tmp_path: Path) -> None:

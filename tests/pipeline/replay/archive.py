@@ -24,12 +24,12 @@ def send(number: int, destination: str, body: bytes, **more: Any) -> dict[str, A
     return {
         **FRAME,
         "ns": ns,
-        "at": ns // 1000,
+        "seen_at": ns // 1000,
         "destination": destination,
         "headers": list(headers.items()),
         "body_size": len(body),
         "body": body or None,
-        "offset": number * 100,
+        "position": number * 100,
         "number": number,
         **more,
     }
@@ -64,10 +64,16 @@ def messages(tables: Path, known: Mapping[int, Row], *, final: bool = True) -> P
     """
     kinds = {"outcome": pa.string(), "transaction": pa.string(), "redelivered": pa.int32()}
     rows = [
-        {"segment": FRAME["segment"], "offset": number * 100, "number": number, "sent_at": FRAME["at"], **one}
+        {
+            "segment": FRAME["segment"],
+            "position": number * 100,
+            "number": number,
+            "sent_at": FRAME["seen_at"],
+            **one,
+        }
         for number, one in known.items()
     ]
-    columns = {name: pa.array([row[name] for row in rows]) for name in ("segment", "offset", "number")}
+    columns = {name: pa.array([row[name] for row in rows]) for name in ("segment", "position", "number")}
     columns["sent_at"] = pa.array([row["sent_at"] for row in rows], pa.timestamp("us", "UTC"))
     columns["final"] = pa.array([final] * len(rows))
     columns |= {name: pa.array([row.get(name) for row in rows], kind) for name, kind in kinds.items()}

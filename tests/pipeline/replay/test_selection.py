@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Frames = Callable[..., Store]
 Known = dict[int, dict[str, Any]]
 
-ORDER = ("turn_ns", "segment", "offset", "number")
+ORDER = ("turn_ns", "segment", "position", "number")
 
 
 Rows = dict[str, list[Any]]
@@ -176,7 +176,7 @@ def test_a_client_s_sends_are_selected(everything: Rows) -> None:
 
 @pytest.mark.spark
 def test_by_time(frames: Frames) -> None:
-    """Since includes, until does not; both are exact where the column `at` is not."""
+    """Since includes, until does not; both are exact where the column `seen_at` is not."""
     store = frames(*(send(number, "/queue/a", b"x") for number in range(5)))
     at = START_NS // 1000
     times = [

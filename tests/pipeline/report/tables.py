@@ -59,11 +59,19 @@ USUAL: Final[Mapping[str, Values]] = {
         "stale_acks": 0,
         "duplicates": 0,
     },
-    "quarantine": {"segment": "x.journal", "offset": 0, "length": 1, "reason": "checksum"},
+    "runs": {
+        "relay": "r1",
+        "run": "0000000a",
+        "began_at": START,
+        "heard_at": START,
+        "outcome": "running",
+        **dict.fromkeys(("segments", "missing", "frames", "events", "dropped", "torn"), 0),
+    },
+    "quarantine": {"segment": "x.journal", "position": 0, "length": 1, "reason": "checksum"},
 }
 TIMES: Final = {
-    "frames": "at",
-    "messages": "at",
+    "frames": "seen_at",
+    "messages": "seen_at",
     "traffic": "minute",
     "latency": "minute",
     "stuck": "since",

@@ -13,6 +13,7 @@ from stomprelay.pipeline.report.findings import (
     Failover,
     Findings,
     Percentiles,
+    RelayRun,
     Rest,
     Series,
     Span,
@@ -24,9 +25,12 @@ from stomprelay.pipeline.report.gather import (
     empty_span,
     gather,
     read_damages,
+    read_dropped,
     read_failovers,
+    read_runs,
     read_stuck,
     read_troubles,
+    read_waiting,
 )
 from stomprelay.pipeline.report.page import PageOptions, page
 from stomprelay.pipeline.report.queries import Range
@@ -71,11 +75,11 @@ def test_an_hour(spark: "SparkSession", tmp_path: Path) -> None:
         tmp_path,
         traffic=hour_of_traffic(),
         messages=[
-            {"at": later(30), "delivery_us": 1000, "receipt_us": 20, "redelivered": 2},
-            {"at": later(31), "delivery_us": 3000, "outcome": "undelivered", "final": False},
-            {"at": later(90), "relay": "r0", "destination": "/queue/b", "outcome": "unconfirmed"},
-            {"at": later(91), "destination": "/topic/t", "outcome": "undelivered"},
-            {"at": later(7200), "destination": "/queue/later"},
+            {"seen_at": later(30), "delivery_us": 1000, "receipt_us": 20, "redelivered": 2},
+            {"seen_at": later(31), "delivery_us": 3000, "outcome": "undelivered", "final": False},
+            {"seen_at": later(90), "relay": "r0", "destination": "/queue/b", "outcome": "unconfirmed"},
+            {"seen_at": later(91), "destination": "/topic/t", "outcome": "undelivered"},
+            {"seen_at": later(7200), "destination": "/queue/later"},
         ],
         latency=[
             {"minute": later(0), "delivery_p99": 3000},
@@ -129,7 +133,7 @@ def test_an_hour(spark: "SparkSession", tmp_path: Path) -> None:
 def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
     """A short run is shown by the second, from its first record to its last."""
     frames = [
-        {"at": later(seconds), "ns": START_NS + int(seconds * 1e9), **rest}
+        {"seen_at": later(seconds), "ns": START_NS + int(seconds * 1e9), **rest}
         for seconds, rest in (
             (10.2, {"command": "CONNECT", "destination": None}),
             (11.0, {}),
@@ -143,7 +147,7 @@ def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
         tmp_path,
         frames=frames,
         traffic=[{}, {"direction": "to_client"}],
-        messages=[{"at": later(11), "delivery_us": 900_000}],
+        messages=[{"seen_at": later(11), "delivery_us": 900_000}],
         latency=[{"delivery_p99": 900_000}],
     )
     found = gather(store, Range(), 10, NOW)
@@ -293,7 +297,7 @@ def test_troubles(spark: "SparkSession", tmp_path: Path) -> None:
         spark,
         tmp_path,
         frames=[
-            {"command": "ERROR", "side": "broker", "headers": {"message": "No"}, "at": later(5)},
+            {"command": "ERROR", "side": "broker", "headers": {"message": "No"}, "seen_at": later(5)},
             {"command": "ERROR", "side": "broker", "headers": {"message": "No"}, "client": "bob"},
             {"command": "ERROR", "side": "broker", "headers": {"x": "y"}, "client": None},
             {"command": "ERROR", "side": "client", "headers": {"message": "odd"}},
@@ -315,7 +319,7 @@ def test_troubles(spark: "SparkSession", tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_damages(spark: "SparkSession", tmp_path: Path) -> None:
     """Each once, the first by file and place; what is missing is counted by itself."""
-    found: list[dict[str, Any]] = [{"offset": 9}, {"offset": 5}, {"offset": 5}, {"segment": "y"}]
+    found: list[dict[str, Any]] = [{"position": 9}, {"position": 5}, {"position": 5}, {"segment": "y"}]
     found.append({"segment": "z", "length": 0})
     found += [{"segment": "zz", "length": 0, "reason": "it is missing"}]
     store = build(spark, tmp_path, quarantine=found)
@@ -325,3 +329,55 @@ def test_damages(spark: "SparkSession", tmp_path: Path) -> None:
         1,
     )
     assert read_damages(build(spark, tmp_path / "nothing"), 2) == ([], 0, 0)
+
+
+def test_runs(spark: "SparkSession", tmp_path: Path) -> None:
+    """Those that went on in the range, the killed before others, in the order of time; what the journal dropped."""
+    at = [BEGIN + minute * MINUTE for minute in range(10)]
+    times = [later(60 * minute) for minute in range(10)]
+    dead = {"ended_at": times[3], "outcome": "killed", "dropped": 7, "torn": 5}
+    runs: list[dict[str, Any]] = [
+        {"run": "a", "heard_at": times[1], "ended_at": times[1], "outcome": "stopped"},
+        {"run": "b", "heard_at": times[3], "segments": 2, "frames": 9, "events": 1, **dead},
+        {"run": "c", "began_at": times[4], "heard_at": times[9]},
+        {"run": "d", "began_at": times[5], "heard_at": times[9]},
+        {"run": "e", "began_at": times[9], "heard_at": times[9]},
+    ]
+    told: dict[str, Any] = {"kind": "event", "command": None, "event": "journal dropped"}
+    frames = [{**told, "facts": {"frames": number}} for number in ("3", "4", "many")]
+    store = build(spark, tmp_path, runs=runs, frames=[*frames, {"event": "connected", "kind": "event"}])
+    killed = RelayRun("r1", "b", at[0], at[3], at[3], "killed", 2, 9, 1, 7, 5)
+    last = RelayRun("r1", "d", at[5], at[9], None, "running", 0, 0, 0, 0, 0)
+    assert read_runs(store, Range(at[2], at[9]), 2) == ([killed, last], 3, 1)
+    assert read_runs(store, Range(at[4], None), 9)[1:] == (3, 0)
+    assert read_dropped(store.read("frames")) == 7
+    empty = build(spark, tmp_path / "nothing")
+    assert (read_runs(empty, ALL, 9), read_dropped(empty.read("frames"))) == (([], 0, 0), 0)
+
+
+def test_what_may_wait_at_brokers(spark: "SparkSession", tmp_path: Path) -> None:
+    """What a lost broker was sent, by the session's last one before, or the one that confirmed it; and what came back
+    to it. Not what was delivered again, what was sent to a topic, or what no broker confirmed.
+    """
+    connected = {"command": "CONNECTED", "side": "broker", "direction": "to_client"}
+    frames = [
+        {**connected, "session": session, "broker": broker, "seen_at": later(at)}
+        for session, broker, at in (("p", "a", 0), ("p", "b", 60), ("q", "b", 0))
+    ]
+    sent: dict[str, Any] = {"producer_session": "p", "outcome": "undelivered"}
+    back = [(later(1), "c", "s", "1", "main", broker, "m", "client", later(2), "returned") for broker in "ab"]
+    messages: list[dict[str, Any]] = [
+        {**sent, "sent_at": later(5)},
+        {**sent, "sent_at": later(59), "receipt": "r", "receipt_us": 900_000},
+        {**sent, "sent_at": later(59), "receipt": "r", "receipt_us": 2_000_000},
+        {**sent, "sent_at": later(5), "destination": "/topic/t"},
+        {**sent, "sent_at": later(5), "outcome": "unconfirmed"},
+        {**sent, "sent_at": later(5), "producer_session": "q"},
+        {**sent, "outcome": "returned", "deliveries": [back[1], back[0]]},
+        {**sent, "outcome": "acked", "deliveries": back[:1]},
+    ]
+    placed = [{**each, "position": at} for at, each in enumerate(messages)]
+    store = build(spark, tmp_path, frames=frames, messages=placed)
+    assert read_waiting(store, ALL, ["a", "c"]) == {"a": 3}
+    assert read_waiting(store, ALL, ["b"]) == {"b": 2}
+    assert read_waiting(store, ALL, []) == {}

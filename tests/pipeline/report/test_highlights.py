@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stomprelay.pipeline.report.findings import Earlier, Latency, Percentiles
+from stomprelay.pipeline.report.findings import Earlier, Latency, Percentiles, RelayRun
 from stomprelay.pipeline.report.highlights import compared, highlights
 from stomprelay.pipeline.report.indicators import threshold
 from stomprelay.pipeline.report.page import PageOptions, headline, page
@@ -91,6 +91,19 @@ def test_what_went_wrong() -> None:
     assert told(replace(QUIET, outcomes={"acked": 9, "unheard": 1})) == [
         "1 message was sent to a topic where nobody got it."
     ]
+
+
+def test_what_the_journal_lacks() -> None:
+    """Frames that it dropped, and relays that were killed, are told, and nobody reads that nothing was lost."""
+    dead = RelayRun("r1", "0000000a", BEGIN, BEGIN, BEGIN, "killed", 1, 2, 3, 0, 0)
+    findings = replace(QUIET, dropped=1114, killed=1, runs=[dead], total_runs=1, waiting={"tcp://a:1": 12})
+    assert told(findings) == [
+        "1,114 frames are missing from all figures: the journal dropped them.",
+        "A relay was killed: r1.",
+        "Messages were left at brokers: about 12 may wait at tcp://a:1.",
+    ]
+    lost = next(one for one in headline(findings) if one.label == "Lost or unconfirmed")
+    assert (lost.tone, lost.detail.partition("; ")[2]) == ("bad", "1,114 frames were not recorded at all")
 
 
 def test_what_changed() -> None:

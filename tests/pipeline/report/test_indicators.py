@@ -12,6 +12,7 @@ from stomprelay.pipeline.report.indicators import (
     Kind,
     change,
     crossed,
+    judged,
     threshold,
 )
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
@@ -28,6 +29,8 @@ FINDINGS = replace(
     octets=5 << 20,
     errors=[0, 3, 4],
     total_damages=6,
+    dropped=4,
+    killed=1,
 )
 
 
@@ -53,6 +56,8 @@ def test_the_values() -> None:
         "stuck_wait": 4 * HOUR,
         "errors": 7,
         "damages": 6,
+        "dropped": 4,
+        "killed": 1,
     }
     assert {one.of(NOTHING) for one in INDICATORS.values()} == {0, None}
 
@@ -94,6 +99,18 @@ def test_what_is_no_threshold(said: str, told: str) -> None:
     """Is told with what could have been meant."""
     with pytest.raises(ValueError, match=re.escape(told)):
         threshold(said)
+
+
+def test_nothing_is_kept_where_frames_were_dropped() -> None:
+    """Any threshold asks that none was, unless another says how many may be."""
+    (given, also) = judged([threshold("errors=7")])
+    assert (given, also.spelled, also.crossed(FINDINGS)) == (
+        threshold("errors=7"),
+        "dropped (at most 0)",
+        True,
+    )
+    lenient = [threshold("dropped=10"), threshold("errors=7")]
+    assert (judged(lenient), judged([])) == (lenient, [])
 
 
 def test_what_is_crossed() -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from stomprelay.pipeline.report import text
-from stomprelay.pipeline.report.findings import Episode, Span
-from stomprelay.pipeline.report.outages import Bar, Row, bands, failovers, stuck, timeline
+from stomprelay.pipeline.report.findings import Episode, RelayRun, Span
+from stomprelay.pipeline.report.outages import Bar, Row, bands, failovers, runs, stuck, timeline
 from stomprelay.pipeline.report.plot import Band
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND, Micros
 from tests.pipeline.report.outline import Element, cells, outline
@@ -77,6 +77,26 @@ def test_bands() -> None:
     assert gap.kind == "gap"
     assert (first.since, first.until) == (FINDINGS.failovers[0].began, FINDINGS.failovers[0].ended)
     assert last.until == FINDINGS.span.until
+
+
+def test_what_may_wait_and_the_runs() -> None:
+    """Of each broker that was lost about how many messages; of each run how it ended, and what it lacks."""
+    findings = replace(sample(), waiting={"tcp://a:1": 1200, "tcp://b:1": 1})
+    told = outline(str(failovers(findings).note)).text
+    assert told.endswith("about 1,200 may wait at tcp://a:1, about 1 may wait at tcp://b:1.")
+    assert runs(findings) is None
+    one = RelayRun("r1", "0000000a", BEGIN, BEGIN, None, "running", 1, 2, 3, 0, 0)
+    dead = replace(one, run="0000000b", ended=BEGIN, outcome="killed", dropped=1114, torn=7)
+    figure = runs(replace(findings, runs=[one, dead], total_runs=3, killed=1))
+    assert figure is not None
+    assert (
+        figure.note
+        == "3 runs of relays' processes, 1 of them killed. Shown: 2, those that were killed first."
+    )
+    assert figure.sheet is not None
+    first, second = map(plain, cells(outline(figure.sheet.__html__())))
+    assert first == ["r1", "0000000a", *first[2:3], "\u2013", "running", "1", "2", "3", "0", "0 B"]
+    assert second == ["r1", "0000000b", *first[2:3] * 2, "killed", "1", "2", "3", "1,114", "7 B"]
 
 
 def test_no_failovers() -> None:

@@ -40,9 +40,9 @@ def test_the_day_before(spark: "SparkSession", tmp_path: Path) -> None:
             {"minute": later(BEFORE + 3600), "messages": 100},
         ],
         messages=[
-            {"at": later(BEFORE + 600), "delivery_us": 1000, "redelivered": 1},
-            {"at": later(BEFORE + 601), "outcome": "undelivered", "destination": "/topic/t"},
-            {"at": later(BEFORE - 1), "outcome": "undelivered"},
+            {"seen_at": later(BEFORE + 600), "delivery_us": 1000, "redelivered": 1},
+            {"seen_at": later(BEFORE + 601), "outcome": "undelivered", "destination": "/topic/t"},
+            {"seen_at": later(BEFORE - 1), "outcome": "undelivered"},
         ],
         failovers=[{"began_at": later(BEFORE + 5), "ended_at": later(BEFORE + 6)}, {"began_at": later(5)}],
         stuck=[{"since": later(BEFORE + 5), "until": later(BEFORE + 99), "age_us": 94 * SECOND}],
@@ -77,7 +77,7 @@ def test_nothing_before(spark: "SparkSession", tmp_path: Path) -> None:
 
 def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
     """A range of seconds is compared with the same seconds, not with their minutes."""
-    frames = [{"at": later(at)} for at in (10, BEFORE + 10, BEFORE + 11, BEFORE + 40)]
+    frames = [{"seen_at": later(at)} for at in (10, BEFORE + 10, BEFORE + 11, BEFORE + 40)]
     store = build(spark, tmp_path, frames=frames, traffic=[{}, {"minute": later(BEFORE), "messages": 3}])
     range_ = Range(BEGIN + 5 * SECOND, BEGIN + 15 * SECOND)
     made = earlier(store, gather(store, range_, 10, BEGIN), "day")

@@ -87,8 +87,8 @@ def test_bins(spark: "SparkSession") -> None:
     """The same as the span's own."""
     span = Span(BEGIN, BEGIN + MINUTE, 5 * SECOND)
     instants = [BEGIN, BEGIN + 5 * SECOND - 1, BEGIN + 5 * SECOND, BEGIN + MINUTE - 1]
-    table = spark.createDataFrame([(at,) for at in instants], "at bigint")
-    assert [row[0] for row in table.select(bin_of(span, F.col("at"))).collect()] == [
+    table = spark.createDataFrame([(at,) for at in instants], "seen_at bigint")
+    assert [row[0] for row in table.select(bin_of(span, F.col("seen_at"))).collect()] == [
         span.index(at) for at in instants
     ]
 
@@ -116,13 +116,17 @@ def test_percentiles_are_those_of_the_table(spark: "SparkSession") -> None:
     chance = random.Random(3)
     values = [int(chance.lognormvariate(8, 1.5)) for _ in range(600)] + [0, 1, -7]
     many = [
-        {"at": later(chance.randrange(180)), "delivery_us": value, "ack_us": value if value % 2 else None}
+        {
+            "seen_at": later(chance.randrange(180)),
+            "delivery_us": value,
+            "ack_us": value if value % 2 else None,
+        }
         for value in values
     ]
     messages = rows(spark, MESSAGES, MESSAGE, many).persist()
     span = Span(BEGIN, BEGIN + 4 * MINUTE, MINUTE)
     buckets = bucketed(
-        messages, bin_of(span, F.unix_micros("at")).alias("bin"), F.lit(0).alias("place")
+        messages, bin_of(span, F.unix_micros("seen_at")).alias("bin"), F.lit(0).alias("place")
     ).persist()
     found = latencies(span, buckets)
     for row in folded(by_minute(messages)).withColumn("since", F.unix_micros("minute")).collect():

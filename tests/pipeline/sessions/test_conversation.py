@@ -386,14 +386,10 @@ def test_a_session_whose_beginning_was_not_seen() -> None:
     assert [row["deliveries"][0][7] for row in script.rows()] == [None, None]
 
 
-@pytest.mark.parametrize("how", ["gap", "dropped"])
-def test_a_session_with_a_gap(how: str) -> None:
+def test_a_session_with_a_gap() -> None:
     """After that, it is not known what was not said."""
     script = Script()
-    if how == "gap":
-        script._numbers["a"] += 3
-    else:
-        script.happens("journal dropped", frames="3")
+    script._numbers["a"] += 3
     script.gets("t1")
     assert script.outcomes() == ["delivered"]
 

@@ -112,6 +112,28 @@ def test_a_relay_that_is_silent() -> None:
     assert [row for row in _said(script.records) if row[s.KIND] >= SessionRow.STATE] == []
 
 
+def test_a_relay_that_was_killed() -> None:
+    """Its sessions end with its last record: what they had not answered is returned, in a later batch, too."""
+    script, over = _talk("one"), _talk("two")
+    over.says("ACK", ack="t")
+    over.sends("u", receipt="r")
+    over.happens("disconnected", end="client")
+    newest = {_run(each): script.ns + SECOND for each in (script, over)}
+    what = Conversations(HASTY, newest, frozenset(), {}, newest)
+    state = _of(_said([*script.records, *over.records], script, over), SessionRow.STATE)
+    assert [row[s.KEY] for row in state] == ["one", "two"]
+    before = [
+        tuple({"session": row[0], "turn": record.SAID, "text": row[-1]}.get(name) for name in record.NAMES)
+        for row in state
+    ]
+    rows = [list(row) for row in arrow.rows(what(_batches(before, 3)))]
+    (more,) = _of(rows, s.Kind.DELIVERED_MORE)
+    assert (more[s.OUTCOME], more[s.SETTLED_NS]) == ("returned", script.ns + SECOND)
+    (wait,) = _waits(rows)
+    assert (wait.session, wait.outcome, wait.until_ns) == ("one", "returned", script.ns + SECOND)
+    assert [row[s.KEY] for row in _of(rows, SessionRow.STATE)] == ["two"]
+
+
 def test_a_session_that_says_much() -> None:
     """It is told of in parts."""
     script = Script()

@@ -73,7 +73,7 @@ def test_a_part_of_a_segment_is_read(tmp_path: Path) -> None:
     """By the offsets of its blocks; of another segment in the same rows, all."""
     one = _frames(tmp_path)
     rows = pa.concat_tables([one, one.set_column(one.schema.get_field_index("segment"), "segment", OTHER)])
-    name, offsets = one.column("segment")[0].as_py(), one.column("offset").unique().to_pylist()
+    name, offsets = one.column("segment")[0].as_py(), one.column("position").unique().to_pylist()
     for begin, end, kinds in (
         (0, offsets[1], [4, 0]),
         (offsets[1], offsets[2], [0, 1]),
@@ -89,7 +89,7 @@ def test_a_part_of_a_segment_is_read(tmp_path: Path) -> None:
 def test_row_groups_are_shared_among_tasks(tmp_path: Path) -> None:
     """Each is read once, by tasks that have about as many rows."""
     for name in ("a", "b"):
-        rows = pa.table({"segment": [name] * 60, "offset": [*range(60)]})
+        rows = pa.table({"segment": [name] * 60, "position": [*range(60)]})
         parquet.write_table(rows, tmp_path / name, row_group_size=20)
     files = [tmp_path / "a", tmp_path / "b"]
     found = shared(files, 2, [_segment("a"), _segment("b")])
@@ -103,7 +103,7 @@ def test_row_groups_are_shared_among_tasks(tmp_path: Path) -> None:
 def test_row_groups_without_what_is_wanted_are_not_read(tmp_path: Path) -> None:
     """As far as their statistics tell which segment they have, and where of it."""
     file = tmp_path / "a"
-    rows = {"segment": ["a"] * 40 + ["a"] * 10 + ["c"] * 10, "offset": [*range(50), *range(10)]}
+    rows = {"segment": ["a"] * 40 + ["a"] * 10 + ["c"] * 10, "position": [*range(50), *range(10)]}
     for wanted, groups in (
         (_segment("a"), [0, 1, 2]),
         (_segment("a")._replace(begin=20), [1, 2]),

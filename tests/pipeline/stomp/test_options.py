@@ -1,11 +1,14 @@
 """The options of `format("stomp")`."""
 
+import io
 import re
 from pathlib import Path
 
 import pytest
+from pyspark.util import handle_worker_exception
 
 from stomprelay.pipeline.stomp import options
+from stomprelay.pipeline.stomp.datasource import StompDataSource
 from stomprelay.pipeline.stomp.options import BOTH, FOREIGN, READING, SPOOL, WRITING, Connection, Sink, Source
 from stomprelay.pipeline.stomp.values import GivenOptions, OptionError
 from stomprelay.relay.model.group import Policy
@@ -332,3 +335,34 @@ def test_several_connections_have_names_of_their_own() -> None:
     assert made.client("x").client_id == "c"
     assert made.client("x", 2).client_id == "c-2"
     assert connection(uri="tcp://a").client("x", 2).client_id is None
+
+
+@pytest.mark.parametrize(
+    ("further", "told"),
+    [
+        ({"spol": "/s"}, 'option spol: unknown option; did you mean "spool"?'),
+        (
+            {"prefetch": "many", "spool": "/s"},
+            'option prefetch: must be a whole number, 1 or more, not "many"',
+        ),
+        ({}, "option spool: is missing: a folder"),
+        ({"spool": "/s", "uri": ""}, "option uri: must not be empty"),
+        (
+            {"spool": f"{__file__}/spool"},
+            f"option spool: {__file__}/spool cannot be made: {__file__} is no folder",
+        ),
+    ],
+)
+def test_what_is_wrong_is_the_first_line_of_what_spark_shows(
+    further: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as the source is loaded, also where the spool is wrong, and without a traceback."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    monkeypatch.setenv("SPARK_SIMPLIFIED_TRACEBACK", "1")  # as where Spark makes data sources
+    source = StompDataSource({"uri": "tcp://a:61613", "subscribe": "/queue/a", **further})
+    shown = io.BytesIO()
+    try:
+        source.schema()
+    except OptionError as error:
+        handle_worker_exception(error, shown)
+    assert told in shown.getvalue()[8:].decode().splitlines()[0]

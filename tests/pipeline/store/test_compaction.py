@@ -45,16 +45,18 @@ def store(spark: "SparkSession", tmp_path: Path) -> Store:
 def write(store: Store, batches: Iterable[int], hours: int = 1, **further: Any) -> None:
     """Some frames and deltas of each batch, in one file for each hour."""
     for number in batches:
-        many = [{"number": number, "at": START + timedelta(hours=n % hours), **further} for n in range(6)]
-        put(store.root, FRAMES, FRAME, many, number, "at")
+        many = [
+            {"number": number, "seen_at": START + timedelta(hours=n % hours), **further} for n in range(6)
+        ]
+        put(store.root, FRAMES, FRAME, many, number, "seen_at")
 
 
 def content(store: Store) -> list[tuple[Any, ...]]:
     """The rows of `frames` as readers see them now, read without Spark."""
     found: list[tuple[Any, ...]] = []
     for path in Path(store.root).glob("frames/date=*/hour=*/batch=*/*.parquet"):
-        table = pq.ParquetFile(path).read(["number", "text", "command", "at"])
-        times = table.column("at").cast(pa.timestamp("us")).cast(pa.int64())
+        table = pq.ParquetFile(path).read(["number", "text", "command", "seen_at"])
+        times = table.column("seen_at").cast(pa.timestamp("us")).cast(pa.int64())
         found += zip(*(column.to_pylist() for column in table.columns[:-1]), times.to_pylist(), strict=True)
     return sorted(found, key=repr)
 
@@ -189,8 +191,8 @@ def test_columns_that_came_later_are_kept(store: Store) -> None:
     """Files of an older release lack some; joined, they have none there."""
     older = replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name != "key"))
     for number in range(5):
-        put(store.root, older, MESSAGE, [{}], number, "at")
-    put(store.root, MESSAGES, MESSAGE, [{"key": "k"}], 5, "at")
+        put(store.root, older, MESSAGE, [{}], number, "seen_at")
+    put(store.root, MESSAGES, MESSAGE, [{"key": "k"}], 5, "seen_at")
     assert compact(store, "2026-11-21-09") == [Compacted(f"messages/{HOUR}", 6, 1)]
     assert told(store.read("messages"), ["key", "batch"]) == [
         ("k", "000000000-000000005"),

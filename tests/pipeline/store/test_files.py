@@ -32,7 +32,7 @@ def _chunks(path: str) -> list[dict[str, bool]]:
 
 def test_columns_go_by_the_names_that_files_have(tmp_path: Path) -> None:
     """Those within others, too; all have dictionaries but those that are said to be unlike."""
-    unlike = {"at", "headers.key_value.value", "deliveries.list.element.at"}
+    unlike = {"at", "headers.key_value.value", "deliveries.list.element.seen_at"}
     file = NewFile(tmp_path / "new", KINDS, unlike)
     file.add(_rows(1, 2))
     (group,) = _chunks(file.close())

@@ -76,18 +76,18 @@ def test_row_groups_and_files_are_bounded_in_bytes(tmp_path: Path, monkeypatch: 
 
 def test_files_of_older_releases_are_brought_up_to_date(tmp_path: Path) -> None:
     """Times without a zone become such as new files have, in structures too; columns that came later are null."""
-    inner = [("at", pa.timestamp("us"))]
+    inner = [("seen_at", pa.timestamp("us"))]
     old = pa.table(
         {
-            "at": pa.array([2, 1], pa.timestamp("us")),
-            "many": pa.array([[{"at": 1}], []], pa.list_(pa.struct(inner))),
+            "seen_at": pa.array([2, 1], pa.timestamp("us")),
+            "many": pa.array([[{"seen_at": 1}], []], pa.list_(pa.struct(inner))),
         }
     )
-    inner = [("at", MICROSECONDS), ("name", pa.string())]
+    inner = [("seen_at", MICROSECONDS), ("name", pa.string())]
     new = pa.table(
         {
-            "at": pa.array([3, 0], MICROSECONDS),
-            "many": pa.array([[{"at": 4, "name": "x"}], None], pa.list_(pa.struct(inner))),
+            "seen_at": pa.array([3, 0], MICROSECONDS),
+            "many": pa.array([[{"seen_at": 4, "name": "x"}], None], pa.list_(pa.struct(inner))),
             "key": ["k", None],
         }
     )
@@ -96,8 +96,8 @@ def test_files_of_older_releases_are_brought_up_to_date(tmp_path: Path) -> None:
     merge([tmp_path / "old.parquet", tmp_path / "new.parquet"], tmp_path / "made", HUGE)
     (made,) = (tmp_path / "made").iterdir()
     table = parquet.ParquetFile(made).read()
-    assert table.schema.field("at").type == MICROSECONDS
-    assert table.column("at").cast(pa.int64()).to_pylist() == [0, 1, 2, 3]
+    assert table.schema.field("seen_at").type == MICROSECONDS
+    assert table.column("seen_at").cast(pa.int64()).to_pylist() == [0, 1, 2, 3]
     assert table.column("key").to_pylist() == [None, None, None, "k"]
     assert [many and [each["name"] for each in many] for many in table.column("many").to_pylist()] == [
         None,

@@ -256,17 +256,17 @@ def test_a_session_without_delta_is_told(
 
 def test_tables_of_an_older_release_are_told(spark: "SparkSession", tmp_path: Path) -> None:
     """They do not say how they lie on disk, or have other folders; those of a newer one are not touched at all."""
-    made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "offset": 1, "length": 2}])
+    made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "position": 1, "length": 2}])
     store = Store(spark, str(tmp_path))
     store.check()
     assert store.read("quarantine").count() == 1
-    with pytest.raises(StoreError, match=r"older stomprelay.*journal has it all"):
+    with pytest.raises(StoreError, match=r"of an older layout.*anew from the journal.*migrate"):
         store.prepare(-1)
     (tmp_path / "frames" / "hour=2026-11-21-08").mkdir(parents=True)
-    with pytest.raises(StoreError, match="older stomprelay"):
+    with pytest.raises(StoreError, match="of an older layout"):
         store.check()
     (tmp_path / layout.NAME).write_text('{"version": 2, "format": "parquet"}')
-    with pytest.raises(StoreError, match="older stomprelay"):
+    with pytest.raises(StoreError, match="of an older layout"):
         store.check()
     for said in ('{"version": 99, "format": "parquet"}', "what?"):
         (tmp_path / layout.NAME).write_text(said)

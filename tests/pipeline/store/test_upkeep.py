@@ -30,8 +30,8 @@ def store(spark: "SparkSession", tmp_path: Path) -> Store:
     """Five batches with rows of the hours 08, 10 and 11."""
     store = Store(spark, str(tmp_path))
     for number in range(5):
-        many = [{"number": number, "at": START + timedelta(hours=hour)} for hour in (0, 2, 3)]
-        write(tmp_path, FRAMES, FRAME, many, number, "at")
+        many = [{"number": number, "seen_at": START + timedelta(hours=hour)} for hour in (0, 2, 3)]
+        write(tmp_path, FRAMES, FRAME, many, number, "seen_at")
     return store
 
 

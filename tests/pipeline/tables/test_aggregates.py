@@ -30,7 +30,7 @@ def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
         FRAME,
         [
             {
-                "at": START + timedelta(seconds=9 * n),
+                "seen_at": START + timedelta(seconds=9 * n),
                 "size": n,
                 "destination": None if n % 7 == 0 else "/queue/a",
             }
@@ -38,12 +38,12 @@ def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
         ]
         + [{"kind": "event", "event": "error", "direction": None, "command": None, "side": None}],
     )
-    store.append("frames", 0, frames.withColumn("hour", hour_of(frames["at"])))
+    store.append("frames", 0, frames.withColumn("hour", hour_of(frames["seen_at"])))
     batch = tables.messages(
         0,
         [
             {
-                "at": (sent := START + timedelta(seconds=n)),
+                "seen_at": (sent := START + timedelta(seconds=n)),
                 "sent_at": None if n % 11 == 0 else sent,
                 "size": None if n % 5 == 0 else n,
                 "receipt_us": None if n % 3 == 0 else n * 37 - 100,

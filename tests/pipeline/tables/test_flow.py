@@ -90,7 +90,7 @@ def test_parts_add_up(spark: "SparkSession") -> None:
     """Sums of parts, folded, are the sums of all."""
     whole = [
         {
-            "at": START + timedelta(minutes=3 * n),
+            "seen_at": START + timedelta(minutes=3 * n),
             "size": n,
             "deliveries": [after(n * 10, "xyz"[k % 3]) for k in range(n % 5)],
         }

@@ -49,7 +49,7 @@ def messages(spark: "SparkSession", many: Sequence[Measured]) -> "DataFrame":
         MESSAGE,
         [
             {
-                "at": START + timedelta(minutes=minute, seconds=30),
+                "seen_at": START + timedelta(minutes=minute, seconds=30),
                 "destination": destination,
                 **{f"{name}_us": took for name, took in zip(MEASURES, all_took, strict=True)},
             }

@@ -54,9 +54,9 @@ class Tables:
         """As `messages` leaves them."""
         for folder in [*self.root.glob(f"messages/{layout.HOURS}/batch={OPEN}-*")]:
             shutil.rmtree(folder)
-        write(self.root, MESSAGES, MESSAGE, settled, number, "at")
+        write(self.root, MESSAGES, MESSAGE, settled, number, "seen_at")
         still = [{**each, "final": False} for each in passing]
-        write(self.root, MESSAGES, MESSAGE, still, f"{OPEN}-{number}", "at")
+        write(self.root, MESSAGES, MESSAGE, still, f"{OPEN}-{number}", "seen_at")
         gone, self.slices = self.slices, {}
         if passing:
             self.slices[str(number)] = sorted(self.store.hours_of("messages", OPEN))
@@ -71,7 +71,7 @@ class Tables:
 
     def frames(self, number: int, many: Rows) -> Batch:
         """As `frames` writes them."""
-        write(self.root, FRAMES, FRAME, many, number, "at")
+        write(self.root, FRAMES, FRAME, many, number, "seen_at")
         return self.batch(number)
 
     def outages(self, number: int, many: Rows) -> Batch:
@@ -96,7 +96,7 @@ def message(minute: int, us: int, client: str = "bob", **further: Any) -> dict[s
     at = START + timedelta(minutes=minute)
     took = timedelta(microseconds=us)
     return {
-        "at": at,
+        "seen_at": at,
         "sent_at": at,
         "delivery_us": us,
         "deliveries": [delivery(client, at + took)],
@@ -106,13 +106,18 @@ def message(minute: int, us: int, client: str = "bob", **further: Any) -> dict[s
 
 def test_hours(spark: "SparkSession") -> None:
     """As the folders are named, in UTC, each once."""
-    frames = rows(spark, FRAMES, FRAME, [{}, {}, {"at": START + timedelta(hours=17)}])
-    assert hours_of(frames.withColumn("hour", hour_of(frames["at"]))) == {"2026-11-21-08", "2026-11-22-01"}
+    frames = rows(spark, FRAMES, FRAME, [{}, {}, {"seen_at": START + timedelta(hours=17)}])
+    assert hours_of(frames.withColumn("hour", hour_of(frames["seen_at"]))) == {
+        "2026-11-21-08",
+        "2026-11-22-01",
+    }
 
 
 def test_frames_add_up(tables_in: Callable[[str], Tables]) -> None:
     """However the journal is cut into batches, `traffic` is the same; an empty batch changes nothing."""
-    many = [{"at": START + timedelta(minutes=n * 5), "size": n, "client": "ab"[n % 2]} for n in range(30)]
+    many = [
+        {"seen_at": START + timedelta(minutes=n * 5), "size": n, "client": "ab"[n % 2]} for n in range(30)
+    ]
     one, several = tables_in("one"), tables_in("several")
     traffic.advance(one.frames(0, many))
     for number, part in enumerate((many[::2], [], many[1::2])):

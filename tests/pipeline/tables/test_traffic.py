@@ -41,8 +41,8 @@ def test_each_cell(spark: "SparkSession") -> None:
         FRAME,
         [
             {"size": 100, "body_size": 10},
-            {"size": 50, "body_size": 5, "at": START + timedelta(seconds=59)},
-            {"size": 30, "body_size": 3, "at": START + timedelta(seconds=60)},
+            {"size": 50, "body_size": 5, "seen_at": START + timedelta(seconds=59)},
+            {"size": 30, "body_size": 3, "seen_at": START + timedelta(seconds=60)},
             {"command": "ACK", "destination": None, "size": 20, "body_size": 0},
             {"client": "bob", "size": 70, "body_size": 7},
             {**MESSAGE, "size": 200, "body_size": 10},
@@ -131,7 +131,9 @@ def test_a_message_counts_where_it_goes_only(spark: "SparkSession") -> None:
 
 def test_parts_add_up(spark: "SparkSession") -> None:
     """Counts of parts of the frames, folded, are the counts of all; the columns are the table's."""
-    whole = [{"at": START + timedelta(seconds=7 * n), "size": n, "client": "ab"[n % 2]} for n in range(40)]
+    whole = [
+        {"seen_at": START + timedelta(seconds=7 * n), "size": n, "client": "ab"[n % 2]} for n in range(40)
+    ]
     counts = [counted(rows(spark, FRAMES, FRAME, part)) for part in (whole[:13], whole[13:14], whole[14:])]
     parts = counts[0].unionByName(counts[1]).unionByName(counts[2])
     assert told(folded(parts)) == told(counted(rows(spark, FRAMES, FRAME, whole)))
@@ -140,7 +142,7 @@ def test_parts_add_up(spark: "SparkSession") -> None:
 
 def test_hours(spark: "SparkSession") -> None:
     """The hour is that of the frame's own time, in UTC."""
-    frames = rows(spark, FRAMES, FRAME, [{"at": START - timedelta(microseconds=1)}, {}])
+    frames = rows(spark, FRAMES, FRAME, [{"seen_at": START - timedelta(microseconds=1)}, {}])
     assert told(counted(frames), ["hour", "minute"]) == [
         ("2026-11-21-07", "2026-11-21 07:59:00"),
         ("2026-11-21-08", "2026-11-21 08:00:00"),

@@ -1,5 +1,7 @@
 """Which dialects meet: what is asked of a broker, and what its answer means."""
 
+from dataclasses import replace
+
 import pytest
 
 from stomprelay.relay.bridge.negotiation import asked, bridges_between, client_address, credentials, profile
@@ -44,8 +46,8 @@ def test_bridges_between_versions(client: bytes, broker: bytes, product: str) ->
     spoken = PROFILES[product].dialects[broker]
     assert bridges.broker is spoken
     assert bridges.to_broker.source is bridges.to_client.target is DIALECTS[client]
-    assert bridges.to_broker.target is bridges.to_client.source
     assert bridges.to_broker.target is (DIALECTS[client] if client == broker else spoken)
+    assert bridges.to_client.source == replace(bridges.to_broker.target, strict=False)
 
 
 def test_bridges_are_made_once() -> None:

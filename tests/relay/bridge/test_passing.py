@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
+from stomprelay.relay.bridge.own import OWN
 from stomprelay.relay.bridge.passing import to_broker, to_client
-from stomprelay.relay.bridge.tracing import TRACE
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.kept import THING
 from stomprelay.session.rows import joined
@@ -22,6 +22,7 @@ from stomprelay.wire.head import Limits
 from stomprelay.wire.names import ACK, BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, NACK, RECEIPT, SEND
 from stomprelay.wire.run import Passing, Rule, Run
 from stomprelay.wire.spelling import SPELLER
+from tests.passing import barred
 from tests.playbook import in_all_pairs
 
 in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
@@ -45,7 +46,7 @@ def run_of(rule: Rule, frames: list[Frame]) -> Run | None:
     """Return these frames as a run, where the rule lets all of them pass."""
     values = b""
     for frame in frames:
-        if any(frame.raw(name) is not None for name in rule.unless) or (rule.plain and not frame.plain):
+        if barred(rule, frame) or (rule.plain and not frame.plain):
             return None
         found = [frame.raw(name) for name in rule.wants]
         if None in found and rule.needs:
@@ -189,11 +190,11 @@ def test_a_subscription_that_needs_no_ack(version: bytes) -> None:
 
 @in_all_versions
 def test_without_subscriptions_that_ask_for_acks(version: bytes) -> None:
-    """A MESSAGE passes whatever is in it."""
+    """A MESSAGE passes whatever is in it, but for what is a relay's own."""
     it = side(version, runs=True)
     it.from_client(subscribe(b"a", b"auto"))
     (rule, receipt) = to_client(it.bridges, it.session, receipts=True).rules
-    assert rule == Rule(MESSAGE)
+    assert rule == Rule(MESSAGE, OWN)
     assert receipt == Rule(RECEIPT, wants=(b"receipt-id",), needs=False)
     assert to_client(it.bridges, it.session, receipts=False).rules == (rule,)
 
@@ -257,15 +258,6 @@ def test_parts_of_sends(version: bytes) -> None:
     assert not any(rule.parts for rule in to_broker(it.bridges, it.session, sends=True).rules)
 
 
-def test_traces_are_taken_out() -> None:
-    """A MESSAGE with one is looked at."""
-    bridges = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, tracked=True, traced=True)
-    it = Side(Session(b"s", DIALECTS[b"1.2"], MOST, Counter()), bridges, runs=True)
-    it.from_client(subscribe(b"a"))
-    (rule,) = to_client(bridges, it.session, receipts=False).rules
-    assert rule.unless == (TRACE,)
-
-
 # ------------------------------------------------------------------ what has to be looked at
 
 
@@ -318,7 +310,7 @@ def test_between_versions(client: bytes, broker: bytes) -> None:
     session = Session(b"s", DIALECTS[client], MOST, Counter())
     down = to_client(bridges, session, receipts=False)
     (rule,) = down.rules
-    assert rule == Rule(MESSAGE, (b"ack",), (b"subscription",), parts=True)
+    assert rule == Rule(MESSAGE, (b"ack", *OWN), (b"subscription",), parts=True)
     session.subscriptions.opened([(b"id", b"a"), (b"destination", b"/queue/a")])
     session.subscriptions.opened([(b"id", b"b"), (b"destination", b"/queue/b"), (b"ack", b"client")])
 

@@ -4,8 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.bridge.negotiation import bridges_between
-from stomprelay.relay.bridge.tracing import TRACE, Tracer, Untracing
+from stomprelay.relay.bridge.own import TRACE, Tracer
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
@@ -166,14 +165,14 @@ def test_what_a_publisher_may_not_set() -> None:
 
 
 def test_without_the_setting() -> None:
-    """Nothing is added, nothing removed, and no frame is marked."""
+    """Nothing is added, no frame is marked, and a client's own stays; MESSAGEs lose it, by whatever way they came."""
     with joined(b"1.2", b"1.2") as play:
         tape = taped(play)
         mine = b"SEND\nrelay-trace:mine\ndestination:/queue/a\n\n1\0"
         play.client_says(mine)
         play.broker_gets(mine)
         play.broker_says(MESSAGE % (b"relay-trace:mine\n", b"1"))
-        play.client_gets(MESSAGE % (b"relay-trace:mine\n", b"1"))
+        play.client_gets(MESSAGE % (b"", b"1"))
         assert traces(tape) == [(b"SEND", None)]
 
 
@@ -482,14 +481,3 @@ def test_a_traced_frame_reads_as_if_it_had_come_so(version: bytes) -> None:
             assert getattr(frame, name) == getattr(same, name), name
         assert frame.header(TRACE, DIALECTS[version]) == b"s-%d" % number
         assert frame.memo is None
-
-
-def test_bridges_of_tracing_listeners() -> None:
-    """Only those to clients differ, and only where it is asked for."""
-    plain = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE)
-    tracing = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, traced=True)
-    assert tracing is not plain
-    assert isinstance(tracing.to_client, Untracing)
-    assert not isinstance(plain.to_client, Untracing)
-    assert type(tracing.to_broker) is type(plain.to_broker)
-    assert tracing.to_client.untouched == frozenset()

@@ -148,8 +148,8 @@ def test_the_client_closes_first() -> None:
         play.broker_says(receipt("end"), at="a")
         play.client_gets(receipt("end"))
         play.client_goes()
-        play.broker_is_closed(How.FLUSH, at="a")
-        play.broker_is_closed(How.FLUSH, at="b")
+        play.broker_is_closed(How.LINGER, at="a")
+        play.broker_is_closed(How.LINGER, at="b")
 
 
 @pytest.mark.parametrize("at", ["a", "b"])

@@ -208,6 +208,7 @@ def test_a_group_that_is_needed_is_given_up() -> None:
         play.broker_goes(at=at)
         play.time_passes(SOON)
         play.broker_refuses(at=at)
+    play.broker_says(receipt("2"), at="b")
     data = play.client_reads()
     assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:1\n")
     why = b"(none could be had in 1 attempt)"
@@ -232,6 +233,7 @@ def test_a_send_before_a_group_is_given_up() -> None:
     play.client_says(send(b"1", receipt="r"))
     play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
     play.time_passes(3)
+    play.broker_says(receipt("r"), at="b")
     data = play.client_reads()
     assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:r\n")
     assert b"main-1 (none could be had within 2 s)" in data

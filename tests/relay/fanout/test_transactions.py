@@ -31,10 +31,10 @@ def test_a_transaction_goes_to_all() -> None:
     """COMMIT counts when the quorum confirmed it, though the client asked for no receipt."""
     with fanned(quorum=2) as play:
         play.client_says(BEGIN + send(b"1", transaction="t") + COMMIT)
-        asked = COMMIT.replace(b"COMMIT\n", b"COMMIT\nreceipt:relay-session-vote-1\n")
+        asked = COMMIT.replace(b"COMMIT\n", b"COMMIT\nreceipt:relay-session-receipt-vote-1\n")
         both_get(play, BEGIN + copied(1, send(b"1", transaction="t")) + asked)
         for at in "ab":
-            play.broker_says(receipt("relay-session-vote-1"), at=at)
+            play.broker_says(receipt("relay-session-receipt-vote-1"), at=at)
         play.client_gets(b"")
 
 
@@ -66,6 +66,7 @@ def test_a_commit_in_doubt(quorum: int) -> None:
     play.broker_reads(at="b")
     play.broker_goes(at="a")
     if quorum == 2:
+        play.broker_says(receipt("c"), at="b")
         data = play.client_reads()
         assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
         assert b"main-1 (its broker was lost after COMMIT)" in data
@@ -175,6 +176,7 @@ def test_a_commit_that_waited_behind_an_ack() -> None:
     play.broker_is_blocked(at="a")
     play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
     play.broker_goes(at="a")
+    play.broker_says(receipt("c"), at="b")
     data = play.client_reads()
     assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
     assert b"main-1 (it acknowledged messages of a broker that was lost)" in data

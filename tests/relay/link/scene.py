@@ -112,6 +112,12 @@ class Scene:
         assert self.link.broker is not None
         self.search.leave(self.link.broker, self.now, within, to)
 
+    def is_taken(self) -> None:
+        """The broker that it shall go to accepts it. What was asked for until then is forgotten."""
+        self.outbox.drain()
+        self.link.next_answered(said_welcome(b"1.2"), self.now)
+        self.search.move(self.now)
+
     def client_sends(self, data: bytes) -> None:
         """By the resender. All effects are forgotten."""
         decoder = Decoder(self.session.dialect, CLIENT_COMMANDS, Limits())

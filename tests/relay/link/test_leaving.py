@@ -98,7 +98,7 @@ def test_the_end(state: type[object]) -> None:
     assert type(play.link.state) is state
     leg = play.link.leg
     play.link.end()
-    assert play.effects() == ([] if leg is None else [Close(leg, How.FLUSH)])
+    assert play.effects() == ([] if leg is None else [Close(leg, How.LINGER)])
     assert (leg is None) == (state is Waiting)
     assert play.link.ended
     assert play.link.until == inf
@@ -116,6 +116,7 @@ def test_a_session_moves_at_once_where_it_is_quiet() -> None:
     play = started(disconnect_timeout=2.0)
     play.now += 1.0
     play.leaves()
+    play.is_taken()
     assert play.effects() == [
         Note(Event.MOVED, "leaving broker tcp://a", {"broker": "tcp://a", "upstream": "main"}, detail=True),
         Send(play.leg, b"DISCONNECT\nreceipt:s-receipt-1\n\n\0\n"),
@@ -138,7 +139,7 @@ def test_a_session_moves_at_its_quiet_moment() -> None:
     play = started()
     play.session.observed(BEGIN, [(TRANSACTION, b"t")])
     play.leaves()
-    play.search.move(play.now)
+    play.is_taken()
     assert play.effects() == []
     assert play.link.moving
     assert play.link.up
@@ -155,6 +156,7 @@ def test_a_session_without_a_quiet_moment_moves_when_its_time_is_over() -> None:
     play = started()
     play.session.observed(BEGIN, [(TRANSACTION, b"t")])
     play.leaves(within=7.0)
+    play.is_taken()
     assert play.search.deadline == play.now + 7.0
     play.wakes()
     assert play.link.leaving
@@ -196,23 +198,21 @@ def test_to_stay() -> None:
 
 @pytest.mark.parametrize("to", [None, 2], ids=["anywhere", "to the third"])
 def test_to_move(to: int | None) -> None:
-    """The old leg ends, the next broker is asked, at once where one is preferred, and that is no failover."""
+    """The next broker is asked first, one that is preferred alone; then the old leg ends, and that is no failover."""
     play = started(brokers=3)
     old = play.leg
     play.leaves(to=None if to is None else play.over.brokers[to])
+    new = play.link.next_leg
+    assert new is not None
+    assert play.effects() == [Open(new, play.over.brokers[to or 1])]
+    play.is_taken()
     play.effects()
-    play.link.move(play.now)
-    effects = play.effects()
-    assert effects[0] == Close(old, How.FLUSH)
+    assert play.link.move(play.now) is not None
+    assert play.effects() == [Close(old, How.LINGER)]
     assert play.counters["brokers_moved"] == 1
     assert not any([play.link.moving, play.link.leaving, play.link.recovering])
-    if to is None:
-        play.wakes()
-    effects += play.effects()
-    assert effects[1:] == [Open(play.leg, play.over.brokers[to or 1])]
-    play.finds()
+    assert play.leg is new
     assert [broker.health.sessions for broker in play.over.brokers] == [0, to is None, to is not None]
-    assert not play.link.recovering
     assert play.link.until == inf
 
 
@@ -235,6 +235,7 @@ def test_the_next_broker_after_a_loss_is_a_failover() -> None:
     play.finds()
     assert play.link.recovering
     play.leaves()
+    play.is_taken()
     play.effects()
     play.search.lost(play.link, "went away")
     assert play.effects() == []

@@ -549,7 +549,7 @@ def test_a_broker_that_denies(cut: Cut) -> None:
     leg = play.leg
     assert not leg.closed
     play.link.end()
-    assert play.effects() == [Close(leg, How.FLUSH)]
+    assert play.effects() == [Close(leg, How.LINGER)]
     assert play.over.brokers[0].health.coming == 0
 
 

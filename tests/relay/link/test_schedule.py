@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.link.schedule import SHORTEST, Attempt, Schedule
-from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import REMEMBERED, Broker, Group, Policy, Reconnect, alone
+from stomprelay.relay.model.health import GRACE, Checks
 
 NOW: Final = 1000.0
 STEADY: Final = Reconnect(randomize=False, jitter=0.0)
@@ -822,3 +822,139 @@ def test_each_pass_has_each_broker_once(
                 assert wait == 0
         assert sorted(tried) == names
     assert search.is_over() is (most >= 0)
+
+
+# Together
+
+
+class Others:
+    """Another process of the relay, and what it knows of a broker."""
+
+    def __init__(self, sessions: int = 0, *, gone: bool = False) -> None:
+        self.known = (sessions, gone)
+        self.told: list[tuple[int, bool]] = []
+
+    def tell(self, sessions: int, gone: bool) -> None:
+        """Be told."""
+        self.told.append((sessions, gone))
+
+    def sessions(self) -> int:
+        """Say how many it has."""
+        return self.known[0]
+
+    def gone(self) -> bool:
+        """Say what it finds."""
+        return self.known[1]
+
+
+def names(order: list[Broker]) -> str:
+    """The brokers' hosts in a row."""
+    return "".join(broker.host for broker in order)
+
+
+def together(**brokers: int) -> Search:
+    """A search of a session where all are to be together, and these brokers have so many already."""
+    search = Search("".join(brokers), replace(STEADY, randomize=True), policy=Policy.TOGETHER)
+    for name, sessions in brokers.items():
+        for _ in range(sessions):
+            health = search.brokers[name].health
+            health.answered()
+            health.joined()
+    return search
+
+
+def test_the_first_of_all_goes_by_the_list() -> None:
+    """The first that answers, in the order of the list, whatever `randomize` says."""
+    search = together(a=0, b=0, c=0)
+    search.begins(start=True)
+    assert search.goes_on(6) == "abc abc"
+
+
+def test_a_new_session_goes_to_the_others() -> None:
+    """Though the broker before it in the list is there again, and though the broker of the others refuses it once."""
+    search = together(a=0, b=2)
+    search.begins(start=True)
+    assert search.goes() == ("b", 0.0)
+    search.fails("b")
+    assert search.goes_on(3).replace(" ", "") == "bbb"
+    assert search.schedule.passes == 0
+
+
+def test_one_connection_is_reset() -> None:
+    """The session goes back to the broker that the others have; one that was alone there goes elsewhere first."""
+    search = together(a=2, b=0)
+    search.served("a")
+    search.begins()
+    assert search.goes_on(2) == " a a"
+    search = together(a=0, b=0)
+    search.served("a")
+    search.begins()
+    assert search.goes_on(2) == " ba"
+
+
+def test_the_others_leave_while_it_waits() -> None:
+    """Who was to go back to a broker goes where the others are by then, or tries it last where they are nowhere yet."""
+    for found, then in ((True, "b"), (False, "b")):
+        search = together(a=1, b=0, c=0)
+        search.served("a")
+        search.begins()
+        assert search.goes() == ("a", 0.01)
+        search.brokers["a"].health.left(1)
+        if found:
+            search.brokers["b"].health.joined()
+        assert not search.schedule.stands(search.now)
+        assert search.goes() == (then, 0.0)
+        assert search.schedule.stands(search.now)
+
+
+def test_a_broker_that_has_sessions_is_not_waited_for_without_end() -> None:
+    """One that cannot be reached for some seconds, or fell silent, is as good as gone, sessions or not."""
+    search = together(a=2, b=0)
+    search.begins(start=True)
+    search.fails("a", pause=60.0)
+    assert search.goes()[0] == "a"
+    search.now += GRACE
+    assert not search.schedule.stands(search.now)
+    assert search.goes()[0] == "b"
+    search = together(a=2, b=0)
+    search.brokers["a"].health.failed(Checks(), search.now, middle, silent=True)
+    search.begins(start=True)
+    assert search.goes()[0] == "b"
+    search.brokers["a"].health.answered()
+    search.begins(start=True)
+    assert search.goes()[0] == "a"
+
+
+def test_where_the_last_session_was_is_remembered_for_a_while() -> None:
+    """What it sent waits there. A broker that went down since, or is paused, is no longer the one."""
+    search = together(a=0, b=1)
+    assert search.group.home(search.now) is search.brokers["b"]
+    search.brokers["b"].health.left(1)
+    for after, order in ((0.0, "ba"), (REMEMBERED, "ab")):
+        assert names(search.group.order(search.now + after, middle)) == order
+    search.fails("b")
+    assert names(search.group.order(search.now, middle)) == "ab"
+
+
+def test_a_paused_broker_is_not_where_sessions_go() -> None:
+    """However many it still has."""
+    search = together(a=2, b=0)
+    search.pauses("a")
+    search.begins(start=True)
+    assert search.goes()[0] == "b"
+
+
+def test_all_processes_of_a_relay_go_to_one_broker() -> None:
+    """What another has there counts, and so does what another finds gone."""
+    search = together(a=1, b=0)
+    a, b = (each.health for each in search.brokers.values())
+    a.others, b.others = Others(), Others(2)
+    search.begins(start=True)
+    assert search.goes()[0] == "b"
+    b.others = Others(2, gone=True)
+    search.begins(start=True)
+    assert search.goes()[0] == "a"
+    a.joined()
+    a.failed(Checks(), search.now, middle, silent=True)
+    assert a.gone(search.now)
+    assert a.others.told == [(2, False), (2, True)]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.model.balance import Allowance, Move, moves, wanted
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.health import GRACE, Checks
 
 NOW = 1000.0
 HOMEWARD = Reconnect(randomize=False, priority_backup=True)
@@ -154,6 +154,25 @@ def test_a_balanced_group_that_cannot_reconnect() -> None:
     assert moves(several, {a: 100, b: 0}, 10, NOW) == []
 
 
+def test_sessions_go_where_most_are() -> None:
+    """Together: to the broker that has most, wherever it stands in the list; not to one that is down, nor from one
+    that is paused.
+    """
+    several, (a, b, c) = group(1, 1, 1, policy=Policy.TOGETHER)
+    assert moves(several, {a: 0, b: 0, c: 0}, 10, NOW) == []
+    for broker, sessions in ((a, 1), (b, 3), (c, 2)):
+        for _ in range(sessions):
+            broker.health.joined()
+    placed = {a: 1, b: 3, c: 2}
+    assert moves(several, placed, 10, NOW) == [Move(a, b, 1), Move(c, b, 2)]
+    assert moves(several, placed, 2, NOW) == [Move(a, b, 1), Move(c, b, 1)]
+    a.health.pause()
+    assert moves(several, placed, 10, NOW) == [Move(c, b, 2)]
+    b.health.failed(Checks(), NOW, lambda: 0.5)
+    assert moves(several, placed, 10, NOW + GRACE / 2) == []
+    assert moves(several, placed, 10, NOW + GRACE) == [Move(b, c, 3)]
+
+
 groups = st.integers(2, 6).flatmap(
     lambda size: st.tuples(
         st.lists(st.integers(1, 9), min_size=size, max_size=size),
@@ -192,7 +211,9 @@ def test_it_converges_and_stays(
     assert moves(several, placed, most, NOW) == []
     assert moves(several, placed, 1000, NOW) == []
     assert sum(placed.values()) == sum(held)
-    if policy is not Policy.FAILOVER:
+    if policy is Policy.TOGETHER:
+        assert placed == before  # no session is known to be anywhere: see `test_sessions_go_where_most_are`
+    elif policy is not Policy.FAILOVER:
         able = [each for each, is_well in zip(brokers, well, strict=True) if is_well]
         share = sum(before[each] for each in able) / max(sum(each.weight for each in able), 1)
         for each in able:

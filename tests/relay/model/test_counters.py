@@ -9,7 +9,7 @@ from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined, listener
-from tests.relay.failing import STOPPING, asked, found, movable, started
+from tests.relay.failing import STOPPING, asked, asked_to_leave, found, movable, started
 from tests.relay.several import fanned, send
 from tests.relay.test_poison import POISON, Picky
 
@@ -105,7 +105,7 @@ def _a_failover() -> Playbook:
 
 def _a_move() -> Playbook:
     play = started()
-    play._perform(play.relay.leave(play.opened[0], play.now, 5.0))
+    asked_to_leave(play)
     play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")
     found(play)
     return play
@@ -246,6 +246,12 @@ def _not_let_in(reason: str) -> Playbook:
     return play
 
 
+def _short_of_memory() -> Playbook:
+    play = joined(b"1.2", b"1.2")
+    play._perform(play.relay.crowded(play.now))
+    return play
+
+
 def _a_wrong_passcode() -> Playbook:
     return _not_let_in("passcode")
 
@@ -255,6 +261,7 @@ def _nobody_to_ask() -> Playbook:
 
 
 SCENES |= {
+    _short_of_memory: {"sessions_crowded", "errors_sent"},
     _a_wrong_passcode: {"logins_failed", "errors_sent"},
     _nobody_to_ask: {"logins_unchecked", "errors_sent"},
 }

@@ -300,4 +300,6 @@ def test_how_many_passes(attempts: int, startup: int, at_start: int, later: int)
 
 def test_policies_by_name() -> None:
     """The configuration calls them so."""
-    assert [policy.value for policy in Policy] == ["failover", "round-robin", "random", "least-sessions"]
+    assert [policy.value for policy in Policy] == [
+        "together", "failover", "round-robin", "random", "least-sessions",
+    ]  # fmt: skip

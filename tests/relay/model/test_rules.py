@@ -1,6 +1,7 @@
 """Which rule decides: who, what and where, cell by cell; and against a slow reading of the same rules."""
 
 import re
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -8,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.guard import destinations, request
+from stomprelay.relay.guard import places, request
 from stomprelay.relay.model.access import ANYBODY, Identity
-from stomprelay.relay.model.rules import AccessRule, AccessRules, Decision, Pattern, Policy
+from stomprelay.relay.model.profile import (
+    ACTIVEMQ,
+    ARTEMIS,
+    AUTO,
+    RABBITMQ,
+    Naming,
+    Profile,
+)
+from stomprelay.relay.model.rules import AccessRule, AccessRules, Decision, Pattern, Place, Policy
 from stomprelay.wire.names import SEND, SUBSCRIBE
 
 ALICE = Identity("alice", frozenset({"clerks"}))
@@ -36,7 +45,9 @@ def decide(
     lines = [(b"destination", destination)]
     lines += [(name.replace("_", "-").encode(), value) for name, value in headers.items()]
     policy = Policy(found, identity)
-    return policy.decide(policy.matching(command, destinations(lines)), request(command, lines, size))
+    return policy.decide(
+        policy.matching(places(command, lines, policy.naming)), request(command, lines, size)
+    )
 
 
 # Rule x frame x user
@@ -131,8 +142,8 @@ def test_the_default() -> None:
     """It counts where no rule matches, and says so."""
     for allow, word in ((True, "allows"), (False, "denies")):
         decision = decide(rules(allow=allow), ANYBODY, SEND, b"/queue/a")
-        assert decision == Decision(allow, None, "/queue/a")
-        assert decision.reason(SEND) == f"no rule matches, and the default {word} SEND"
+        assert decision == Decision(allow, None, Place(SEND, "/queue/a"))
+        assert decision.reason == f"no rule matches, and the default {word} SEND"
 
 
 def test_what_is_more_than_a_name_is_written_out() -> None:
@@ -186,6 +197,100 @@ def test_a_user_whose_name_reads_as_a_set() -> None:
     found = rules({"allow": True, "send": ("/queue/{user}",)})
     assert decide(found, Identity("[ab]"), SEND, b"/queue/[ab]").allow
     assert not decide(found, Identity("[ab]"), SEND, b"/queue/a").allow
+
+
+# A place by its other names
+
+SECRETS = (
+    {"allow": False, "send": ("/queue/secret",), "subscribe": ("/queue/secret",)},
+    {"allow": False, "send": ("/topic/VirtualTopic.s",), "subscribe": ("/topic/VirtualTopic.s",)},
+)
+
+
+@pytest.mark.parametrize(
+    ("product", "destination"),
+    [
+        (RABBITMQ, "secret"),
+        (RABBITMQ, "/amq/queue/secret"),
+        (RABBITMQ, "/reply-queue/secret"),
+        (RABBITMQ, "/exchange/amq.topic/VirtualTopic.s"),
+        (RABBITMQ, "/queue/stomp-subscription-x5bMWdz2"),
+        (RABBITMQ, "/amq/queue/stomp-subscription-x5bMWdz2"),
+        (RABBITMQ, "/exchange/amq.rabbitmq.trace/deliver.secret"),
+        (ACTIVEMQ, "secret"),
+        (ACTIVEMQ, " secret "),
+        (ACTIVEMQ, "/queue/ secret"),
+        (ACTIVEMQ, "queue://secret"),
+        (ACTIVEMQ, "/topic/queue:// secret"),
+        (ACTIVEMQ, "/remote-temp-topic/queue://secret"),
+        (ACTIVEMQ, "topic://VirtualTopic.s"),
+        (ACTIVEMQ, "/queue/Consumer.a.VirtualTopic.s"),
+        (ACTIVEMQ, "Consumer.a.VirtualTopic.s"),
+        (ARTEMIS, "secret"),
+        (ARTEMIS, "jms.queue.secret"),
+    ],
+)
+def test_a_place_by_its_other_names(product: Profile, destination: str) -> None:
+    """What a rule denies is denied by all of a product's names for it, and by those of any product where it is not
+    known which one it is; what else is there is not.
+    """
+    for naming in (product.naming, AUTO.naming):
+        found = replace(rules(*SECRETS, allow=True), naming=naming)
+        for command in (SEND, SUBSCRIBE):
+            assert not decide(found, ANYBODY, command, destination.encode()).allow
+            other = re.sub("secret|VirtualTopic.s|stomp-.*", "public", destination)
+            tracing = "trace" in other
+            assert decide(found, ANYBODY, command, other.encode()).allow is not tracing
+
+
+@pytest.mark.parametrize(
+    ("glob", "denied", "allowed"),
+    [
+        ("/amq/queue/a", ["/queue/a", "a", "/reply-queue/a"], ["/queue/b"]),
+        ("a*", ["/queue/ab", "/amq/queue/a"], ["/queue/b"]),
+        ("/queue/a%2Fb", ["/reply-queue/a/b", "/queue/a%2Fb"], ["/queue/a"]),
+        ("/exchange/amq.topic/a", ["/topic/a"], ["/topic/b", "/exchange/amq.direct/a"]),
+        ("/amq/queue/*", ["/amq/queue/a"], ["/queue/a"]),
+        ("/exchange/*", ["/exchange/amq.topic/a"], ["/topic/a"]),
+    ],
+)
+def test_a_rule_that_has_another_name(glob: str, denied: list[str], allowed: list[str]) -> None:
+    """It denies the place by all of its names; with nothing but a wildcard it denies that way to spell names."""
+    found = replace(rules({"allow": False, "send": (glob,)}, allow=True), naming=RABBITMQ.naming)
+    assert [each for each in denied if decide(found, ANYBODY, SEND, each.encode()).allow] == []
+    assert [each for each in allowed if not decide(found, ANYBODY, SEND, each.encode()).allow] == []
+
+
+def test_what_is_allowed_is_allowed_as_it_is_spelled() -> None:
+    """Another name of the same place needs a rule of its own."""
+    found = rules({"allow": True, "send": ("/queue/a",)})
+    assert decide(found, ANYBODY, SEND, b"/queue/a").allow
+    assert not decide(found, ANYBODY, SEND, b"/amq/queue/a").allow
+
+
+@pytest.mark.parametrize(
+    ("command", "headers", "place"),
+    [
+        (SUBSCRIBE, {"x_queue_name": b"secret"}, Place(SUBSCRIBE, "/queue/secret")),
+        (SUBSCRIBE, {"X_Queue_Name": b"sink"}, Place(SEND, "/queue/sink")),
+        (SEND, {"x_dead_letter_exchange": b"", "x_dead_letter_routing_key": b"sink"}, Place(SEND, "/queue/sink")),
+        (SUBSCRIBE, {"x_dead_letter_exchange": b"amq.topic"}, Place(SEND, "/exchange/amq.topic/open")),
+        (SEND, {"x_queue_name": b"secret"}, None),
+        (SEND, {"x_dead_letter_routing_key": b"sink"}, None),
+    ],
+)  # fmt: skip
+def test_places_that_headers_name(command: bytes, headers: dict[str, bytes], place: Place | None) -> None:
+    """A queue that is consumed from, bound to a topic or given dead letters is judged as if a frame named it."""
+    secret = {"allow": False, "subscribe": ("/queue/secret",)}
+    sink = {"allow": False, "send": ("/queue/sink", "/topic/open")}
+    for allow in (
+        rules(secret, sink, allow=True),
+        rules(secret, sink, {"allow": True, "send": ("*",), "subscribe": ("*",)}),
+    ):
+        decision = decide(allow, ANYBODY, command, b"/queue/open", 0, **headers)
+        assert (None if decision.allow else decision.place) == place
+    nothing = replace(rules(secret, sink, allow=True), naming=ACTIVEMQ.naming)
+    assert decide(nothing, ANYBODY, command, b"/queue/open", 0, **headers).allow
 
 
 # The same, read slowly
@@ -266,7 +371,7 @@ def test_any_rules(
     said: list[dict[str, Any]], allow: bool, identity: Identity, command: bytes, text: str
 ) -> None:
     """The decision is that of a reading which takes its time; where it does not, it denies."""
-    found = rules(*said, allow=allow)
+    found = replace(rules(*said, allow=allow), naming=Naming())
     decision = decide(found, identity, command, text.encode())
     number = decision.rule and decision.rule.number
     assert (decision.allow, number) == slow(found, identity, command, text)

@@ -169,7 +169,7 @@ function showTiles(data) {
   const total = (name) => sum(data.listeners, (each) => each.counters[name]);
   const rates = Object.fromEntries(["client_frames", "client_bytes", "broker_frames", "broker_bytes"].map((name) => [name, rate(`relay ${name}`, data.time, total(name))]));
   const figure = (name, spell) => (now(rates[name]) === null ? "–" : spell(now(rates[name])));
-  tile("Sessions", { figure: count(data.sessions), below: plural(data.connections, "connection"), found: gauge("relay sessions", data.time, data.sessions) });
+  tile("Sessions", { figure: count(data.sessions), below: `${plural(data.connections, "connection")}${data.memory.limit === null ? "" : `, ${bytes(data.memory.kept)} of ${bytes(data.memory.limit)} kept`}`, found: gauge("relay sessions", data.time, data.sessions) });
   tile("Frames from clients", { figure: figure("client_frames", rough), unit: "/s", below: figure("client_bytes", byteRate), found: rates.client_frames, spell: frameRate });
   tile("Frames from brokers", { figure: figure("broker_frames", rough), unit: "/s", below: figure("broker_bytes", byteRate), found: rates.broker_frames, way: "out", spell: frameRate });
   const up = data.brokers.filter((each) => each.state === "up").length;
@@ -202,7 +202,8 @@ function showBrokers(data) {
       const name = JSON.stringify([upstream, each.group, each.uri]);
       seen.set(name, (seen.get(name) ?? 0) + 1);
       const act = each.paused ? (can("/brokers/resume") ? { text: "Resume", what: each.uri, act: () => resume(each) } : null) : can("/brokers/pause") ? { text: "Pause", what: each.uri, act: () => pause(each) } : null;
-      rows.push({ key: `${name} ${seen.get(name)}`, cells: [[each.uri, groups > 1 ? `group ${each.group}` : ""], [each.state, each.state === "up" && each.why ? "warn" : TONES[each.state], each.why || (WORDS[each.state] ?? "")], count(each.sessions), ...carried(`broker ${name} ${seen.get(name)}`, data, [each]), count(each.failures), act] });
+      const note = [each.why || WORDS[each.state], each.waiting ? `about ${count(each.waiting)} may wait there` : ""].filter(Boolean).join("; ");
+      rows.push({ key: `${name} ${seen.get(name)}`, cells: [[each.uri, groups > 1 ? `group ${each.group}` : ""], [each.state, each.state === "up" && each.why ? "warn" : TONES[each.state], note], count(each.sessions), ...carried(`broker ${name} ${seen.get(name)}`, data, [each]), count(each.failures), act] });
     }
   }
   tables.brokers.show(rows);

@@ -8,14 +8,19 @@ const GAP = 5; // seconds between two answers of which no rate is made
 
 const $ = (id) => document.getElementById(id);
 
+// Return text of which no sign is unseen, nor turns others round.
+const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+  (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
+
 function make(name, attributes = {}, ...children) {
   const made = name === "svg" || name === "path" ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
+  made.append(...children.map((each) => (typeof each === "string" ? visible(each) : each)));
   return made;
 }
 
-function put(node, text) {
+function put(node, said) {
+  const text = visible(`${said}`);
   if (node.textContent !== text) node.textContent = text;
 }
 

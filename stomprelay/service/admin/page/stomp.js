@@ -146,10 +146,6 @@ class FrameReader {
 const HEX = 512; // bytes that are shown of what is no text
 const LONGEST = 16 * 1024; // characters of a head or a body that are shown
 
-// Return text of which no sign is unseen, nor turns others round.
-const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
-  (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
-
 const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}… and more` : text);
 
 // Return a head as it is on the wire, without its passcode.

@@ -1,0 +1,1 @@
+`[limits] memory` bounds what is kept of all clients together, in all workers: by default half of what the machine or the container has. At three quarters of it those of whom most is kept are read from no more, at the limit they and new clients get an ERROR that says so.

@@ -1,0 +1,1 @@
+The report tells of frames that the journal dropped, of relays that were killed, of all their runs, and about how many messages may wait at brokers that were lost. There are thresholds `dropped` and `killed`; with any threshold, `dropped=0` holds unless `dropped` is named.

@@ -1,0 +1,1 @@
+A table `runs` has a row for each run of a relay's process: when it began and ended, whether it stopped, was killed or fell silent, its segments, frames and events, what it dropped, and what was torn.

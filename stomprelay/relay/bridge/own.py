@@ -1,0 +1,102 @@
+"""What a relay puts into clients' SENDs for itself and no consumer is to see: brokers hand it on in MESSAGEs.
+
+RabbitMQ hands on the `receipt` of a SEND, and all brokers a header that they do not know, as `relay-trace` is. A
+message may have come by another listener or another relay, so every relay takes out what any relay put in.
+
+By `relay-trace` the journal recognises SENDs. A tracing listener gives each SEND one whose value no other SEND has,
+before anything else is done with it: so it is part of what is kept, copied and sent again. Its bytes are those of the
+session's name, a dash and digits, which every version spells alike.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.session.session import Session
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import MESSAGE, RECEIPT_HEADER, SEND
+
+TRACE: Final = b"relay-trace"
+"""The header's name."""
+RECEIPTS: Final = b"-receipt-"
+"""In the middle of the relay's own receipt ids, between the session's name (`relay-...`) and a number."""
+
+OWN: Final = TRACE, b"%b:relay-" % RECEIPT_HEADER
+"""Headers, as `Rule` has them, one of which is in each MESSAGE that something is taken out of."""
+
+_LINES: Final = re.compile(
+    rb"\n(?:%b:[^\n]*|%b:relay-[\w-]+%b[0-9]+\r?)(?=\n)" % (TRACE, RECEIPT_HEADER, RECEIPTS)
+)
+
+
+def without_own(frame: Frame) -> bytes | None:
+    """Return a frame's header lines without those that a relay put in, from the LF of the command line to that of the
+    blank line; None where there are none.
+    """
+    data, start, body = frame.data, frame.head - 1, frame.body
+    return None if _LINES.search(data, start, body) is None else _LINES.sub(b"", data[start:body])
+
+
+class ToClient(Bridge):
+    """A bridge to a client: what a relay put into a MESSAGE for itself is taken out before anything else is done."""
+
+    def head(self, frame: Frame, session: Session) -> bytes | None:
+        """As `Bridge.head`."""
+        if frame.command is not MESSAGE:
+            return super().head(frame, session)
+        lines = without_own(frame)
+        bare = frame if lines is None else frame.with_lines(lines, body=False)
+        head = None
+        if self.judges or (self.tracked and session.subscriptions.acknowledging):
+            head = super().head(bare, session)
+        return bare.data if head is None and bare is not frame else head
+
+
+_NEEDLE: Final = b"\n%b:" % TRACE
+_LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
+
+Headed = Callable[[Frame, Bridge], bytes | None]
+"""What becomes of a frame's head, see `carry`."""
+
+
+def _lines(frame: Frame) -> bytes:
+    """The header lines and the blank line, behind the LF of the command line, without traces that others wrote."""
+    lines = frame.data[frame.head - 1 : frame.body]
+    return _LINE.sub(b"", lines) if _NEEDLE in lines else lines
+
+
+class Tracer:
+    """Marks the SENDs of the session with this name, numbered from 1."""
+
+    __slots__ = ("_name", "_number")
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self._number = 0
+
+    def _marked(self, frame: Frame) -> bytes:
+        """The header lines of a SEND, with a trace of their own, from the LF of the command line on."""
+        self._number += 1
+        trace = b"%b-%d" % (self._name, self._number)
+        frame.mark(trace)
+        return b"%b%b%b" % (_NEEDLE, trace, _lines(frame))
+
+    def frames(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """The same frames of a client's leg, the SENDs as if the client had sent them with a trace; in bytes of their
+        own.
+        """
+        for frame in frames:
+            yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
+
+    def headed(self, headed: Headed) -> Headed:
+        """The same for `carry`, which wants no more than heads."""
+
+        def traced(frame: Frame, bridge: Bridge) -> bytes | None:
+            if frame.command is not SEND:
+                return headed(frame, bridge)
+            marked = frame.with_lines(self._marked(frame), body=False)
+            head = headed(marked, bridge)
+            return marked.data if head is None else head
+
+        return traced

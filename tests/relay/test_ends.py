@@ -1,0 +1,224 @@
+"""Sessions that the relay ends: what their clients sent before is delivered, its RECEIPTs come, and then the ERROR."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.session.effects import Event, How
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.head import Limits
+from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
+from tests.relay.failing import found, over, started
+from tests.relay.several import begun, both_get, comes, copied, fanned, lasting, plain, receipt, routed, send
+
+GOODBYE: Final = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
+GONE: Final = receipt("relay-session-goodbye")
+SUBSCRIBE: Final = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
+MESSAGE: Final = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"
+RUBBISH: Final = b"RUBBISH\n\n\0"
+BEHIND: Final = send(b"behind the frame at fault", receipt="never")
+RULES: Final = AccessRules(
+    (AccessRule(1, allow=True, send=("/queue/a",), subscribe=("/queue/a",)),), allow=False
+)
+LIMITS: Final = Limits(body=1000, headers=10)
+
+
+@pytest.fixture(autouse=True)
+def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What brokers answer to DISCONNECT stands in the scripts."""
+    monkeypatch.setattr(Playbook, "part", False)
+
+
+def says(data: bytes) -> Callable[[Playbook], None]:
+    """The client says this, which ends its session."""
+    return lambda play: play.client_says(data)
+
+
+def falls_silent(play: Playbook) -> None:
+    """The client misses its heart-beats."""
+    play.time_passes(3)
+
+
+WAYS: Final[dict[str, tuple[bytes, Callable[[Playbook], None]]]] = {
+    "an unknown command": (b"unknown command", says(RUBBISH + BEHIND)),
+    "a wrong body": (
+        b"SUBSCRIBE must not have a body",
+        says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\nx\0"),
+    ),
+    "a frame of the wrong side": (b"RECEIPT is not allowed here", says(receipt("1") + BEHIND)),
+    "a body too large": (b"body too large", says(b"SEND\ndestination:/queue/a\n\n" + b"x" * 2000 + b"\0")),
+    "too many headers": (
+        b"too many headers",
+        says(b"SEND\ndestination:/queue/a\n" + b"a:b\n" * 20 + b"\n\0"),
+    ),
+    "a rule": (b"not allowed", says(send(b"x", b"/queue/b") + BEHIND)),
+    "an operator": (b"the session was ended", Playbook.operator_kills),
+    "the relay's end": (b"the relay is stopping", Playbook.relay_begins_to_stop),
+    "no heart-beats": (b"heart-beat missed", falls_silent),
+    "other rules": (
+        b"a subscription is no longer allowed",
+        lambda play: play.rules_change(AccessRules((), allow=False)),
+    ),
+}
+
+
+def session(*, survives: bool, **settings: Any) -> Playbook:
+    """A client that is subscribed, at a plain address or in front of a failover list, with the upstream's settings."""
+    front: dict[str, Any] = {"rules": RULES, "limits": LIMITS, "heart_beat": Terms(0, 1000)}
+    hello = b"heart-beat:1000,0\n"
+    if survives:
+        play = started(hello=hello, front=front, **settings)
+    else:
+        play = joined(b"1.2", b"1.2", hello=hello, over=lambda each: upstream(**settings), **front)
+    play.client_says(SUBSCRIBE)
+    play.broker_gets(SUBSCRIBE)
+    return play
+
+
+@pytest.mark.parametrize("survives", [False, True], ids=["a plain address", "failover"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_came_before_is_delivered(way: str, survives: bool) -> None:
+    """Its broker confirms it, MESSAGEs reach nobody, RECEIPTs come before the ERROR; what is behind a fault is not
+    carried.
+    """
+    message, end = WAYS[way]
+    with session(survives=survives) as play:
+        play.client_says(send(b"1", receipt="r") + send(b"2"))
+        play.broker_gets(send(b"1", receipt="r") + send(b"2"))
+        end(play)
+        if way != "the relay's end":  # it has its own time, in which its consumers get what comes
+            play.broker_says(MESSAGE)
+        assert play.client.closed is None
+        play.broker_says(receipt("r"))
+        play.broker_gets(GOODBYE)
+        play.client_gets(receipt("r"))
+        play.broker_says(MESSAGE + GONE)
+        play.client_gets_error(message)
+        play.broker_is_closed()
+        assert over(play)
+        assert play.counters["possibly_lost"] == 0
+
+
+def test_an_end_with_confirm() -> None:
+    """What asked for no receipt is confirmed as well, by the next broker where the first one dies meanwhile."""
+    with session(survives=True, confirm=True) as play:
+        play.client_says(send(b"1") + RUBBISH)
+        assert play.broker_reads().endswith(b"\n\n1\0")
+        play.broker_goes()
+        found(play)
+        play.broker_gets(
+            b"SEND\nrelay-resent:true\nreceipt:relay-session-receipt-2\ndestination:/queue/a\n\n1\0"
+        )
+        play.broker_says(receipt("relay-session-receipt-2"))
+        play.broker_gets(GOODBYE)
+        play.broker_says(GONE)
+        play.client_gets_error(b"unknown command")
+        assert play.counters["possibly_lost"] == 0
+
+
+@pytest.mark.parametrize("survives", [False, True], ids=["a plain address", "failover"])
+def test_an_end_that_is_not_confirmed(survives: bool) -> None:
+    """Nobody waits longer than `disconnect_timeout`: then it counts, and the client and the log are told."""
+    with session(survives=survives, disconnect_timeout=5.0) as play:
+        play.client_says(send(b"1", receipt="r") + RUBBISH)
+        play.broker_reads()
+        for _ in range(50):
+            play.time_passes(0.1)
+            if play.brokers[-1].closed is None and not play.brokers[-1].accepted:
+                play.broker_refuses()
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:unknown command\n")
+        assert b"what has no receipt may be lost" in data
+        play.broker_reads()
+        assert over(play)
+        assert play.counters["possibly_lost"] == 1
+        assert play.noted(Event.DISCONNECTED).endswith("unknown command; 1 SEND may be lost")
+
+
+def test_a_broker_that_closes_at_the_end() -> None:
+    """Some do so without the RECEIPT; the client has its ERROR then, and no other broker is sought."""
+    for survives in (False, True):
+        with session(survives=survives) as play:
+            play.client_says(RUBBISH)
+            play.broker_gets(GOODBYE)
+            play.broker_goes()
+            play.client_gets_error(b"unknown command")
+            assert over(play)
+
+
+def test_a_client_that_leaves_before_the_end() -> None:
+    """What it sent is delivered all the same."""
+    for survives in (False, True):
+        with session(survives=survives) as play:
+            play.client_says(send(b"1", receipt="r") + RUBBISH)
+            play.broker_gets(send(b"1", receipt="r"))
+            play.client_goes()
+            assert not over(play)
+            play.broker_says(receipt("r"))
+            play.broker_gets(GOODBYE)
+            play.broker_says(GONE)
+            play.client_is_closed(How.FLUSH)
+            assert over(play)
+            assert play.counters["possibly_lost"] == play.counters["clients_vanished"] == 0
+
+
+def test_a_client_that_left_with_a_frame_at_fault() -> None:
+    """What it had sent before is still delivered."""
+    with started(confirm=True) as play:
+        play.broker_goes()
+        play.client_says(send(b"1") + RUBBISH)
+        play.client_goes()
+        found(play)
+        assert play.broker_reads().endswith(b"\n\n1\0")
+        assert not over(play)
+        play.broker_says(receipt("relay-session-receipt-1"))
+        assert over(play)
+        assert play.counters["possibly_lost"] == 0
+
+
+def test_a_fan_out_ends() -> None:
+    """Each broker confirms what it has, and RECEIPTs are those of a quorum."""
+    with fanned(quorum=2) as play:
+        play.client_says(send(b"1", receipt="r") + RUBBISH)
+        both_get(play, copied(1, send(b"1", receipt="r")))
+        play.broker_says(receipt("r"), at="a")
+        play.broker_says(MESSAGE + receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+        both_get(play, GOODBYE)
+        play.broker_says(GONE, at="a")
+        assert play.client.closed is None
+        play.broker_says(GONE, at="b")
+        play.client_gets_error(b"unknown command")
+        assert play.counters["possibly_lost"] == 0
+
+
+def test_a_route_whose_broker_is_lost() -> None:
+    """The session ends with it; what went to the others is delivered first."""
+    front = routed(plain("main", "a"), lasting("b", "b", confirm=True))
+    with begun(front, brokers="a") as play:
+        play.client_says(send(b"1") + send(b"2", b"/queue/b.x"))
+        play.broker_gets(send(b"1"), at="a")
+        comes(play, "b")
+        assert play.broker_reads(at="b").endswith(b"\n\n2\0")
+        play.broker_goes(at="a")
+        assert play.client.closed is None
+        play.broker_says(receipt("relay-session-receipt-2"), at="b")
+        play.broker_gets(GOODBYE, at="b")
+        play.broker_says(GONE, at="b")
+        play.client_gets_error(b"connection to the broker was lost")
+
+
+@in_all_cuts
+def test_a_frame_at_fault_in_the_middle(cut: Cut) -> None:
+    """However it comes: what is before it passes, and nothing behind it."""
+    with joined(b"1.2", b"1.2", cut=cut) as play:
+        play.client_says(send(b"1") + send(b"2", receipt="r") + RUBBISH + BEHIND)
+        assert play.broker_reads().replace(b"\0\n", b"\0") == send(b"1") + send(b"2", receipt="r")
+        play.broker_says(receipt("r"))
+        play.client_gets(receipt("r"))
+        play.broker_gets(GOODBYE)
+        play.client_says(BEHIND, unasked=True)
+        play.broker_says(GONE)
+        play.client_gets_error(b"unknown command")
