@@ -139,6 +139,30 @@ def test_what_is_missing_is_told(relay: Relay) -> None:
     ]
 
 
+def test_sessions_that_end(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said behind what passed them, and with the last of them the command ends, well."""
+    answers = (
+        TailAnswer(began=True, sessions=("a", "b")),
+        TailAnswer(sessions=(), missing=("worker 2",)),
+        TailAnswer(sent(1), sessions=("b",)),
+        TailAnswer(sent(2)),
+    )
+    relay.answer("/tail", *(each.spell().encode() for each in answers))
+    assert main(["tail", "--admin", relay.place, "--session", "a", "--session", "b"]) == 0
+    assert [line.partition("octets")[1] or line for line in capsys.readouterr().out.splitlines()] == [
+        "... worker 2 did not answer", "octets", "... the session ended: a", "octets", "... the session ended: b",
+    ]  # fmt: skip
+    assert relay.asked[-1][2]["over"]
+
+
+def test_a_session_that_is_not_there(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody waits for it, and the relay is told."""
+    relay.answer("/tail", TailAnswer(began=True, sessions=("a",)).spell().encode())
+    assert main(["tail", "--admin", relay.place, "--session", "a", "--session", "nonsuch"]) == 1
+    assert capsys.readouterr().err.endswith('there is no session "nonsuch"\n')
+    assert relay.asked[-1][2]["over"]
+
+
 def test_an_answer_that_cannot_be_read(relay: Relay) -> None:
     """It is said, and nothing is made up."""
     relay.answer("/tail", TailAnswer(sent(1)[:-1]).spell().encode())

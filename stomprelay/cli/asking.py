@@ -49,11 +49,12 @@ that it has go on, for as long as their clients want. Waits until none is left. 
 the time is over, or if the relay cannot be asked.
 """
 _TAIL = """
-Shows frames and events of a running relay as they pass, until Ctrl-C, one in a line, as `stomprelay journal cat` does:
-its time, session and client; then `->` and a frame of the client, `<-` with the broker's address and a frame of the
-broker, or `--` and an event. Secrets are out, by the same rules. Sessions go on as before; where more passes than can
-be shown, frames are left out, and it says so (with --json on standard error). Exit status: 0 with --count, 130 at
-Ctrl-C; 1 if the relay cannot be asked.
+Shows frames and events of a running relay as they pass, until Ctrl-C or until the sessions that are named have ended,
+one in a line, as `stomprelay journal cat` does: its time, session and client; then `->` and a frame of the client, `<-`
+with the broker's address and a frame of the broker, or `--` and an event. Secrets are out, by the same rules. Sessions
+go on as before; where more passes than can be shown, frames are left out, and it says so (with --json on standard
+error). Exit status: 0 with --count, and when the sessions have ended; 130 at Ctrl-C; 1 if there is no such session, or
+if the relay cannot be asked.
 """
 _TAIL_EXAMPLE = """
 examples:

@@ -83,25 +83,27 @@ def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 class TailAnswer(NamedTuple):
     """What passed since the last answer. `segment`: the bytes of a segment, or of several; nothing where it is empty.
     `left_out`: how many frames and events came too many behind these. `began`: the relay watches from now on only, so
-    whatever passed before is missing. `missing` names the workers that did not answer.
+    whatever passed before is missing. `missing` names the workers that did not answer, `sessions` those sessions that
+    were named and are not over.
     """
 
     segment: bytes = b""
     left_out: int = 0
     began: bool = False
     missing: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, values: Any) -> "TailAnswer":
         """Return the answer that `spell` made this JSON of, as it was read. Raises `ValueError`, `LookupError` or
         `TypeError` for anything else.
         """
-        segment, left_out, began, missing = (values[name] for name in cls._fields)
+        segment, left_out, began, missing, sessions = (values[name] for name in cls._fields)
         if type(left_out) is not int or type(began) is not bool or not isinstance(segment, str):
             raise TypeError
-        if not all(isinstance(each, str) for each in missing):
+        if not all(isinstance(each, str) for each in (*missing, *sessions)):
             raise TypeError
-        return cls(b64decode(segment, validate=True), left_out, began, tuple(missing))
+        return cls(b64decode(segment, validate=True), left_out, began, tuple(missing), tuple(sessions))
 
     def spell(self) -> str:
         """Return it as JSON text."""
@@ -115,6 +117,7 @@ class TailAnswer(NamedTuple):
             self.left_out + other.left_out,
             self.began or other.began,
             self.missing + other.missing,
+            self.sessions + other.sessions,
         )
 
 

@@ -12,6 +12,7 @@ from stomprelay.journal.segment import parse
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.remote.client import AdminClient
 from stomprelay.remote.connecting import AdminError
+from stomprelay.wire.errors import visible
 
 POLL: Final = 0.25
 """Seconds from one answer to the next question: what a relay keeps meanwhile bounds what watching costs it."""
@@ -37,10 +38,12 @@ def tail(
     *,
     as_json: bool = False,
 ) -> int:
-    """Print what passes, until `count` frames and events were printed, and return the exit status; None: for ever. What
-    is missing between them is told to `remark`. However it ends, the relay is told.
+    """Print what passes, until `count` frames and events were printed, or the sessions that are asked for are over, and
+    return the exit status. What is missing between them is told to `remark`. However it ends, the relay is told. Raises
+    `AdminError` where there is no such session.
     """
     left = count
+    sessions = set(request.sessions)
     answers = 0
     try:
         while True:
@@ -55,6 +58,11 @@ def tail(
                         return 0
             for line in _missing(answer, again=answers > 1):
                 remark(line)
+            for name in _over(answer, sessions):
+                sessions.remove(name)
+                remark(f"... the session ended: {visible(name)}")
+                if not sessions:
+                    return 0
             sleep(POLL)
     finally:
         if answers:
@@ -66,6 +74,16 @@ def _end(admin: AdminClient, request: TailRequest) -> None:
         admin.tail(request._replace(over=True))
     except AdminError:
         pass  # it ends by itself, soon
+
+
+def _over(answer: TailAnswer, sessions: set[str]) -> list[str]:
+    """Return which of these sessions are over. Raises `AdminError` where one was not there from the beginning."""
+    if answer.missing:
+        return []  # whoever did not answer may have them
+    over = sorted(sessions.difference(answer.sessions))
+    if over and answer.began:
+        raise AdminError(f"there is no session {json.dumps(over[0])}")
+    return over
 
 
 def _records(answer: TailAnswer) -> list[Record]:

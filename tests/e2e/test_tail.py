@@ -183,6 +183,23 @@ def test_a_flood_is_shown_as_far_as_it_fits(scene: Scene) -> None:
     client.leave()
 
 
+def test_the_session_that_is_named_ends(scene: Scene) -> None:
+    """The command says so and ends, well; one that is not there it refuses."""
+    client = Talker.at(scene.port)
+    name = scene.newest()
+    with scene.tail("--session", name) as child:
+        begun(child, client)
+        client.leave()
+        assert child.exited(within=PATIENCE)
+        assert child.stop() == 0
+    assert child.output.endswith(f"\n... the session ended: {name}\n")
+    assert "DISCONNECT" in child.output
+    with scene.tail("--session", name) as child:
+        assert child.exited(within=PATIENCE)
+        assert child.stop() == 1
+    assert child.output.endswith(f'there is no session "{name}"\n')
+
+
 @pytest.mark.parametrize(
     ("sig", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], ids=["ctrl-c", "killed"]
 )
@@ -190,7 +207,7 @@ def test_the_command_ends_and_nobody_watches(scene: Scene, sig: signal.Signals, 
     """By Ctrl-C quietly, and at once for the relay; one that is killed is waited for in vain, and not for long."""
     client = Talker.at(scene.port)
     others = ["1", "2", "3"]
-    with scene.tail("--session", "nobody", "--session", scene.newest()) as child:
+    with scene.tail("--session", scene.newest()) as child:
         begun(child, client)
         assert [scene.asks(each) for each in others] == [200] * 3
         assert scene.asks("4") == 503

@@ -562,6 +562,27 @@ def test_a_local_socket(tmp_path: Path, broker: int) -> None:
     check(child)
 
 
+def test_a_session_of_any_worker_is_shown(running: Crew, tmp_path: Path) -> None:
+    """Until it ends: which worker has it is all the same. One that none has is refused."""
+    clients = running.clients()
+    rows = json.loads(running.get("/sessions"))["sessions"]
+    of_worker = {row["session"].rpartition("-")[0]: row for row in rows}
+    assert len(of_worker) == WORKERS
+    for row in of_worker.values():
+        [client] = [each for each in clients if row["client"].endswith(f":{each.socket.getsockname()[1]}")]
+        with watching(tmp_path, running.admin, "--session", row["session"]) as child:
+            begun(child, client)
+            client.leave()
+            assert child.exited(within=PATIENCE)
+        assert child.output.endswith(f"... the session ended: {row['session']}\n")
+        clients.remove(client)
+    again = stomprelay("tail", "--session", row["session"], "--admin", running.admin)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr.endswith(f'there is no session "{row["session"]}"\n')
+    for client in clients:
+        client.close()
+
+
 def test_what_passes_any_worker_is_shown(running: Crew, queue: str, tmp_path: Path) -> None:
     """By one command, as of one relay."""
     clients = running.clients()

@@ -223,9 +223,10 @@ def test_which_sessions_are_watched() -> None:
 
 def test_an_answer_is_what_was_said() -> None:
     """Also of several workers together."""
-    one, two = TailAnswer(b"\0\xff", 2, True, ("worker 1",)), TailAnswer(b"x", 3)
+    one = TailAnswer(b"\0\xff", 2, True, ("worker 1",), ("s",))
+    two = TailAnswer(b"x", 3, sessions=("t",))
     assert TailAnswer.parse(json.loads(one.spell())) == one
-    assert one.plus(two) == TailAnswer(b"\0\xffx", 5, True, ("worker 1",))
+    assert one.plus(two) == TailAnswer(b"\0\xffx", 5, True, ("worker 1",), ("s", "t"))
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,7 @@ def test_an_answer_is_what_was_said() -> None:
         {"began": 1},
         {"missing": [1]},
         {"missing": None},
+        {"sessions": [None]},
     ],
 )
 def test_an_answer_that_is_none(wrong: dict[str, Any]) -> None:

@@ -197,6 +197,18 @@ def test_sessions_that_are_not_asked_for(chosen: Callable[[str], dict[str, Any]]
     assert not recorded(other)
 
 
+def test_sessions_that_are_named(harness: RelayHarness) -> None:
+    """Who asks is told which of them are there, with the last that passes them which are not any more."""
+    client, _ = harness.session()
+    harness.session()
+    one, two = (f"{harness.service.clients.prefix}-{number}" for number in (1, 2))
+    asked = {"sessions": [one, two, "nobody"]}
+    assert tail(harness, **asked) == TailAnswer(began=True, sessions=(one, two))
+    client.disconnects()
+    found = tail(harness, **asked)
+    assert (shown(found)[-1], found.sessions) == ("vanished", (two,))
+
+
 def test_some_destinations(harness: RelayHarness) -> None:
     """Frames that have one of them; their bodies as far as they were wanted."""
     client, broker = harness.session()

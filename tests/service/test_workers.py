@@ -778,6 +778,15 @@ def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
     assert asked(crew, 2).orders == []
 
 
+def test_a_session_that_is_watched_at_whichever_worker(crew: Crew) -> None:
+    """It is there where any worker has it."""
+    names = tuple(next(iter(asked(crew, number).state.sessions)).name for number in (1, 2))
+    found: list[Any] = []
+    for name in (*names, "nobody"):
+        _ = crew.tail(TailRequest("one", (name,))).addCallback(found.append)
+    assert [each.sessions for each in found] == [(names[0],), (names[1],), ()]
+
+
 def test_what_passes_at_each_worker(crew: Crew) -> None:
     """Is shown as of one relay; who does not answer is named, and where too many watch, that is said."""
     assert list(crew.listeners) == ["public"]

@@ -36,6 +36,10 @@ class Watchable(Protocol):
     def listener(self) -> str:
         """The name of its listener."""
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing will happen any more."""
+
     def record_to(self, records: Records | None) -> None:
         """Give what is recorded to these from now on; None: record nothing."""
 
@@ -96,6 +100,7 @@ class Tails:
         header = Header(VERSION, relay, run, 1, clock(), PATIENCE, SOFTWARE).encode()
         self._header = sealed(int(BlockKind.HEADER), clock(), 0, b"", b"", header)
         self._watches: dict[TailRequest, Watch] = {}
+        self._named: dict[TailRequest, tuple[Watchable, ...]] = {}
         self._ends: dict[TailRequest, Any] = {}
         self._tapped: dict[tuple[TailRequest, ...], Tapped] = {}
         self._untold: Iterator[Watchable] = iter(())
@@ -122,13 +127,17 @@ class Tails:
             return watch.take()
         if watch is not None:
             self._ends[key].reset(PATIENCE)
-            return watch.take()
+            return watch.take()._replace(sessions=self._left(key))
         if len(self._watches) >= MOST:
             raise TooMany(f"{MOST} watch already, and no more may at a time")
         self._watches[key] = Watch(key, self._header, self._capture, self._clock)
         self._ends[key] = self._reactor.callLater(PATIENCE, self._end, key)
+        self._named[key] = tuple(each for each in self._sessions() if each.name in key.sessions)
         self._tell()
-        return TailAnswer(began=True)
+        return TailAnswer(began=True, sessions=self._left(key))
+
+    def _left(self, request: TailRequest) -> tuple[str, ...]:
+        return tuple(each.name for each in self._named[request] if not each.over)
 
     def accepted(self, session: Watchable) -> None:
         """Have a new session recorded, before anything came, if the journal or somebody who watches wants that."""
@@ -142,7 +151,7 @@ class Tails:
             self._end(request)
 
     def _end(self, request: TailRequest) -> None:
-        del self._watches[request]
+        del self._watches[request], self._named[request]
         end = self._ends.pop(request)
         if end.active():
             end.cancel()
