@@ -120,9 +120,8 @@ class Traffic:
         for at, relay in enumerate(self._relays):
             self._stops(at, relay)
             for each in self._of(relay):
-                outcome = "delivered" if (at, relay.runs) in self._deadly else "returned"
                 for owed in each.owed:
-                    self._truth.became(owed.destination, outcome, 1)
+                    self._truth.became(owed.destination, "returned", 1)
         self._truth.end = self._now + max(relay.skew for relay in self._relays)
         return self._truth
 
@@ -159,12 +158,11 @@ class Traffic:
             each.connect(self._tick())
 
     def _restarts(self, at: int, relay: Relay) -> None:
-        died = (at, relay.runs) in self._deadly
         self._stops(at, relay)
         self._now += SECOND * 2
         self._begins(relay)
         for each in self._of(relay):
-            self._returns(each, known=not died)
+            self._returns(each)
 
     def _stops(self, at: int, relay: Relay) -> None:
         self._now += SECOND
@@ -305,7 +303,7 @@ class Traffic:
             )
         if refused >= 0:
             if random.random() < _REFUSED_AGAIN:
-                self._again(consumer, [self._owed(batch, first, refused)], known=True)
+                self._again(consumer, [self._owed(batch, first, refused)])
             else:
                 self._truth.became(destination, "nacked", 1)
         if len(consumer.owed) > _PREFETCH:
@@ -318,8 +316,8 @@ class Traffic:
         at = delivery - first
         return Owed(batch.destination, batch.producer, batch.numbers[at], batch.sizes[at], delivery)
 
-    def _again(self, consumer: Client, again: Sequence[Owed], *, known: bool) -> None:
-        """These come once more, and are acknowledged. `known`: the journal has it that they were given back."""
+    def _again(self, consumer: Client, again: Sequence[Owed]) -> None:
+        """These come once more, and are acknowledged."""
         first = self._delivery
         self._delivery += len(again)
         consumer.hears_again(self._tick(), again, first)
@@ -328,17 +326,16 @@ class Traffic:
         for destination, count in found.items():
             self._truth.deliveries[destination] += count
             self._truth.became(destination, "acked", count)
-            if known:
-                self._truth.redelivered[destination] += count
+            self._truth.redelivered[destination] += count
 
     # What happens besides
 
-    def _returns(self, consumer: Client, *, known: bool) -> None:
+    def _returns(self, consumer: Client) -> None:
         """A consumer is delivered again what it owed."""
         if consumer.owed:
             again = [*consumer.owed]
             consumer.owed.clear()
-            self._again(consumer, again, known=known)
+            self._again(consumer, again)
 
     def _comes(self) -> None:
         """A client goes, and comes back."""
@@ -348,7 +345,7 @@ class Traffic:
         client.leave(self._tick(), after)
         self._now += after + SECOND // 4
         client.connect(self._tick())
-        self._returns(client, known=True)
+        self._returns(client)
 
     def _fails(self, number: int) -> None:
         """A broker is lost by all who have it."""
@@ -383,7 +380,7 @@ class Traffic:
                     outage.stale_acks += 1
                     each.acks(self._tick(), [each.owed[0].delivery])
                 outage.duplicates += len(each.owed)
-                self._returns(each, known=True)
+                self._returns(each)
         for sent in flying.values():
             self._delivers(sent)
         self._now += _APART

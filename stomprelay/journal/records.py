@@ -63,7 +63,7 @@ class Record(NamedTuple):
         """Return its values by the column names of the pipeline's table `frames`; empty ones are left out, bodies
         unless `bodies`.
         """
-        columns: dict[str, Any] = {"at": spell_time(self.time), "ns": self.time, "relay": self.relay}
+        columns: dict[str, Any] = {"seen_at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
             columns["direction"] = _DIRECTIONS[self.context.side]
@@ -78,7 +78,7 @@ class Record(NamedTuple):
             if bodies and self.frame.kept:
                 columns |= _body(self.frame.kept)
         if self.segment:
-            columns |= {"segment": self.segment, "offset": self.offset, "number": self.number}
+            columns |= {"segment": self.segment, "position": self.offset, "number": self.number}
         return columns
 
 

@@ -183,8 +183,8 @@ class Single:
             unkept = resender.unconfirmed.pass_unkept
             passing = straight = to_broker(bridges, session, sends=True, unkept=unkept)
         if self._counter is not None:
-            passing = queue_runs(passing, connection.queue_sent)
-            straight = queue_runs(straight, connection.queue_sent)
+            passing = queue_runs(passing, self._link.queue_sent)
+            straight = queue_runs(straight, self._link.queue_sent)
         return passing, Pass(self._client, connection.leg, straight)
 
     def _from_broker(self) -> tuple[Passing, Pass]:
@@ -200,8 +200,8 @@ class Single:
             if ours is not None:
                 passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
             if self._counter is not None:
-                passing = queue_runs(passing, connection.queue_gave)
-                straight = queue_runs(straight, connection.queue_gave)
+                passing = queue_runs(passing, self._link.queue_gave)
+                straight = queue_runs(straight, self._link.queue_gave)
             found = passing, Pass(connection.leg, self._client, straight, state[2])
             self._known = {**self._known, state: found}
         return found
@@ -294,8 +294,7 @@ class Single:
         """Return these frames of a leg, counted by destination where somebody wants to know."""
         if self._counter is None:
             return frames
-        connection = self._link.connection
-        frames = queue_frames(frames, connection.queue_sent if leg is self._client else connection.queue_gave)
+        frames = queue_frames(frames, self._link.queue_sent if leg is self._client else self._link.queue_gave)
         return self._counter.counting(frames, self._session, leg.dialect)
 
     def _disconnecting(self, frame: Frame) -> None:

@@ -144,7 +144,7 @@ def test_a_frame_for_machines(tmp_path: Path) -> None:
     """By the names of the pipeline's table; of repeated headers the first."""
     record = only(tmp_path, frames((b"MESSAGE\na:1\na:2\nb:3\n\n", b"hello"), context=BROKER, number=4))
     assert record.columns() == {
-        "at": "2026-11-21T08:23:00.123456Z",
+        "seen_at": "2026-11-21T08:23:00.123456Z",
         "ns": NOW,
         "relay": "eu-1",
         "listener": "main",
@@ -162,7 +162,7 @@ def test_a_frame_for_machines(tmp_path: Path) -> None:
         "size": len(b"MESSAGE\na:1\na:2\nb:3\n\nhello\0"),
         "body_size": 5,
         "segment": NAME,
-        "offset": len(header()),
+        "position": len(header()),
         "number": 4,
     }
     assert list(record.columns()["headers"]) == ["a", "b"]
@@ -171,7 +171,7 @@ def test_a_frame_for_machines(tmp_path: Path) -> None:
 def test_an_event_for_machines(tmp_path: Path) -> None:
     """What is empty is left out."""
     assert only(tmp_path, event("lost", "gone", Context(), broker="b")).columns() == {
-        "at": "2026-11-21T08:23:00.123456Z",
+        "seen_at": "2026-11-21T08:23:00.123456Z",
         "ns": NOW,
         "relay": "eu-1",
         "kind": "event",
@@ -179,7 +179,7 @@ def test_an_event_for_machines(tmp_path: Path) -> None:
         "text": "gone",
         "facts": {"broker": "b"},
         "segment": NAME,
-        "offset": len(header()),
+        "position": len(header()),
         "number": 0,
     }
 

@@ -256,7 +256,7 @@ def test_a_preferred_broker() -> None:
 def stays(play: Playbook, why: str) -> None:
     """The session goes on where it is, and it is known why."""
     assert not link(play).moving
-    assert link(play).connection.stays == why
+    assert link(play).stays == why
     play.client_says(SEND % b"x")
     gets(play, SEND % b"x")
     play.both_stay()

@@ -7,7 +7,17 @@ from typing import Final
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.handshake import Accepted, Handshake
 from stomprelay.relay.link.schedule import Schedule
-from stomprelay.relay.link.states import Asking, Attempts, Connected, Ended, Leaving, Next, Waiting
+from stomprelay.relay.link.states import (
+    Asking,
+    Attempts,
+    Connected,
+    Ended,
+    Leaving,
+    Move,
+    Next,
+    Staying,
+    Waiting,
+)
 from stomprelay.relay.link.suspicion import CLOSED, STRANGE
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
@@ -111,46 +121,62 @@ class Link:
         return isinstance(self.state, Ended)
 
     @property
+    def _move(self) -> Move | None:
+        """How it is to leave its broker."""
+        state = self.state
+        return state.move if isinstance(state, Connected) and isinstance(state.move, Move) else None
+
+    @property
     def moving(self) -> bool:
         """Whether it is to leave its broker at a quiet moment."""
-        return isinstance(self.state, Connected) and self.state.moving
+        return self._move is not None
 
     @property
     def departing(self) -> bool:
         """Whether it leaves its broker as soon as it is quiet: another one has accepted the session, or none may be
         asked, and it waits until one is resumed.
         """
-        if not self.moving:
-            return False
-        following = self.connection.next
-        return following is None or following.accepted is not None
+        move = self._move
+        return move is not None and (move.next is None or move.next.accepted is not None)
 
     def leaves(self, now: float) -> bool:
         """Return whether a link that is `departing` goes now: it is quiet, or its time is over."""
-        up = self.connection
-        return self.quiet or (self.up and now >= up.leave_by and not up.may_stay)
+        move = self._move
+        return self.quiet or (self.up and move is not None and now >= move.leave_by and not move.may_stay)
+
+    @property
+    def _staying(self) -> Staying | None:
+        state = self.state
+        return state.move if isinstance(state, Connected) and isinstance(state.move, Staying) else None
 
     @property
     def stays(self) -> str:
         """Why it has the broker that it was to leave: no other one took it; empty where that is not so."""
-        state = self.state
-        return state.stays if isinstance(state, Connected) and not state.moving else ""
+        staying = self._staying
+        return "" if staying is None else staying.reason
 
     def movable(self, now: float) -> bool:
         """Return whether it may be asked to move for the sake of balance: no other broker refused it lately."""
-        return not self.moving and not (self.stays and now < self.connection.again)
+        staying = self._staying
+        return not self.moving and (staying is None or now >= staying.again)
+
+    @property
+    def _following(self) -> Next | None:
+        """The broker that it is to move to, where one is asked."""
+        move = self._move
+        return None if move is None else move.next
 
     @property
     def next_leg(self) -> Leg | None:
         """The leg to the broker that it is to move to, where one was asked."""
-        state = self.state
-        following = state.next if isinstance(state, Connected) else None
-        return None if following is None or following.handshake is None else following.handshake.leg
+        following = self._following
+        return None if following is None else following.handshake.leg
 
     @property
     def may_stay(self) -> bool:
         """Whether it is to leave its broker at a quiet moment only, and stays where there is none in time."""
-        return self.moving and self.connection.may_stay
+        move = self._move
+        return move is not None and move.may_stay
 
     @property
     def done(self) -> bool:
@@ -199,10 +225,10 @@ class Link:
         """Return the broker to which a leg of this link leads; None where it has no such leg."""
         if leg is self.leg:
             return self.broker or self.asked
-        if leg is self.next_leg and isinstance(self.state, Connected) and self.state.next is not None:
-            asked = self.state.next.handshake
-            return None if asked is None else asked.broker
-        return None
+        following = self._following
+        return (
+            following.handshake.broker if following is not None and following.handshake.leg is leg else None
+        )
 
     @property
     def reason(self) -> str:
@@ -303,13 +329,10 @@ class Link:
 
     def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
         """The connection that was asked for is there, for a client at this IP address."""
-        if isinstance(self.state, Asking) and self.state.handshake.leg is leg:
-            self.state.told = True
-            self._outbox.send(leg, self.state.handshake.connect(address), now)
-        elif leg is self.next_leg and isinstance(self.state, Connected) and self.state.next is not None:
-            self.state.next.told = True
-            assert self.state.next.handshake is not None
-            self._outbox.send(leg, self.state.next.handshake.connect(address), now)
+        asked = self.state if isinstance(self.state, Asking) else self._following
+        if asked is not None and asked.handshake.leg is leg:
+            asked.told = True
+            self._outbox.send(leg, asked.handshake.connect(address), now)
         else:
             self._outbox.put(Close(leg, How.ABORT))
 
@@ -446,8 +469,8 @@ class Link:
                 self._give_up(now)
             case Waiting(broker=broker):
                 self._open(broker, now)
-            case Connected() as state if self.up:
-                self._move_due(state, now)
+            case Connected(move=Move() as move) if self.up:
+                self._move_due(move, now)
 
     # Ends
 
@@ -479,6 +502,16 @@ class Link:
             careful = self.resender is not None and self.resender.cautious
             broker.health.lost(suspect=careful or self.dropped_by is None)
 
+    def queue_sent(self, count: int) -> None:
+        """Count so many SENDs to queues at the broker that it has."""
+        if isinstance(self.state, Connected):
+            self.state.queue_sent(count)
+
+    def queue_gave(self, count: int) -> None:
+        """Count so many MESSAGEs from queues of the broker that it has."""
+        if isinstance(self.state, Connected):
+            self.state.queue_gave(count)
+
     def _goes_back(self) -> None:
         """Count what the broker keeps: what was not acknowledged, and not what is kept here for the next one."""
         if isinstance(self.state, Connected):
@@ -491,8 +524,9 @@ class Link:
         if leg is not None and not leg.closed:
             leg.enter(State.CLOSED)
             self._outbox.put(Close(leg, how))
+        if self._move is not None:
+            self._drop(self._move)
         if isinstance(self.state, Connected):
-            self._drop(self.state)
             self.state.broker.health.left(self.state.place)
             if self.state.carried:
                 self.state.broker.count(self.state.tally)
@@ -521,17 +555,17 @@ class Link:
         """
         if not (self.up and self.upstream.movable):
             return
-        up = self.connection
-        if up.next is not None and target not in (None, up.target):
-            self._drop(up)
-        up.moving, up.target, up.may_stay = True, target, may_stay
-        up.leave_by, up.stays = now + within, ""
-        if up.next is None:
-            others = [target] if target is not None else self._others(up.broker, now)
-            if others:
-                up.next = Next(others)
-                self._ask_next(up, up.next, now)
-        self._look_again(up)
+        up, move = self.connection, self._move
+        if move is not None and move.next is not None and target not in (None, move.target):
+            self._drop(move)
+        following = None if move is None else move.next
+        left = [] if following is None or move is None else move.left
+        up.move = move = Move(target, may_stay, now + within, left, following)
+        if following is None:
+            move.left = [target] if target is not None else self._others(up.broker, now)
+            if move.left:
+                self._ask_next(up, move, now)
+        self._look_again()
 
     def _others(self, broker: Broker, now: float) -> list[Broker]:
         """Return the brokers that the session may go to, in the order in which it asks them."""
@@ -539,53 +573,50 @@ class Link:
         order += [each for each in self.group.brokers if each not in order]
         return [each for each in order if each is not broker and not each.health.paused]
 
-    def _ask_next(self, up: Connected, following: Next, now: float) -> None:
+    def _ask_next(self, up: Connected, move: Move, now: float) -> None:
         """Ask the next broker for CONNECTED, at its turn. Without one the session stays."""
-        if not following.left:
-            up.next, up.moving, up.target = None, False, None
+        if not move.left:
+            up.move = Staying(move.refusal, move.again)
             return
-        broker = following.left.pop(0)
-        following.at = broker.health.slot(self.upstream.reconnect_rate, now)
-        following.handshake = self._handshake(broker)
-        if following.at <= now:
-            self._open_next(following, now)
+        broker = move.left.pop(0)
+        move.next = Next(self._handshake(broker), broker.health.slot(self.upstream.reconnect_rate, now))
+        if move.next.at <= now:
+            self._open_next(move.next, now)
 
     def _open_next(self, following: Next, now: float) -> None:
-        assert following.handshake is not None
         following.deadline = now + self.upstream.connect_timeout
         following.sight = following.handshake.broker.health.sight()
         following.handshake.open()
 
-    def _look_again(self, up: Connected) -> None:
+    def _look_again(self) -> None:
         """Have it looked at again when something of the move is due."""
         if not self.up:
             return  # it leaves, or is lost, by a time of its own
-        self.until = up.leave_by if self.departing or up.may_stay else inf
-        following = up.next
-        if following is not None and following.accepted is None:
-            self.until = min(self.until, following.at if following.sight is None else following.deadline)
-        if not up.moving:
-            self.until = inf
+        move, self.until = self._move, inf
+        if move is None:
+            return
+        if self.departing or move.may_stay:
+            self.until = move.leave_by
+        if move.next is not None and move.next.accepted is None:
+            self.until = min(self.until, move.next.at if move.next.sight is None else move.next.deadline)
 
-    def _move_due(self, up: Connected, now: float) -> None:
-        following = up.next
-        if now >= up.leave_by and (up.may_stay or self.departing):
-            if up.may_stay:
-                self.stay()
-            else:
-                self.disconnect(now)
+    def _move_due(self, move: Move, now: float) -> None:
+        following = move.next
+        if now >= move.leave_by and move.may_stay:
+            self.stay()
+        elif now >= move.leave_by and self.departing:
+            self.disconnect(now)
         elif following is not None and following.accepted is None:
             if following.sight is None:
                 self._open_next(following, now)
             elif now >= following.deadline:
                 self.next_refused("no CONNECTED in time", now)
-        self._look_again(up)
+        self._look_again()
 
     def next_answered(self, data: bytes, now: float) -> None:
         """The broker that the session is to move to sent something. After its CONNECTED the session can leave."""
-        up = self.connection
-        following = up.next
-        if following is None or following.handshake is None:
+        following = self._following
+        if following is None:
             return
         handshake = following.handshake
         try:
@@ -602,16 +633,16 @@ class Link:
                 break
         except StompError as error:
             self.next_refused(f"answered CONNECT with what is not STOMP: {error.message}", now)
-        self._look_again(up)
+        self._look_again()
 
     def next_refused(self, reason: str, now: float, *, alive: bool = False) -> None:
         """The broker that the session is to move to cannot be had, or was lost: the next one is asked. With none left
         the session stays where it is; one that has left already looks for another. `alive`: it answered.
         """
-        up = self.connection
-        following = up.next
-        if following is None or following.handshake is None:
+        up, move = self.connection, self._move
+        if move is None or move.next is None:
             return
+        following = move.next
         broker, sight = following.handshake.broker, following.sight
         if sight is not None and not alive and following.accepted is None:
             if following.told:
@@ -620,21 +651,19 @@ class Link:
                 self._fail(broker, now)
         self.session.counters["brokers_refused"] += 1
         self._outbox.put(refused(broker, self.upstream, reason))
-        left = following.left
-        self._drop(up)
+        self._drop(move)
         if self.up:
-            up.stays, up.again = f"{broker} {reason}", now + AGAIN if alive else 0.0
-            up.next = Next(left)
-            self._ask_next(up, up.next, now)
-            self._look_again(up)
+            move.refusal, move.again = f"{broker} {reason}", now + AGAIN if alive else 0.0
+            self._ask_next(up, move, now)
+            self._look_again()
 
-    def _drop(self, state: Connected) -> None:
+    def _drop(self, move: Move) -> None:
         """Ask no broker any more for a move."""
-        following, state.next = state.next, None
+        following, move.next = move.next, None
         self._close(following)
 
     def _close(self, following: Next | None) -> None:
-        if following is None or following.handshake is None or following.sight is None:
+        if following is None or following.sight is None:
             return
         leg = following.handshake.leg
         if not leg.closed:
@@ -643,9 +672,10 @@ class Link:
 
     def stay(self) -> None:
         """The session need not move any more: its client leaves, or had no quiet moment in time."""
-        if self.up and self.moving:
-            self.connection.moving = False
-            self._drop(self.connection)
+        move = self._move
+        if self.up and move is not None:
+            self._drop(move)
+            self.connection.move = Staying(move.refusal, move.again) if move.refusal else None
             self.until = inf
 
     def abandon(self) -> None:
@@ -684,18 +714,8 @@ class Link:
         self._outbox.put(Resume(up.leg))
         self._goes_back()
         up.broker.count(up.tally)
-        up.queue[:] = 0, 0
         self.state = Leaving(
-            up.leg,
-            up.broker,
-            up.bridges,
-            up.product,
-            up.moving,
-            up.target,
-            next=up.next,
-            queue=up.queue,
-            place=up.place,
-            receipt=receipt,
+            up.leg, up.broker, up.bridges, up.product, up.move, place=up.place, receipt=receipt
         )
         self.until = now + self.upstream.disconnect_timeout
 
@@ -709,17 +729,16 @@ class Link:
         """Close the leg in this way, and go on with the broker that has accepted the session meanwhile: what that
         accepted is returned. Look for one where there is none.
         """
-        left = self.state if isinstance(self.state, Connected) else None
-        following = None if left is None else left.next
-        if left is not None:
-            left.next = None
+        move, following = self._move, self._following
+        if move is not None:
+            move.next = None
         self.hang_up(how)
-        if following is not None and following.handshake is not None and following.accepted is not None:
+        if following is not None and following.accepted is not None:
             handshake, accepted = following.handshake, following.accepted
             self.seeks_since = now
             self._search.schedule.moved(handshake.broker)
             self._accepted(handshake, accepted, now)
             return accepted
         self._close(following)
-        self.seek(now, None if left is None else left.target)
+        self.seek(now, None if move is None else move.target)
         return None

@@ -47,15 +47,12 @@ class Asking:
 
 @dataclass(slots=True)
 class Next:
-    """Where a session that is to move goes: a broker is asked for CONNECTED before the one that it has is left.
-
-    `left` are the brokers that were not asked yet. The last of the others is asked at the time `at`; then there is a
-    `handshake`, which has to have an answer by `deadline`: `accepted`. `told`, `sight`: as `Asking` has them.
+    """The broker that a session is to move to: it is asked at the time `at`, by `handshake`, and has to answer by
+    `deadline`: `accepted`. `told`, `sight`: as `Asking` has them; `sight` is None until it is asked.
     """
 
-    left: list[Broker]
-    at: float = 0.0
-    handshake: Handshake | None = None
+    handshake: Handshake
+    at: float
     deadline: float = 0.0
     sight: Sight | None = None
     told: bool = False
@@ -63,35 +60,56 @@ class Next:
 
 
 @dataclass(slots=True)
+class Move:
+    """The session is to leave its broker, once `next` has accepted it: at a quiet moment, or at the time `leave_by`
+    without such a moment; `may_stay`: then it stays.
+
+    It goes to `target` if there is one. `left` are the brokers that were not asked yet; where none may be asked, there
+    is no `next`. `refusal`: why the last broker that was asked did not take the session; it need not be asked to move
+    for the sake of balance until the time `again`.
+    """
+
+    target: Broker | None
+    may_stay: bool
+    leave_by: float
+    left: list[Broker] = field(default_factory=list)
+    next: Next | None = None
+    refusal: str = ""
+    again: float = 0.0
+
+
+@dataclass(slots=True)
+class Staying:
+    """The session was to leave its broker and has it still: no other one took it, for this reason. It need not be asked
+    for the sake of balance until the time `again`.
+    """
+
+    reason: str
+    again: float
+
+
+@dataclass(slots=True)
 class Connected:
     """Frames flow between the client and this broker.
 
-    `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
-    to `target` if there is one, and at the time `leave_by` without such a moment; `may_stay`: there is no need, so
-    without one it stays. `next`: where it goes; None where no other broker may be asked. `stays`: why the last broker
-    that was asked did not take it; not before `again` is it to be asked to move for the sake of balance. `done`: the
-    broker is to be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it is left for not
-    answering. `place`: the session's number there. `tally` counts frames of the client that were for it, and those that
-    came from it, and `queue` the SENDs to queues and the MESSAGEs from queues among them.
+    `product`: what it is, as far as that is known. `move`: that the session is to go to another broker, or why it did
+    not. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it
+    is left for not answering. `place`: the session's number there. `tally` counts frames of the client that were for
+    it, and those that came from it; of these, SENDs to queues and MESSAGEs from queues.
     """
 
     leg: Leg
     broker: Broker
     bridges: Bridges
     product: Profile
-    moving: bool = False
-    target: Broker | None = None
-    may_stay: bool = False
-    leave_by: float = 0.0
-    next: Next | None = None
-    stays: str = ""
-    again: float = 0.0
+    move: Move | Staying | None = None
     done: bool = False
     silent: bool = False
     place: int = 0
     _sent: int = 0
     _received: int = 0
-    queue: list[int] = field(default_factory=lambda: [0, 0])
+    _queue_sends: int = 0
+    _queue_messages: int = 0
 
     def count(self, frames: int, *, sent: bool) -> None:
         """Count frames of the client that were `sent` to it, or else came from it."""
@@ -102,25 +120,25 @@ class Connected:
 
     def queue_sent(self, count: int) -> None:
         """Count so many SENDs to queues, fewer where that is negative."""
-        self.queue[0] += count
+        self._queue_sends += count
 
     def queue_gave(self, count: int) -> None:
         """Count so many MESSAGEs from queues."""
-        self.queue[1] += count
+        self._queue_messages += count
 
     def took_back(self, messages: int, sends: int) -> int:
         """So many MESSAGEs go back to the broker, unacknowledged, and so many SENDs go to the next one: they do not
         count any more. Returns how many of the SENDs count there.
         """
-        again = min(sends, self.queue[0])
-        self.queue[0] -= again
-        self.queue[1] -= min(messages, self.queue[1])
+        again = min(sends, self._queue_sends)
+        self._queue_sends -= again
+        self._queue_messages -= min(messages, self._queue_messages)
         return again
 
     @property
     def carried(self) -> bool:
         """Whether anything was counted."""
-        return self._sent > 0 or self._received > 0 or any(self.queue)
+        return any((self._sent, self._received, self._queue_sends, self._queue_messages))
 
     @property
     def tally(self) -> BrokerTally:
@@ -128,8 +146,8 @@ class Connected:
         return BrokerTally(
             sent_frames=self._sent,
             received_frames=self._received,
-            queue_sends=self.queue[0],
-            queue_messages=self.queue[1],
+            queue_sends=self._queue_sends,
+            queue_messages=self._queue_messages,
         )
 
 

@@ -47,11 +47,11 @@ def test_a_terminal_shows_what_goes_on() -> None:
     assert out.screen == [""]
     clock.now += 4
     progress.step("messages")
-    assert out.screen[0].startswith("batch 3, messages   9 % |")
+    assert out.screen[0].startswith("batch 3, messages   8 % |")
     clock.now += 4
     progress.tick(2, 4)
-    assert out.screen[0].startswith("batch 3, messages 2/4   9 % |")
-    assert out.screen[0].endswith("| 2.6 of 30.0 MiB, 328.2 KiB/s, 86 s left")
+    assert out.screen[0].startswith("batch 3, messages 2/4   8 % |")
+    assert out.screen[0].endswith("| 2.5 of 30.0 MiB, 320.0 KiB/s, 88 s left")
     progress.end(2, 1000, 1)
     progress.tick(1, 1)
     assert out.screen == [
