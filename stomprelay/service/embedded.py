@@ -106,8 +106,6 @@ class BrokerDriver(Driver):
 class BrokerFactory(Factory):
     """Builds the protocols of the broker's clients."""
 
-    noisy = False
-
     def __init__(self, service: "BrokerService") -> None:
         self._service = service
 
@@ -181,8 +179,6 @@ class BrokerService(MultiService):
 
 class _Keeping(Factory):
     """Keeps the protocols that another factory builds."""
-
-    noisy = False
 
     def __init__(self, factory: IProtocolFactory) -> None:
         self._factory = factory

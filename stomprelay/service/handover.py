@@ -180,8 +180,6 @@ class _Offer(LineOnlyReceiver):
 class _Offers(Factory):
     """Makes an offer of each connection."""
 
-    noisy = False
-
     def __init__(self, handover: "Handover", reactor: Any) -> None:
         self._handover = handover
         self._reactor = reactor

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any, Final
 
+from twisted.internet.protocol import Factory
 from twisted.logger import (
     FileLogObserver,
     FilteringLogObserver,
@@ -29,6 +30,9 @@ _filtered: Final = FilteringLogObserver(globalLogPublisher, [_level])
 _unfiltered: Final = Logger(_NAMESPACE, observer=globalLogPublisher)
 _heard: Final[dict[Any, bool]] = {level: level >= LogLevel.info for level in LogLevel.iterconstants()}
 _MARK: Final = "<what is said>"
+
+# Twisted's factories tell by their `repr` that they start and stop; which endpoint listens is told by its name.
+Factory.noisy = False
 
 
 def logger() -> Logger:

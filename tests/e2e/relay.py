@@ -14,7 +14,7 @@ TWISTD = Path(sys.executable).with_name("twistd")
 RUN = (sys.executable, "-m", "stomprelay", "run")
 ROOT = Path(__file__).resolve().parents[2]
 
-_WRONG = re.compile(r"Traceback|Unhandled|exceptions\.|Warning:")
+_WRONG = re.compile(r"Traceback|Unhandled|exceptions\.|Warning:|<class '|object at 0x")
 
 
 class Relay:
@@ -110,5 +110,5 @@ def serving(child: Child, ports: Sequence[int]) -> Iterator[Relay]:
 
 
 def check(child: Child) -> None:
-    """Assert that a child has written nothing of an error that it did not expect."""
+    """Assert that a child has written nothing of an error that it did not expect, and no `repr` of Python's."""
     assert not _WRONG.search(child.output), child.output

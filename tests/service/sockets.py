@@ -122,8 +122,6 @@ async def connect(endpoint: str | Any) -> Peer:
 class Accepting(Factory):
     """Accepts clients, for the test to take one after the other."""
 
-    noisy = False
-
     def __init__(self) -> None:
         self.accepted: DeferredQueue[Peer] = DeferredQueue()
 

@@ -332,7 +332,6 @@ async def test_few_clients_are_accepted_at_a_time() -> None:
     """Twisted would take a hundred and more before the first can be closed."""
 
     class Counting(Factory):
-        noisy = False
         count = 0
 
         def buildProtocol(self, addr: object) -> None:

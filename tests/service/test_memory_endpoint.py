@@ -79,8 +79,6 @@ async def test_a_broker_that_takes_nobody() -> None:
 class Keeping(Factory):
     """Keeps the protocols that it built; builds none when `closed`."""
 
-    noisy = False
-
     def __init__(self, *, closed: bool = False) -> None:
         self.built: list[Peer] = []
         self.closed = closed

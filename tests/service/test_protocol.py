@@ -400,8 +400,6 @@ class Real:
         real = self
 
         class Building(Factory):
-            noisy = False
-
             def buildProtocol(self, addr: IAddress | None) -> Any:
                 return real.protocol(side)
 
@@ -678,8 +676,6 @@ def test_wrapped_transports() -> None:
     protocol = LegProtocol(harness.driver, Leg(CLIENT, Limits()))
 
     class Building(Factory):
-        noisy = False
-
         def buildProtocol(self, addr: IAddress | None) -> Any:
             return protocol
 

@@ -375,8 +375,6 @@ async def test_a_client_that_cannot_be_accepted() -> None:
     """Where there is no protocol for it it is closed; where that fails too, and the next one is served."""
 
     class Choosy(Factory):
-        noisy = False
-
         def __init__(self) -> None:
             self.answers: list[Any] = [None, ZeroDivisionError("a bug"), Peer()]
 
@@ -434,8 +432,6 @@ async def test_without_descriptors_twisted_knows_what_to_do() -> None:
 
 class Told(ClientFactory):
     """Keeps what it is told."""
-
-    noisy = False
 
     def __init__(self, protocol: Any) -> None:
         self.told: list[Any] = []

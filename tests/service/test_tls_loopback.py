@@ -93,8 +93,6 @@ class TLSPeer(Protocol):
 class Once(Factory):
     """Gives the one protocol of a test."""
 
-    noisy = False
-
     def __init__(self, protocol: Any) -> None:
         self._only = protocol
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.error import CannotListenError, ProcessDone, ProcessExitedAlready, ProcessTerminated
+from twisted.internet.error import ProcessDone, ProcessExitedAlready, ProcessTerminated
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import Logger, LogLevel, capturedLogs, formatEvent
@@ -86,6 +86,13 @@ class Process:
         self.signals.append(name)
 
 
+def told(notices: Notices, text: str) -> None:
+    """A process sends a notice to its parent, which hears it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as process:
+        process.sendto(text.encode(), notices._socket.getsockname())
+    notices.doRead()
+
+
 class ProcessReactor(Clock):
     """Starts no process."""
 
@@ -98,7 +105,7 @@ class ProcessReactor(Clock):
         self.passages: list[Any] = []
 
     def addReader(self, reader: Any) -> None:
-        self.passages.append(reader)
+        (self.notices if isinstance(reader, Notices) else self.passages).append(reader)
 
     def removeReader(self, reader: Any) -> None:
         """It is closed."""
@@ -111,16 +118,6 @@ class ProcessReactor(Clock):
 
     def callWhenRunning(self, call: Callable[[], object]) -> None:
         call()
-
-    def listenUNIXDatagram(self, address: str, protocol: Notices, mode: int) -> Any:
-        assert mode == 0o600
-        self.notices.append(protocol)
-
-        class Port:
-            def stopListening(self) -> None:
-                """Nothing comes any more."""
-
-        return Port()
 
     def spawnProcess(
         self, child: Child, program: str, arguments: list[str], env: Any, childFDs: Any
@@ -136,7 +133,7 @@ class ProcessReactor(Clock):
 
     def tells(self, text: str) -> None:
         """The last process sends a notice."""
-        self.notices[-1].datagramReceived(text.encode(), None)
+        told(self.notices[-1], text)
 
     def ends(self, error: Exception | None = None) -> None:
         """It is gone."""
@@ -151,6 +148,8 @@ def reactor() -> Iterator[ProcessReactor]:
     yield made
     for passage in made.passages:
         passage.loseConnection()
+    for notices in made.notices:
+        notices.close()
     for process in made.processes:
         process.own.close()
 
@@ -250,9 +249,9 @@ def test_places_of_its_own_for_each_process(worker: Worker, reactor: ProcessReac
 
 
 def test_last_words(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
-    """What is heard of a process that ended is heard too late."""
+    """A process that ended is heard no more."""
     reactor.ends()
-    reactor.tells("READY=1\nSTATUS=1 session")
+    assert reactor.notices[-1].fileno() == -1
     assert (changes, worker.status, worker.row.state) == ([False], "", "is away")
 
 
@@ -437,7 +436,7 @@ def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: P
     """The folder in which they meet is private, and gone at the end, of which both are told at once."""
     assert [each.stat().st_mode & 0o777 for each in tmp_path.iterdir()] == [0o700]
     for notices in reactor.notices:
-        notices.datagramReceived(b"READY=1\nSTATUS=0 sessions, 0 listeners", None)
+        told(notices, "READY=1\nSTATUS=0 sessions, 0 listeners")
     assert parent._status() == "2 of 2 workers serve (1: 0 sessions, 0 listeners; 2: 0 sessions, 0 listeners)"
     over: list[None] = []
     _ = parent.stopService().addCallback(over.append)
@@ -469,10 +468,8 @@ def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(CannotStart, match=r"workers: no temporary folder: .*No such file"):
         service.startService()
     assert not reactor.processes
-    made = Worker(1, reactor, "", lambda number, admin: plan_of([]), lambda it: None, lambda: 30.0)
-    too_long = CannotListenError(None, "d" * 120, OSError("AF_UNIX path too long"))
-    with monkeypatch.context() as patch, capturedLogs() as logs:
-        patch.setattr(reactor, "listenUNIXDatagram", Mock(side_effect=too_long))
+    made = Worker(1, reactor, "d" * 120, lambda number, admin: plan_of([]), lambda it: None, lambda: 30.0)
+    with capturedLogs() as logs:
         made.start()
     assert "AF_UNIX path too long" in formatEvent(logs[0])
 
@@ -481,10 +478,10 @@ def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) 
     """One that has begun to end has all its time, with what may come behind it; one that has not is killed earlier."""
     over: list[None] = []
     _ = parent.stopService().addCallback(over.append)
-    reactor.notices[1].datagramReceived(b"STOPPING=1", None)
+    told(reactor.notices[1], "STOPPING=1")
     reactor.advance(Config.stop_timeout)
     assert reactor.processes[0].done == ["end", "KILL"]
-    reactor.notices[1].datagramReceived(b"WATCHDOG=1", None)
+    told(reactor.notices[1], "WATCHDOG=1")
     reactor.advance(MARGIN + GRACE - 1)
     assert reactor.processes[1].done == ["end"]
     with capturedLogs() as logs:

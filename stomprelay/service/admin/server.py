@@ -114,7 +114,6 @@ class AdminSite(Site):
     any more.
     """
 
-    noisy = False
     protocol: Callable[[], Any] = AdminChannel
 
     def __init__(

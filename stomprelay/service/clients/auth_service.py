@@ -13,13 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, 
 from twisted.internet.interfaces import IConsumer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import (
-    Agent,
-    HTTPConnectionPool,
-    ResponseDone,
-    ResponseNeverReceived,
-    _HTTP11ClientFactory,
-)
+from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone, ResponseNeverReceived
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer
 from zope.interface import implementer
@@ -97,12 +91,6 @@ class _Body(Protocol):
             self.transport.loseConnection()
 
 
-class _Quiet(_HTTP11ClientFactory):
-    """Connections of which the log has no lines: clients cause them, as many as they like."""
-
-    noisy = False
-
-
 class AuthServiceClient:
     """Asks one service. `seconds` is a clock that never goes back; call `close` at the end."""
 
@@ -111,7 +99,6 @@ class AuthServiceClient:
         self._reactor = reactor
         self._seconds = seconds
         self._pool = HTTPConnectionPool(reactor)
-        self._pool._factory = _Quiet
         self._pool.maxPersistentPerHost = AT_ONCE
         self._pool.cachedConnectionTimeout = IDLE
         self._agent = Agent(reactor, connectTimeout=settings.timeout, pool=self._pool)

@@ -25,8 +25,6 @@ from stomprelay.service.state import RelayState
 class ListenerFactory(Factory):
     """Builds the protocols of one listener's clients, which may speak WebSocket where it has `web`."""
 
-    noisy = False
-
     def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None], *, web: bool) -> None:
         self._name = name
         self._accept = accept

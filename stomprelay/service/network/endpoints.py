@@ -75,8 +75,6 @@ class CannotStart(SystemExit, Exception):
 class Exchangeable(Factory):
     """Builds protocols by another factory, in whose place one more can be put while ports listen with it."""
 
-    noisy = False
-
     def __init__(self, factory: Any) -> None:
         self.current = factory
 

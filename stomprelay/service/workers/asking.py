@@ -34,15 +34,6 @@ class NoAnswer(Exception):
     """A worker refused a request, or its response is not one."""
 
 
-class _Quiet(UNIXClientEndpoint):
-    """A UNIX socket whose connections are not worth a line in the log."""
-
-    def connect(self, protocolFactory: Any) -> Any:
-        """Connect."""
-        protocolFactory.noisy = False
-        return super().connect(protocolFactory)
-
-
 @implementer(IAgentEndpointFactory)
 class _Place:
     """The UNIX socket of a worker, whatever the URL."""
@@ -53,7 +44,7 @@ class _Place:
 
     def endpointForURI(self, uri: object) -> UNIXClientEndpoint:
         """Return where to connect to."""
-        return _Quiet(self._reactor, self._path, WITHIN)
+        return UNIXClientEndpoint(self._reactor, self._path, WITHIN)
 
 
 class WorkerAdmin:

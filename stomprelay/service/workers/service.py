@@ -36,8 +36,6 @@ _log: Final = logger()
 class Unserved(Factory):
     """Stands behind the sockets that the workers accept from; the parent never does."""
 
-    noisy = False
-
     def __init__(self, name: str) -> None:
         self._name = name
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.application.internet import backoffPolicy
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import CannotListenError, ProcessExitedAlready, ProcessTerminated
-from twisted.internet.protocol import DatagramProtocol, ProcessProtocol
+from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
+from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import eventFromJSON, globalLogPublisher
 from twisted.python.failure import Failure
 
@@ -34,22 +35,48 @@ HUNG: Final = 5.0
 START: Final = 60.0
 """Seconds that a process may take at least until its first notice."""
 
+_LONGEST_NOTICE: Final = 8192
 _PROGRAM: Final = "stomprelay.service.workers.child"
 _log: Final = logger()
 
 
-class Notices(DatagramProtocol):
-    """What one process of a worker tells as it would tell systemd."""
+class Notices(FileDescriptor):
+    """Hears at a UNIX socket what one process of a worker tells as it would tell systemd. Raises `OSError`.
 
-    noisy = False
+    Twisted's own port for datagrams would name its protocol's class in the log.
+    """
 
-    def __init__(self, noticed: Callable[[dict[str, str]], None]) -> None:
+    def __init__(self, reactor: Any, path: str, noticed: Callable[[dict[str, str]], None]) -> None:
+        super().__init__(reactor)
         self._noticed = noticed
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        try:
+            self._socket.bind(path)
+            os.chmod(path, 0o600)
+        except OSError:
+            self._socket.close()
+            raise
+        self.connected = 1
+        self.startReading()
 
-    def datagramReceived(self, datagram: bytes, addr: object) -> None:
+    def fileno(self) -> int:
+        """Return the descriptor; -1 where it is closed."""
+        return self._socket.fileno()
+
+    def doRead(self) -> None:
         """Pass on what is told, by its names."""
+        try:
+            datagram = self._socket.recv(_LONGEST_NOTICE)
+        except BlockingIOError:
+            return
         lines = datagram.decode("utf-8", "replace").splitlines()
         self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})
+
+    def close(self) -> None:
+        """Hear nothing any more."""
+        self.stopReading()
+        self._socket.close()
 
 
 class Child(ProcessProtocol):
@@ -123,7 +150,7 @@ class Worker:
         self._begun = 0.0
         self._process: Any = None
         self._child: Child | None = None
-        self._notices: Any = None
+        self._notices: Notices | None = None
         self._passage: ReactorPassage | None = None
         self._answers: deque[Deferred[str]] = deque()
         self._again: Any = None
@@ -153,12 +180,12 @@ class Worker:
         self._begun = self._reactor.seconds()
         try:
             self._spawn()
-        except (CannotListenError, OSError) as error:
+        except OSError as error:
             self._ended(Failure(error))
 
     def _spawn(self) -> None:
         path = os.path.join(self._folder, f"{self.number}-{self.restarts}")
-        self._notices = self._reactor.listenUNIXDatagram(f"{path}.notify", Notices(self._noticed), mode=0o600)
+        self._notices = Notices(self._reactor, f"{path}.notify", self._noticed)
         plan = self.plan = self._plan(self.number, f"{path}.admin")
         child = Child(self.name, lambda reason: self._ended(reason) if child is self._child else None)
         self._child = child
@@ -218,8 +245,6 @@ class Worker:
         return environment
 
     def _noticed(self, said: dict[str, str]) -> None:
-        if self._process is None:
-            return  # these were its last words
         self.status = said.get("STATUS", self.status)
         self._process_stops = self._process_stops or "STOPPING" in said
         if self.hung:
@@ -283,7 +308,7 @@ class Worker:
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
         if self._notices is not None:
-            self._notices.stopListening()
+            self._notices.close()
             self._notices = None
         self._changed(self)
         if self._stopping:
