@@ -105,16 +105,16 @@ class Explanation:
             except StompError as error:
                 yield "\n".join([title + "what is no frame", *self._failed(error, command)])
                 return
-            came = [title + frame.command.decode(), f"{_PARAGRAPH}came as", _frame(frame.wire)]
-            yield "\n".join([*came, *self._became(frame)])
+            came = [title + frame.command.decode(), f"{_PARAGRAPH}came as", _frame(frames.said)]
+            yield "\n".join([*came, *self._became(frame, frames.said)])
 
     def _versions(self) -> str:
         versions = f"client {self._client.version.decode()}, broker {self._broker.version.decode()}"
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
-    def _became(self, frame: Frame) -> Iterator[str]:
+    def _became(self, frame: Frame, said: bytes) -> Iterator[str]:
         """Yield the lines of a frame's paragraph: the frame that is sent on for it, and the reasons for each
-        difference.
+        difference from what was `said`.
         """
         before = dict(self._counters)
         self._edits.clear()
@@ -129,7 +129,7 @@ class Explanation:
         except StompError as error:
             yield from self._failed(error, frame.command)
             return
-        if out == frame.wire:
+        if out == said:
             yield f"{_PARAGRAPH}goes out as it came"
         else:
             yield f"{_PARAGRAPH}goes out as"
@@ -137,7 +137,7 @@ class Explanation:
             if frame.command in UNESCAPED:
                 yield f"{_PARAGRAPH}handshake: each leg settles its own version and heart-beats"
             else:
-                yield from self._reasons(frame, out, bridge)
+                yield from self._reasons(frame, said, out, bridge)
         for name, count in self._counters.items():
             if count != before[name]:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"
@@ -171,7 +171,7 @@ class Explanation:
         if command in _REFER_BACK:
             yield f"{_PARAGRAPH}(what it refers to has to come earlier in the conversation)"
 
-    def _reasons(self, frame: Frame, out: bytes, bridge: Bridge) -> Iterator[str]:
+    def _reasons(self, frame: Frame, said: bytes, out: bytes, bridge: Bridge) -> Iterator[str]:
         """Yield the reasons: which steps changed the frame, and which lines are escaped differently."""
         for name, edit in self._edits:
             parts = []
@@ -181,18 +181,18 @@ class Explanation:
                 parts.append(f"puts in {', '.join(caret_text(b':'.join(pair)) for pair in edit.add)}")
             if parts:
                 yield f"{_PARAGRAPH}{name}: {'; '.join(parts)}"
-        for line, sent in _respelled(frame, out, bridge, [edit for _, edit in self._edits]):
+        for line, sent in _respelled(frame, said, out, bridge, [edit for _, edit in self._edits]):
             how = "is left out" if sent is None else f"is spelled {caret_text(sent)}"
             yield f"{_PARAGRAPH}{caret_text(line)} {how}"
 
 
 def _respelled(
-    frame: Frame, out: bytes, bridge: Bridge, edits: list[Edit]
+    frame: Frame, said: bytes, out: bytes, bridge: Bridge, edits: list[Edit]
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the header lines that were received and changed, each with its new line, None where that is missing."""
     dropped = {name for edit in edits for name in edit.drop}
     sent = _lines(out)[1 + sum(len(edit.add) for edit in edits) :]
-    for line in _lines(frame.wire)[1:]:
+    for line in _lines(said)[1:]:
         if line.partition(b":")[0] in dropped:
             continue
         name, _ = bridge.source.read_line(line, crlf=frame.crlf)

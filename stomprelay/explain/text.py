@@ -28,6 +28,8 @@ class FrameText:
     def __init__(self, text: bytes) -> None:
         self._text = text if b"\0" in text else text.replace(b"^@", b"\0")
         self._at = 0
+        self.said = b""
+        """The last frame as it was written, and ended."""
         self._decoder = Decoder(V1_0, FROM_CLIENT, Upstream.limits)
         self._decoder.feed(self._text)
 
@@ -48,7 +50,8 @@ class FrameText:
             self._decoder.expect(dialect, commands)
             frame = next(self._decoder.frames(), None)
             if frame is not None:
-                self._at = frame.after
+                start, self._at = self._at, len(self._text) - self._decoder.buffered
+                self.said = self._text[start : self._at]
                 return frame
         for text in self._completed():
             decoder = Decoder(dialect, commands, Upstream.limits)
@@ -56,6 +59,7 @@ class FrameText:
             frame = next(decoder.frames(), None)
             if frame is not None:
                 self._at = len(self._text)
+                self.said = text
                 return frame
         raise FrameError("the frame does not end", "content-length says more than there is")
 

@@ -289,7 +289,7 @@ class Decoder:
                         return
                     self._go_on()
                     continue
-                memo = None
+                memo = spelled = None
                 known_head = self._memo
                 if known_head is not None and data.startswith(known_head[0], at):
                     memo, command, head, length, plain = known_head
@@ -307,6 +307,8 @@ class Decoder:
                         raise self._unexpected(data[at : head - 1])
                     command, may_have_body = known
                     plain = self._head.examine(data, head, body, self.dialect)
+                    if not plain:
+                        spelled = self._spelled_out(data[head - 1 : body])
                     length = self._head.content_length(data, head, body, self.dialect)
                     if not may_have_body:
                         if length > 0 or (body < size and data[body]):
@@ -316,7 +318,7 @@ class Decoder:
                                 continue
                         else:
                             length = 0
-                    elif command is SEND:
+                    elif command is SEND and spelled is None:
                         memo = data[at:body]
                         self._memo = memo, command, head - at, length, plain
                 if length >= 0:
@@ -343,12 +345,23 @@ class Decoder:
                     self.trails = True
                 self._at = after
                 frame = Frame(command, data, at, head, body, end, after, plain, memo)
+                if spelled is not None:
+                    frame = frame.with_lines(spelled)
                 if recording is not None:
                     recording.append(frame)
                 most -= 1
                 yield frame
         except StompError as error:
             raise self._asking(error, data, at) from None
+
+    def _spelled_out(self, lines: bytes) -> bytes | None:
+        """Return a head's lines as all who read them must see them, by `Dialect.spell_out`; None where they are so."""
+        spelled = self.dialect.spell_out(lines)
+        if len(spelled) == len(lines):
+            return None
+        if self._head.has_long_line(spelled):
+            raise self._head.too_long()
+        return spelled
 
     def _scanning(self, rules: Rules) -> "Scanner":
         """The scanner for what may come now, with these rules."""

@@ -96,6 +96,10 @@ class Dialect:
     """What is wrong with a head is fatal. A lenient reader takes what can be framed: it knows every escape, keeps
     undefined ones as they stand, and a line without a colon is a header without a name.
     """
+    keeps_undefined: bool = False
+    """In a value, a backslash that begins no escape stands for itself, and passes as the escape of one. In a name, and
+    in other strict dialects, it is fatal.
+    """
     escaped_names: bool = True
     """Header names are escaped as values are; ActiveMQ neither escapes nor unescapes them."""
     utf8: bool = False
@@ -117,9 +121,22 @@ class Dialect:
 
     @cached_property
     def undefined(self) -> re.Pattern[bytes]:
-        """Matches an escape that this dialect does not define, once doubled backslashes are gone."""
+        """Matches a fatal one of the escapes that this dialect does not define, in header lines without their doubled
+        backslashes.
+        """
         letters = b"".join(ESCAPES[byte][1:] for byte in self.reads if byte != b"\\")
-        return re.compile(rb"\\(?![" + letters + rb"])" if letters else rb"\\")
+        where = rb"(?m)^[^:\n]*" if self.keeps_undefined else b""
+        return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
+
+    def spell_out(self, lines: bytes) -> bytes:
+        """Header lines with each backslash spelled as an escape, where one that begins none stands for itself."""
+        if not (self.strict and self.keeps_undefined and b"\\" in lines):
+            return lines
+        return self.unescape.sub(self._spelled_out, lines)
+
+    def _spelled_out(self, match: re.Match[bytes]) -> bytes:
+        defined = match[1] == b"\\" or LETTERS.get(match[1]) in self.reads
+        return match[0] if defined else b"\\" + match[0]
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
         """The value a raw one stands for. `crlf`: the frame's command line ended in CR LF.
@@ -160,7 +177,7 @@ class Dialect:
         byte = LETTERS.get(match[1])
         if byte is not None and (byte in self.reads or not self.strict):
             return byte
-        if self.strict:
+        if self.strict and not self.keeps_undefined:
             raise FrameError("undefined escape sequence in a header", "not defined here", quoted=match[0])
         return match[0]
 
@@ -266,6 +283,7 @@ V1_1: Final = Dialect(
     negotiates=True,
     heart_beats=True,
     commands=CLIENT_COMMANDS,
+    keeps_undefined=True,
 )
 V1_2: Final = Dialect(
     version=b"1.2",

@@ -61,6 +61,7 @@ CONVERSATIONS = (
     carried("escaped colon", b"k:a\\cb\n", ("1.1", "1.2")),
     carried("escaped newline", b"k:a\\nb\n", ("1.1", "1.2")),
     carried("escaped backslash", b"k:a\\\\nb\n", ("1.1", "1.2")),
+    carried("backslash that begins no escape", b"k:a\\tb\\\n", ("1.1",)),
     carried("spaces kept", b"k:  v  \n", ("1.1", "1.2")),
     carried("padded", b"k: v\n", ("1.0",)),
     carried("case of names", b"Key:v\nkey:w\n"),
@@ -134,10 +135,15 @@ _NO_EOL = (
     "before 1.2 a CR ends no line: where a frame ends at its blank line, it would begin the next command"
 )
 
+_SPELLED_OUT = (
+    "it takes no backslash that begins no escape; the relay spells it as one that stands for itself"
+)
+
 BROKERS = ("rabbitmq", "activemq", "activemq_6", "artemis")
 
 DECIDED: dict[tuple[str, str], str] = {
     **{(broker, "CRLFs for a body"): _NO_EOL for broker in BROKERS},
+    **{(broker, "backslash that begins no escape"): _SPELLED_OUT for broker in ("rabbitmq", "artemis")},
     (
         "artemis",
         "connect: eols before",

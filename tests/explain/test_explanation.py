@@ -61,6 +61,14 @@ def test_what_is_spelled_otherwise() -> None:
     assert not any(line.startswith("plain:x is") for line in paragraph)
 
 
+def test_what_is_read_otherwise_than_it_was_written() -> None:
+    """It is shown as it came; what stands behind it in the text is found all the same."""
+    _, first, second = explained(b"SEND\nk:a\\tb\nl:x\n\nx\0BEGIN\ntransaction:t\n\n\0", b"1.1", b"1.1")
+    assert first[2:5] == ["SEND", r"k:a\tb", "l:x"]
+    assert first[-1] == r"k:a\tb is spelled k:a\\tb"
+    assert second[0] == "2. client to broker: BEGIN"
+
+
 def test_losses_are_counted() -> None:
     """A counter that moved is shown with its meaning; a header that had to go is said to be gone."""
     _, paragraph = explained(b"SEND\ndestination:/queue/a\nt:a\\nb\nna\\cme:x\n\n\0", b"1.2", b"1.0")

@@ -574,30 +574,61 @@ def test_no_carriage_return_inside_a_name_on_1_2() -> None:
     [
         (b"foo:\\n", True, True, True),
         (b"foo:\\c\\\\", True, True, True),
-        (b"foo:\\r", True, False, True),
-        (b"foo:\\t", True, False, False),
-        (b"foo:\\", True, False, False),
-        (b"foo:\\\\\\", True, False, False),
+        (b"foo:\\r", True, True, True),
+        (b"foo:\\t", True, True, False),
+        (b"foo:\\", True, True, False),
+        (b"foo:\\\\\\", True, True, False),
         (b"foo:\\\\n\\n", True, True, True),
         (b"foo:\\\\\\\\t", True, True, True),
-        (b"foo:\\\\\\t", True, False, False),
+        (b"foo:\\\\\\t", True, True, False),
         (b"f\\co:bar", True, True, True),
         (b"f\\to:bar", True, False, False),
         (b"foo\\:bar", True, False, False),
         (b"foo\\\\:bar", True, True, True),
-        (b"a:1\nfoo:\\t", True, False, False),
-        (b"foo:a:b\\t", True, False, False),
+        (b"a:1\nfoo:\\t", True, True, False),
+        (b"foo:a:b\\t", True, True, False),
     ],
     ids=repr,
 )
 def test_undefined_escapes_are_fatal(line: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool) -> None:
-    """STOMP 1.1 and 1.2, "Value Encoding", names included; 1.0 has no escapes."""
+    """STOMP 1.2, "Value Encoding", names included; of 1.1 only in names; 1.0 has no escapes."""
     for dialect, fine in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
         wire = b"SEND\n" + line + b"\n\n\0"
         if fine:
             assert len(decode(wire, dialect)) == 1
         else:
             assert str(refuse(wire, dialect)) == "undefined escape sequence in a header"
+
+
+@pytest.mark.parametrize(
+    ("line", "spelled"),
+    [
+        (b"foo:\\t", b"foo:\\\\t"),
+        (b"foo:\\", b"foo:\\\\"),
+        (b"foo:\\\\\\", b"foo:\\\\\\\\"),
+        (b"foo:\\tn\\\\t\\n\\:\\\\", b"foo:\\\\tn\\\\t\\n\\\\:\\\\"),
+        (b"f\\co:\\r\na:\\", b"f\\co:\\\\r\na:\\\\"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("eol", [b"\n", b"\r\n"], ids=repr)
+def test_a_backslash_that_begins_no_escape_is_spelled_as_one(line: bytes, spelled: bytes, eol: bytes) -> None:
+    """So a frame of 1.1 means the same to whoever reads it; a head that repeats and what is around it, too."""
+    lines = [
+        b"SEND%b" + each.replace(b"\n", eol) + b"%bcontent-length:3%b%ba\\t\0" for each in (line, spelled)
+    ]
+    said, meant = (each % (eol, eol, eol, eol) for each in lines)
+    for chunks in ([said * 2 + LF], octets(said * 2 + LF)):
+        assert run(chunks, V1_1).frames == run([meant * 2 + LF], V1_1).frames
+
+
+def test_what_is_spelled_out_is_held_to_the_limit() -> None:
+    """Whoever reads the frame again has the same limits."""
+    fits, longer = (b"SEND\nfoo:" + b"\\t" * count + b"\n\n\0" for count in (8, 9))
+    limits = Limits(header_line=28)
+    (frame,) = run([fits], V1_1, limits=limits).frames
+    assert len(frame.head_lines) == 29
+    assert str(run([longer], V1_1, limits=limits).error) == "header line too long"
 
 
 @settings(max_examples=3 * settings().max_examples)

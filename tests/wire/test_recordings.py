@@ -275,14 +275,13 @@ REFUSED_BY_NAME = {
     "*-1.[12]/malformed/I/2": "content-length is not a number",
     # foo:ba<CR>r
     "*-1.2/cr/C/2": "carriage return inside a header",
-    # \r on 1.1, then \t and a backslash at the end of a value
-    "*-1.1/escapes/S1/4": "undefined escape sequence in a header",
-    "*-1.[12]/escapes/S1/5": "undefined escape sequence in a header",
-    "activemq-1.[12]/escapes/S1/6": "undefined escape sequence in a header",
-    "rabbitmq-1.[12]/escapes/S2/1": "undefined escape sequence in a header",
-    "*-1.[12]/escapes/T[01]/1": "undefined escape sequence in a header",
+    # \t and a backslash at the end of a value
+    "*-1.2/escapes/S1/5": "undefined escape sequence in a header",
+    "activemq-1.2/escapes/S1/6": "undefined escape sequence in a header",
+    "rabbitmq-1.2/escapes/S2/1": "undefined escape sequence in a header",
+    "*-1.2/escapes/T[01]/1": "undefined escape sequence in a header",
     # RabbitMQ does not escape its own ids, and closes when they come back so
-    "rabbitmq-1.[12]/escapes-in-names/A/3": "undefined escape sequence in a header",
+    "rabbitmq-1.2/escapes-in-names/A/3": "undefined escape sequence in a header",
 }
 UNFINISHED = {
     # announced longer than it is
@@ -302,6 +301,11 @@ class Write(NamedTuple):
     dialect: Dialect
     refused: str | None
     unfinished: bool
+
+    @property
+    def spelled(self) -> bytes:
+        """As its reader has it."""
+        return self.data if self.opening else self.dialect.spell_out(self.data)
 
     def decode(self, chunks: Iterable[bytes]) -> tuple[list[bytes], int]:
         """The frames of it, by a client's leg in the state that it was written in, and what waits."""
@@ -345,7 +349,7 @@ def test_all_that_a_client_said_is_frames_or_refused(case: str) -> None:
                     frames, waiting = write.decode(chunks)
                     assert bool(waiting) is write.unfinished, write.name
                     if not waiting:
-                        assert b"".join(frames).translate(None, EOLS) == write.data.translate(None, EOLS)
+                        assert b"".join(frames).translate(None, EOLS) == write.spelled.translate(None, EOLS)
 
 
 def test_the_tables_name_nothing_that_was_not_said() -> None:
