@@ -25,6 +25,7 @@ import pytest
 
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Took
+from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.access import Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
@@ -404,7 +405,8 @@ class Playbook(AbstractContextManager["Playbook"]):
         for effect in effects:
             match effect:
                 case Send(leg, data):
-                    self._write(self._peer(leg), data)
+                    if not (self.part and data is DISCONNECTING):
+                        self._write(self._peer(leg), data)
                 case Open(leg, broker):
                     self.opened.append(broker)
                     self.brokers.append(Peer(leg, broker.uri))

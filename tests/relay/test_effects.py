@@ -3,6 +3,7 @@
 from typing import get_args
 
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
+from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
@@ -44,6 +45,7 @@ def test_the_order_of_a_session() -> None:
     assert effects == [
         Note(Event.VANISHED, "client left: gone", {"end": "client"}),
         Close(relay.client, How.FLUSH),
+        Send(leg, DISCONNECTING),
         Close(leg, How.LINGER),
         Wake(float("inf")),
     ]

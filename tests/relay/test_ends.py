@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
@@ -174,6 +175,7 @@ def test_a_client_that_left_with_a_frame_at_fault() -> None:
         assert play.broker_reads().endswith(b"\n\n1\0")
         assert not over(play)
         play.broker_says(receipt("relay-session-receipt-1"))
+        play.broker_gets(DISCONNECTING)
         assert over(play)
         assert play.counters["possibly_lost"] == 0
 

@@ -3,6 +3,7 @@
 import pytest
 
 from stomprelay.relay.client.shutdown import ECHO
+from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
@@ -52,6 +53,7 @@ def test_a_client_that_has_said_nothing() -> None:
     with joined(b"1.2", b"1.2") as play:
         play.client_half_closes()
         play.client_is_closed(How.FLUSH)
+        play.broker_gets(DISCONNECTING)
         play.broker_is_closed()
         assert play.noted(Event.VANISHED) == "client left: connection closed"
         assert play.counters["clients_vanished"] == 1
@@ -228,6 +230,7 @@ def test_a_client_that_reads_nothing_any_more() -> None:
         play.client_gets(EOL)
         play.client_goes("connection closed")
         play.client_is_closed(How.FLUSH)
+        play.broker_gets(DISCONNECTING)
         play.broker_is_closed()
         assert play.noted(Event.VANISHED) == "client left: connection closed"
         assert play.counters["clients_vanished"] == 1
@@ -295,6 +298,7 @@ def test_a_client_that_is_given_up_and_then_goes() -> None:
         assert play.broker_reads(at="b").endswith(b"\n\nx\0")
         play.broker_says(receipt("1"), at="b")
         play.client_is_closed(How.FLUSH)
+        play.broker_gets(DISCONNECTING, at="b")
         play.broker_is_closed(at="b")
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.error import ConnectionLost
 
+from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.network.deflate import compressed
 from stomprelay.service.network.upgrade import Accepted
@@ -137,11 +138,11 @@ def test_the_end_of_a_stream_of_deflate() -> None:
     ],
 )
 def test_what_is_refused(wire: bytes, code: int) -> None:
-    """The close code says why, and nobody hears of it."""
+    """The close code says why, and no broker gets any of it."""
     relay, client, broker = compressing()
     client.sends(wire)
     assert client.written()[2:4] == code.to_bytes(2)
-    assert broker.written() == b""
+    assert broker.written() == DISCONNECTING
     assert len(relay.service.state.sessions) == 0
 
 

@@ -5,6 +5,7 @@ import gc
 import pytest
 from twisted.internet import error
 
+from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness, listener, upstream
@@ -110,7 +111,7 @@ def test_a_client_that_left_its_frames_behind() -> None:
     assert len(harness.service.state.sessions) == 1
     broker = harness.broker()
     broker.sends(CONNECTED)
-    assert broker.written().endswith(SEND)
+    assert broker.written().endswith(SEND + DISCONNECTING)
     assert broker.ends == ["half"]
     broker.disconnects()
     assert len(harness.service.state.sessions) == 0

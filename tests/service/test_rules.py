@@ -57,7 +57,7 @@ def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions[0][0].disconnects()
     harness.reactor.pump([0] * 6)
     for _, broker in sessions:
-        if b"DISCONNECT" in broker.value():
+        if b"DISCONNECT\nreceipt:" in broker.value():
             broker.parts()
     assert len(harness.service.state.sessions) == 1
     early.sends(CONNECT)

@@ -520,8 +520,10 @@ class Shutdown:
         self.close(How.LINGER, note)
 
     def close(self, how: How, note: Note) -> None:
-        """Close all legs, the client's in this way; nothing is due any more. A broker that needs DISCONNECT gets it
-        where the client has not said it. `note` reports the session's end; there is only one.
+        """Close all legs, the client's in this way; nothing is due any more. A broker gets DISCONNECT where the client
+        has not said it. Without it some serve a connection of which one direction is closed for some time, and Artemis
+        may keep the first message that nobody acknowledged there until it restarts. `note` reports the session's end;
+        there is only one.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
@@ -536,8 +538,8 @@ class Shutdown:
             self._outbox.put(Close(self._client, how))
         for link in self._flow.links:
             if link.up:
-                product, leg = link.connection.product, link.connection.leg
-                if product.needs_disconnect and leg.state is State.CONNECTED and not leg.gone:
+                leg = link.connection.leg
+                if leg.state is State.CONNECTED and not leg.gone:
                     self._outbox.put(Send(leg, DISCONNECTING))
             link.end()
         self._outbox.put(Wake(inf))

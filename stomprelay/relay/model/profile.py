@@ -182,8 +182,7 @@ class Profile:
     connection are safe as well; without it the specification promises no more than that they were received (STOMP
     1.2, "RECEIPT"). `commits_early`: a RECEIPT for COMMIT does not wait until the SENDs of the transaction are safe;
     their own receipts come after it and do. `parts_silently`: over WebSocket it closes at DISCONNECT and does not give
-    the RECEIPT that was asked for. `needs_disconnect`: where a connection ends without DISCONNECT, it may lose a
-    message that nobody acknowledged there. `goodbyes`: what it says when it ends a connection, whatever the client
+    the RECEIPT that was asked for. `goodbyes`: what it says when it ends a connection, whatever the client
     sent; `outages`: what else it answers to CONNECT when it cannot serve anybody. `naming`: which names it has for one
     place.
     """
@@ -195,7 +194,6 @@ class Profile:
     cumulative: bool = False
     commits_early: bool = False
     parts_silently: bool = False
-    needs_disconnect: bool = False
     goodbyes: tuple[Saying, ...] = ()
     outages: tuple[Saying, ...] = ()
     naming: Naming = ANY_NAMES
@@ -257,9 +255,6 @@ ARTEMIS: Final = Profile(
     # Answers wait for every operation on the journal that the connection began before. Its ways with escapes are the
     # specification's, but that it writes the one of CR on 1.1 as well, which every broker is read with.
     cumulative=True,
-    # A connection that breaks is cleaned up by two threads at once. Where one puts the first message back in a
-    # transaction that the other has just rolled back, it counts as being delivered until the broker restarts.
-    needs_disconnect=True,
     naming=_ARTEMIS_NAMES,
     goodbyes=_RELAY_LEAVES + _ARTEMIS_LEAVES,
     outages=_RELAY_UNABLE + _ARTEMIS_UNABLE,

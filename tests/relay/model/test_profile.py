@@ -483,8 +483,3 @@ def test_what_a_client_says_decides_nothing(
 def test_whose_receipts_speak_for_all_before_them() -> None:
     """Where it is known; the specification alone promises no more than that all was received."""
     assert {profile.name for profile in PROFILES.values() if profile.cumulative} == {"activemq", "artemis"}
-
-
-def test_which_brokers_need_disconnect() -> None:
-    """Nobody is told what its client did not say, without need."""
-    assert {profile.name for profile in PROFILES.values() if profile.needs_disconnect} == {"artemis"}
