@@ -413,7 +413,7 @@ def test_a_busy_connection_reads_more(on_socket: OnSocket) -> None:
     assert on_socket.connection.bufferSize == direct.FIRST_READ
     on_socket.says(on_socket.client.says(b"hello"))
     assert on_socket.connection.bufferSize == direct.FIRST_READ
-    on_socket.says(on_socket.client.says(bytes(2 * direct.FIRST_READ)))
+    on_socket.says(on_socket.client.says(LARGE[:100_000]))
     assert on_socket.connection.bufferSize == direct.READ
 
 
