@@ -672,7 +672,7 @@ class World:
             return False
         size = len(pipe.down) if most == inf else int(most)
         caller = pipe.caller
-        if caller.gone:
+        if caller.gone or caller.relay.ending:  # what still comes is for nobody
             self.spilled.update(pipe.coming())
         data, pipe.down = pipe.down[:size], pipe.down[size:]
         if data:

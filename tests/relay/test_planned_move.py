@@ -421,6 +421,38 @@ def test_a_broker_is_paused_while_it_is_asked() -> None:
         play.both_stay()
 
 
+def test_a_broker_is_paused_before_its_turn_to_be_asked() -> None:
+    """It is not asked: the next one is."""
+    with started(brokers=3, reconnect_rate=1.0) as play:
+        second = play.relay.listener.upstream.brokers[1]
+        second.health.slot(1.0, play.now)
+        asked_to_leave(play, 10.0)
+        assert len(play.opened) == 1
+        second.health.paused = True
+        play.time_passes(1)
+        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://c"]
+        play.broker_accepts(at="tcp://c")
+        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
+        play.broker_says(said_welcome(b"1.2"), at="tcp://c")
+        parts(play)
+        found(play)
+
+
+def test_the_next_broker_is_paused_before_the_session_leaves() -> None:
+    """It has accepted the session, and loses it again; another one is looked for."""
+    with started(brokers=3) as play:
+        play.client_says(BEGIN)
+        play.broker_reads()
+        sent_away(play, 10.0)
+        play.relay.listener.upstream.brokers[1].health.paused = True
+        play.client_says(b"ABORT\ntransaction:t\n\n\0")
+        gets(play, b"ABORT\ntransaction:t\n\n\0" + GOODBYE % 1)
+        play.broker_says(RECEIPT % (OURS % 1), at="tcp://a")
+        play.broker_is_closed(at="tcp://b")
+        found(play)
+        assert play.opened[-1].uri == "tcp://c"
+
+
 def test_asked_twice() -> None:
     """The later order counts; a session that is leaving already goes on with that."""
     with started(brokers=3) as play:

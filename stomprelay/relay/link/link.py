@@ -575,6 +575,7 @@ class Link:
 
     def _ask_next(self, up: Connected, move: Move, now: float) -> None:
         """Ask the next broker for CONNECTED, at its turn. Without one the session stays."""
+        move.left = [each for each in move.left if not each.health.paused]
         if not move.left:
             up.move = Staying(move.refusal, move.again)
             return
@@ -607,7 +608,9 @@ class Link:
         elif now >= move.leave_by and self.departing:
             self.disconnect(now)
         elif following is not None and following.accepted is None:
-            if following.sight is None:
+            if following.handshake.broker.health.paused:
+                self.next_refused("is paused", now)
+            elif following.sight is None:
                 self._open_next(following, now)
             elif now >= following.deadline:
                 self.next_refused("no CONNECTED in time", now)
@@ -733,7 +736,11 @@ class Link:
         if move is not None:
             move.next = None
         self.hang_up(how)
-        if following is not None and following.accepted is not None:
+        if (
+            following is not None
+            and following.accepted is not None
+            and not following.handshake.broker.health.paused
+        ):
             handshake, accepted = following.handshake, following.accepted
             self.seeks_since = now
             self._search.schedule.moved(handshake.broker)
