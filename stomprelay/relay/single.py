@@ -371,7 +371,7 @@ class Single:
             if erred:
                 self.erred = False  # it goes on: the ERROR will not explain what happens later
             return bridge.head(frame, self._session)
-        receipt = frame.header(RECEIPT_ID, broker.dialect)
+        receipt = self._session.asked(frame.header(RECEIPT_ID, broker.dialect))
         self._session.received(receipt)
         if frame.command is not ERROR:
             return bridge.head(frame, self._session) if self._receipt_passes(receipt) else NOTHING

@@ -3,6 +3,7 @@
 A session belongs to one client connection and outlives the legs toward brokers.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import filterfalse
@@ -91,6 +92,7 @@ _NOWHERE: Final[tuple[bytes, ...]] = ()
 
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
 _NO_RECEIPTS: Final[dict[bytes, None]] = {}
+_NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 """Of sessions that had none yet, as most have none: nothing is put into these."""
 
 
@@ -111,6 +113,7 @@ class Session:
 
     __slots__ = (
         "_ledger",
+        "_misread",
         "_most",
         "_most_subscriptions",
         "_neighbours",
@@ -159,6 +162,7 @@ class Session:
         self.transactions = _NO_TRANSACTIONS
         self._transactions_size = 0
         self.receipts = _NO_RECEIPTS
+        self._misread = _NONE_MISREAD
         self.client_frames = self.broker_frames = 0
         self.sent_to = _NOWHERE
         self.active_at = now
@@ -347,6 +351,8 @@ class Session:
         again.
         """
         self.forget_receipts()
+        for receipt in [each for each, asked in self._misread.items() for _ in asked]:
+            self.asked(receipt)
         if self._ledger is not None:
             self._ledger.lost()
         for transaction in self.transactions.values():
@@ -427,6 +433,32 @@ class Session:
         if receipt in self.receipts:
             del self.receipts[receipt]
             self.kept.give(_RECEIPT + len(receipt))
+
+    def misread(self, receipt: bytes, taken: bytes) -> None:
+        """Record that the broker is asked for a receipt in a spelling that it takes for another, which it will answer
+        with. Raises `LimitError` where too much is kept of the client.
+        """
+        self.traces += 1
+        self.kept.take(2 * THING + len(receipt) + len(taken))
+        if self._misread is _NONE_MISREAD:
+            self._misread = {}
+        self._misread.setdefault(taken, deque()).append(receipt)
+
+    @property
+    def misreads(self) -> bool:
+        """Whether the broker will answer with receipts that the client did not ask for: see `asked`."""
+        return bool(self._misread)
+
+    def asked(self, receipt: bytes | None) -> bytes | None:
+        """Return the receipt that the client asked for where the broker answers with this one; once for each answer."""
+        asked = self._misread.get(receipt) if receipt is not None else None
+        if receipt is None or asked is None:
+            return receipt
+        first = asked.popleft()
+        self.kept.give(2 * THING + len(first) + len(receipt))
+        if not asked:
+            del self._misread[receipt]
+        return first
 
     def owed_all(self, receipts: Iterable[bytes]) -> bool:
         """Record as `owed` does that SENDs were sent which ask for these receipts. Return False, and record nothing,

@@ -180,14 +180,55 @@ def test_what_is_the_relays_own_reaches_nobody(version: bytes, kind: str, cut: C
             play.client_gets(b"".join([message(b"subscription:1\n" + left, name) for name in names]))
 
 
-@pytest.mark.parametrize("kind", list(KINDS)[:4])
-def test_a_colon_in_a_receipt_of_1_0(kind: str) -> None:
-    """RabbitMQ escapes it there as well: it is the same receipt, and passes as it came."""
-    with served(kind, b"1.0", "rabbitmq") as play:
-        play.client_says(_SEND % b"receipt:a:b\n")
-        play.broker_gets(_SEND % b"receipt:a:b\n")
+_MISREAD: Final = [
+    ("generic", b"a\\cb", b"a\\cb"),
+    ("rabbitmq", b"a:b", b"a\\cb"),
+    ("rabbitmq", b"a\\cb", b"a\\cb"),
+    ("rabbitmq", b"a:b\\\\", b"a\\cb\\\\"),
+    ("activemq", b"a:b", b"a:b"),
+    ("activemq", b"a\\cb", b"a:b"),
+    ("activemq", b"C:\\code", b"C::ode"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("product", "receipt", "answer"), _MISREAD)
+def test_a_receipt_of_1_0_that_is_read_otherwise(
+    kind: str, product: str, receipt: bytes, answer: bytes
+) -> None:
+    """RabbitMQ escapes and unescapes there as well, ActiveMQ only unescapes: it is the same receipt, whatever asks for
+    it and however often, and passes as it came.
+    """
+    frames = [
+        _SEND % b"receipt:%b\n",
+        told(b"BEGIN", b"transaction:t\nreceipt:%b\n"),
+        told(b"DISCONNECT", b"receipt:%b\n"),
+    ]
+    said = told(b"RECEIPT", b"receipt-id:%b\n" % answer)
+    with served(kind, b"1.0", product) as play:
+        there = [peer.uri for peer in play.brokers] if kind == "fan-out" else [play.broker.uri]
+        for asking in (frames[0] * 2, frames[1], frames[2]):
+            count = asking.count(b"%b")
+            play.client_says(asking % ((receipt,) * count))
+            for uri in there:
+                assert play.broker_reads(at=uri).count(b"\nreceipt:%b\n" % receipt) == count
+                play.broker_says(said * count, at=uri)
+            play.client_gets(said * count)
+
+
+def test_a_receipt_of_1_0_at_the_next_broker() -> None:
+    """What that one takes it for counts, and the SEND is confirmed once."""
+    with started(b"1.0", product="activemq") as play:
+        play.client_says(_SEND % b"receipt:a\\cb\n")
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.0", product="rabbitmq")
+        assert b"\nreceipt:a\\cb\n" in play.broker_reads()
         play.broker_says(told(b"RECEIPT", b"receipt-id:a\\cb\n"))
         play.client_gets(told(b"RECEIPT", b"receipt-id:a\\cb\n"))
+        play.broker_goes()
+        found(play, b"1.0", product="rabbitmq")
+        play.broker_gets(b"")
 
 
 def test_a_selector_of_a_session_that_moves() -> None:

@@ -10,6 +10,7 @@ understand it, so the bridge judges.
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -50,7 +51,8 @@ class Bridge:
     """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
 
     `tracked` bridges keep account of MESSAGEs in sessions with subscriptions that ask for ACKs. `judges` is that of the
-    `Pair`. `spelling` is for frames that are taken together where it `judges`.
+    `Pair`. `spelling` is for frames that are taken together where it `judges`. `facing` is the way of a broker
+    that is sent its client's frames as they came, and may read them otherwise.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Bridge:
         *,
         selectors: bool = True,
         tracked: bool = False,
+        facing: Dialect | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -76,6 +79,9 @@ class Bridge:
         )
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
         self.spelling = Spelling(source, target, alike=self._only_cr)
+        self._heard: Dialect | None = None
+        if facing is not None and b"\\" in facing.writes - source.reads:
+            self._heard = replace(facing, reads=facing.writes)
 
     def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
         """Return the same bridge with other steps, by command."""
@@ -100,6 +106,9 @@ class Bridge:
         """
         if command is SUBSCRIBE:
             count_selector(self._pair, headers, session)
+        if self._heard is not None:
+            asked = next((value for name, value in headers if name == RECEIPT_HEADER), None)
+            self._note(asked, self._heard, session)
         lines = [
             self._line(name, value, command, session) for name, value in headers if name != CONTENT_LENGTH
         ]
@@ -140,11 +149,25 @@ class Bridge:
                 head = self._respelled(frame, edit, session)
             else:
                 head = self._edited(frame, edit, session)
+            if self._heard is not None and not frame.plain:
+                self._note(frame.header(RECEIPT_HEADER, self.source), self._heard, session)
         except StompError as error:
             raise error.asked_for(frame.header(RECEIPT_HEADER, self.source)) from None
         if memo is not None and session.traces == traces:
             session.remember(memo, head)
         return head
+
+    def misreads(self, receipts: bytes) -> bool:
+        """Whether one of these raw receipts may be another to the other side, which reads it as it came."""
+        return self._heard is not None and b"\\" in receipts
+
+    def _note(self, receipt: bytes | None, heard: Dialect, session: Session) -> None:
+        """Note a receipt that the broker is asked for where it takes it for another."""
+        if receipt is None:
+            return
+        taken = heard.decode(RECEIPT_HEADER, self.target.encode(receipt))
+        if taken != receipt:
+            session.misread(receipt, taken)
 
     @staticmethod
     def _without_cr(frame: Frame) -> bool:

@@ -40,9 +40,10 @@ def bridges_between(
     ours = DIALECTS[client]
     spoken = product.dialects[broker]
     equal = client == broker
-    facing = ours if equal else spoken
+    to_broker = Parting if parting else Bridge
+    target, facing = (ours, spoken) if equal else (spoken, None)
     return Bridges(
-        (Parting if parting else Bridge)(ours, facing, loss, selectors=product.selectors, tracked=tracked),
+        to_broker(ours, target, loss, selectors=product.selectors, tracked=tracked, facing=facing),
         ToClient(GENERIC.dialects[client] if equal else spoken, ours, loss, tracked=tracked),
         spoken,
     )

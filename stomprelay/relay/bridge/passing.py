@@ -54,7 +54,7 @@ def to_client(
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
-            given = _decoded(run, bridges.broker)
+            given = None if session.misreads else _decoded(run, bridges.broker)
             if ours is not None:
                 return given is not None and ours(given)
             if given is None or (bridge.judges and not bridge.spelling.respell(run)):
@@ -134,7 +134,7 @@ def to_broker(
         if bridge.judges and not bridge.spelling.respell(run):
             return False
         if run.values:
-            asked = _decoded(run, bridge.source)
+            asked = None if bridge.misreads(run.values) else _decoded(run, bridge.source)
             if asked is None or not session.owed_all(asked):
                 return False
         if unkept is not None:

@@ -104,7 +104,7 @@ class Merge:
             self._quorum.confirmed_late(member, now)
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
-        receipt = frame.header(RECEIPT_ID, leg.dialect)
+        receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         member.session.received(receipt)
         if receipt is None:
             return not target.fans
@@ -121,7 +121,7 @@ class Merge:
     def _error_passes(self, target: Target, member: Member, frame: Frame, leg: Leg, now: float) -> bool:
         """Returns whether an ERROR passes. Raises `StompError` where the session cannot go on with it."""
         counters = self._session.counters
-        receipt = frame.header(RECEIPT_ID, leg.dialect)
+        receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         member.session.received(receipt)
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
         if target.upstream.movable and member.link.connection.product.leaves(frame):
