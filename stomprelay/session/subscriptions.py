@@ -119,16 +119,20 @@ class Subscriptions:
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
         """Return the subscription that a MESSAGE is for, None where none fits: the one with its id, open or lately
-        ended, because the MESSAGE may have been sent before it ended; without an id the one with its destination,
-        or else the only one.
+        ended, because the MESSAGE may have been sent before it ended. Of another id, which a broker makes for one that
+        has none, the one with its destination, if it has none; without an id the one with its destination, or else the
+        only one.
         """
-        if id is not None:
-            return self._by_id.get(id) or self._ended.get(id)
-        if len(self._by_id) == 1 and not self._ended:
+        named = None if id is None else self._by_id.get(id) or self._ended.get(id)
+        if named is not None:
+            return named
+        if id is None and len(self._by_id) == 1 and not self._ended:
             return next(iter(self))
         found = self.oldest(destination)
         if found is None:
             found = next((each for each in self._ended.values() if each.destination == destination), None)
+        if id is not None:
+            return None if found is None or found.named else found
         return next(iter(self)) if found is None and len(self._by_id) == 1 else found
 
     def oldest(self, destination: bytes) -> Subscription | None:

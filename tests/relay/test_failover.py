@@ -825,6 +825,28 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
         play.both_stay()
 
 
+@pytest.mark.parametrize("echoed", [False, True], ids=["", "echoed"])
+@pytest.mark.parametrize("subscription", [b"", b"subscription:subscription/a\n"])
+def test_an_ack_of_a_lost_brokers_delivery_to_a_subscription_without_a_name(
+    subscription: bytes, echoed: bool
+) -> None:
+    """It is swallowed, also where that broker made a name for the subscription, as Artemis does on 1.0."""
+    with started(b"1.0") as play:
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_reads()
+        delivered = b"MESSAGE\n%bmessage-id:1\ndestination:/queue/a\n\nx\0" % subscription
+        play.broker_says(delivered)
+        play.client_gets(delivered)
+        play.broker_goes()
+        found(play, b"1.0")
+        play.broker_reads()
+        play.client_says(b"ACK\nmessage-id:1\n%breceipt:k\n\n\0" % (subscription if echoed else b""))
+        gets(play, b"")
+        play.client_gets(RECEIPT % b"k")
+        assert play.counters["acks_stale"] == 1
+        play.both_stay()
+
+
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
 @in_all_modes
 def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, mode: bytes) -> None:

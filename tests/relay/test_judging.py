@@ -145,18 +145,23 @@ def test_one_judge(version: bytes, product: str, kind: str) -> None:
         assert heard(kind, version, product, script) == plain, name
 
 
-@pytest.mark.parametrize("subscription", [b"", b"subscription:1\n"])
-def test_a_nack_of_1_0_in_a_fan_out(subscription: bytes) -> None:
-    """It goes to the broker that the message came from."""
+@pytest.mark.parametrize("echoed", [False, True], ids=["", "echoed"])
+@pytest.mark.parametrize(
+    ("id", "subscription"),
+    [(b"id:1\n", b""), (b"id:1\n", b"subscription:1\n"), (b"", b""), (b"", b"subscription:subscription/a\n")],
+)
+def test_a_nack_of_1_0_in_a_fan_out(id: bytes, subscription: bytes, echoed: bool) -> None:
+    """It goes to the broker that the message came from, by whatever name of its own that broker says whose it is."""
     with served("fan-out", b"1.0", "rabbitmq") as play:
-        play.client_says(subscribe(b"client-individual"))
+        play.client_says(subscribe(b"client-individual", id))
         first, second = (peer.uri for peer in play.brokers)
         for uri in (first, second):
             play.broker_reads(at=uri)
         play.broker_says(message(subscription), at=second)
         play.client_gets(message(subscription))
-        play.client_says(told(b"NACK", b"message-id:m\n"))
-        play.broker_gets(told(b"NACK", b"message-id:m\n"), at=second)
+        nack = told(b"NACK", b"message-id:m\n" + (subscription if echoed else b""))
+        play.client_says(nack)
+        play.broker_gets(nack, at=second)
 
 
 @in_all_cuts

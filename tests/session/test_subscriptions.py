@@ -266,7 +266,20 @@ def test_a_message_for_nobody() -> None:
     subscriptions.opened([(b"destination", b"/queue/a")])
     subscriptions.opened([(b"destination", b"/queue/b")])
     assert subscriptions.delivered(None, b"/queue/c") is None
-    assert subscriptions.delivered(b"x", b"/queue/a") is None
+    assert subscriptions.delivered(b"x", b"/queue/c") is None
+
+
+def test_a_message_by_a_name_that_the_broker_made() -> None:
+    """Artemis makes one for a subscription of 1.0 that has none: it is found by destination, but not one that its
+    client named.
+    """
+    subscriptions = Subscriptions()
+    one = subscriptions.opened(sub(A))
+    subscriptions.opened(sub((b"id", b"2"), B))
+    assert subscriptions.delivered(b"subscription/a", b"/queue/a") is one
+    assert subscriptions.delivered(b"subscription/b", b"/queue/b") is None
+    subscriptions.closed(sub(A))
+    assert subscriptions.delivered(b"subscription/a", b"/queue/a") is one
 
 
 def test_a_subscription_whose_id_is_used_again() -> None:

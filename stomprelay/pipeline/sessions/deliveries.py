@@ -19,10 +19,16 @@ from stomprelay.pipeline.sessions.transfer import AUTO
 from stomprelay.pipeline.sessions.waits import Waits
 from stomprelay.wire.dialect import DIALECTS, DeliveryNaming
 
-_BY_ACK: Final = frozenset(
-    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is DeliveryNaming.ACK
-)
+
+def _naming(delivery: DeliveryNaming) -> frozenset[str | None]:
+    """Return the versions in which an ACK names a delivery so."""
+    return frozenset(each.version.decode() for each in DIALECTS.values() if each.delivery is delivery)
+
+
+_BY_ACK: Final = _naming(DeliveryNaming.ACK)
 """The versions in which an ACK's `id` is the MESSAGE's `ack`."""
+_BY_MESSAGE: Final = _naming(DeliveryNaming.MESSAGE_ID)
+"""Those in which a message-id is enough, whatever stands beside it."""
 
 
 class Consumption:
@@ -57,8 +63,7 @@ class Consumption:
         """Record a MESSAGE, and complete `transfer`. `whole`: no earlier frame is missing."""
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
         ack = record[r.ACK] if version in _BY_ACK else None
-        found = self._subscribed.delivered(name, destination)
-        subscription = found or self._subscribed.meant(destination)
+        found = subscription = self._subscribed.delivered(name, destination)
         if subscription is not None:
             transfer[s.SUBSCRIPTION] = subscription.shown
             transfer[s.SINCE_NS] = subscription.since
@@ -95,6 +100,8 @@ class Consumption:
         """Record an ACK or NACK at `ns`. `whole`: no earlier frame of the session is missing."""
         name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
         delivery = self._pending_deliveries.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
+        if delivery is None and record[r.VERSION] in _BY_MESSAGE:
+            delivery = self._pending_deliveries.named(None, record[r.MESSAGE_ID], None)
         loss = brokers.missing if delivery is None else delivery.loss
         if loss is not None:
             loss.stale()

@@ -110,21 +110,15 @@ class Subscribed:
         destination to be for; None if none fits.
         """
         opened = self.opened
-        if id is not None:
-            return opened.get(id) or self.ended.get(id)
-        if len(opened) == 1 and not self.ended:
+        named = None if id is None else opened.get(id) or self.ended.get(id)
+        if named is not None:
+            return named
+        if id is None and len(opened) == 1 and not self.ended:
             return next(iter(opened.values()))
         found = self._oldest(opened, destination) or self._oldest(self.ended, destination)
+        if id is not None:
+            return None if found is None or found.named else found
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
-
-    def meant(self, destination: str | None) -> Subscription | None:
-        """Return the oldest open subscription without a client's id to this destination; None if there is
-        none. It is for a MESSAGE whose subscription id the broker made up.
-        """
-        return next(
-            (each for each in self.opened.values() if not each.named and each.destination == destination),
-            None,
-        )
 
     def dump(self, numbers: dict[Subscription, int]) -> list[Any]:
         """Return its state as a list that JSON can hold; `load` reads it. Subscriptions appear by number:

@@ -255,6 +255,16 @@ def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | Non
     return ledger.by_message(message_id, frame.header(SUBSCRIPTION, source))
 
 
+def _by_message_alone(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    """Where a message-id is enough, what else is said tells no more than which of several is meant: it may be a name
+    that the broker made for a subscription without one.
+    """
+    message_id = frame.header(MESSAGE_ID, source)
+    if message_id is None:
+        return None
+    return _by_message(frame, source, ledger) or ledger.by_message(message_id)
+
+
 def _by_token(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
     token = frame.header(ID, source)
     # Some clients go on saying message-id and subscription on 1.2.
@@ -267,7 +277,7 @@ def named(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
 
 
 _FIND: Final = {
-    DeliveryNaming.MESSAGE_ID: _by_message,
+    DeliveryNaming.MESSAGE_ID: _by_message_alone,
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _by_message,
     DeliveryNaming.ACK: _by_token,
 }
@@ -287,7 +297,7 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     if pair.tracked and not pair.judges and _noted_by_names(frame, source, session):
         return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
-    destination = b"" if name is not None else frame.header(DESTINATION, source) or b""
+    destination = frame.header(DESTINATION, source) or b""
     subscription = session.subscriptions.delivered(name, destination)
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
