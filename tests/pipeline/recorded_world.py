@@ -57,7 +57,7 @@ class Unit:
 
 @dataclass(eq=False)
 class Seen:
-    """A MESSAGE that a client heard."""
+    """A MESSAGE that a client heard, or that came to a session which the relay was ending."""
 
     caller: "RecordedClient"
     body: bytes
@@ -110,6 +110,7 @@ class RecordedClient(Caller):
         )
         self.reading: list[Said] = []
         self.confirmed: list[bytes] = []
+        self.unheard: list[tuple[Pipe, Heard]] = []
         self.seen_all: list[Seen] = []
         self.units: dict[bytes, Unit] = {}
         self.losses_seen: list[dict[str, Any]] = []
@@ -136,6 +137,9 @@ class RecordedClient(Caller):
         for receipt in self.confirmed:
             self._confirms(receipt, ns)
         self.confirmed.clear()
+        for pipe, frame in self.unheard:
+            self.seen_all.append(self._seen(pipe, frame))
+        self.unheard.clear()
         for effect in effects:
             if isinstance(effect, asked.Open):
                 broker = self.context._replace(
@@ -156,7 +160,8 @@ class RecordedClient(Caller):
 
     def _answers(self, effects: list[asked.Effect]) -> int | None:
         """How many ACKs and NACKs are passed on, where not all that was said is."""
-        if not any(isinstance(each, Close) and each.leg is self.relay.client for each in effects):
+        closed = any(isinstance(each, Close) and each.leg is self.relay.client for each in effects)
+        if not (closed or self.relay.ending):
             return None
         sends = [each for each in effects if isinstance(each, Send) and each.leg is not self.relay.client]
         frames = [frame for each in sends for frame in cut(self._pipe(each.leg).version, each.data)[0]]
@@ -237,11 +242,6 @@ class RecordedClient(Caller):
         self.says(read, copy, b"NACK" if refuse else b"ACK", headers + (self.asks(b"ACK") if asks else []))
 
     @property
-    def moves_to(self) -> list[Leg | None]:
-        """The legs of brokers that have accepted the session, and to which it goes on."""
-        return [link.next_leg for link in self.relay.links]
-
-    @property
     def owed(self) -> list[Seen]:
         """The deliveries that it has not answered, lost ones included, oldest first."""
         return [
@@ -271,24 +271,30 @@ class RecordedClient(Caller):
 
     def _message(self, frame: Heard) -> None:
         super()._message(frame)
-        id = frame.first(b"subscription")
+        assert self.source is not None
+        seen = self._seen(self.source, frame)
+        name = frame.first(b"message-id")
+        for each in self.owed:
+            if each.order is seen.order and each.lost and each.frame.first(b"message-id") == name:
+                each.replaced = True
+        self.seen_all.append(seen)
+
+    def _seen(self, pipe: Pipe, frame: Heard) -> Seen:
+        """A MESSAGE of this broker's, which the client hears unless the relay ends its session."""
+        id, destination = frame.first(b"subscription"), frame.first(b"destination")
+        if id is not None and id.startswith(b"relay-"):
+            id = None  # the client gave none
         order = [
             each
             for each in self.orders
-            if (each.id == id if id is not None else each.id is None)
-            and each.destination == frame.first(b"destination")
+            if each.destination == destination and (each.id or destination) == (id or destination)
         ][-1]
-        assert self.source is not None
-        seen = Seen(self, frame.body, self.world.ns, order, self.source, frame)
-        name = frame.first(b"message-id")
-        for each in self.owed:
-            if each.order is order and each.lost and each.frame.first(b"message-id") == name:
-                each.replaced = True
+        seen = Seen(self, frame.body, self.world.ns, order, pipe, frame)
         if order.mode == b"auto":
             seen.settle(seen.ns, "acked")
-        elif self.source.leg in self.world.left:
+        elif pipe.leg in self.world.left:
             seen.settle(seen.ns, "returned")
-        self.seen_all.append(seen)
+        return seen
 
     def _confirms(self, receipt: bytes, ns: int) -> None:
         sent = self.world.receipts.get(receipt)
@@ -324,7 +330,7 @@ class RecordedClient(Caller):
                 )
                 for pipe in self.pipes:
                     # One that the session is to move to has answered already.
-                    if not pipe.dead and pipe.bound and pipe.leg not in self.moves_to:
+                    if not pipe.dead and pipe.bound and pipe.node is self.world.called(broker):
                         self._return(pipe, ns)
             case Event.RECOVERED:
                 self.losses_seen[-1].update(recovered_ns=ns, moved_to=broker, resent=note.facts["resent"])
@@ -385,7 +391,7 @@ class RecordedWorld(World):
         return BEGUN + round((self.now - 1000) * SECOND) + self.ticks * STEP
 
     def falls(self, pipe: Pipe, most: float) -> bool:
-        """A look at what comes: the receipts among it."""
+        """A look at what comes: the receipts among it, and messages that the client does not hear."""
         if not (pipe.dead or pipe.paused or not pipe.down):
             caller = pipe.caller
             assert isinstance(caller, RecordedClient)
@@ -393,6 +399,8 @@ class RecordedWorld(World):
             caller.confirmed += [
                 each.first(b"receipt-id") or b"" for each in frames if each.command == b"RECEIPT"
             ]
+            if caller.relay.ending:
+                caller.unheard += [(pipe, each) for each in frames if each.command == b"MESSAGE"]
         return super().falls(pipe, most)
 
     # What happens

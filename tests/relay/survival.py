@@ -604,6 +604,10 @@ class World:
         """What stands at this address."""
         return self._by_broker[broker]
 
+    def called(self, uri: str | int) -> Node:
+        """What stands at the address that a note names."""
+        return next(node for broker, node in self._by_broker.items() if str(broker) == uri)
+
     def has_taken(self, body: bytes) -> bool:
         """Whether any broker took this message."""
         return any(body == each for node in self.nodes for _, each, _ in node.taken)
