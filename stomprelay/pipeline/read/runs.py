@@ -366,9 +366,10 @@ class Runs:
     @property
     def ended(self) -> dict[str, int]:
         """Return the runs that ended, as they or who found them dead say, and have been read; with the time in ns of
-        their newest record.
+        their newest record. Those that the last call forgot, too: who found them dead may have come days later.
         """
-        return {name: run.newest_ns for name, run in self._present() if run.ended and not run.waiting}
+        there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
+        return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 
     @property
     def present(self) -> frozenset[str]:
