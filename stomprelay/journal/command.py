@@ -283,7 +283,7 @@ def _show(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
 def _verify(options: argparse.Namespace, out: WriteLine) -> int:
     count = blocks = frames = damages = 0
     known: dict[tuple[str, str, int], Path] = {}
-    for path in segments(options.places):
+    for path in (*segments(options.places), *_renamed(options.places)):
         check = SegmentCheck(path)
         name = name_of(path.name, check.header)
         first = path if name is None else known.setdefault((name.relay, name.run, name.number), path)
@@ -313,6 +313,15 @@ def _verify(options: argparse.Namespace, out: WriteLine) -> int:
         + (_counted(damages, "damage") if damages else "no damage")
     )
     return 1 if damages else 0
+
+
+def _renamed(places: Sequence[str]) -> Iterator[Path]:
+    """Yield the files in folders that the pipeline reads as segments, though they do not have the names of any."""
+    for place in map(Path, places):
+        if place.is_dir():
+            yield from (
+                each for each in sorted(place.glob(f"*{segment.CLOSED}")) if parse_name(each.name) is None
+            )
 
 
 def _again(path: Path, other: Path) -> str:
