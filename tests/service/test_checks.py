@@ -231,9 +231,7 @@ def test_a_balancer_whose_backends_are_gone() -> None:
 
 
 def test_whoever_waits_hears_of_a_broker_that_came_back() -> None:
-    """A session in a long pause need not wait for its end: the relay looks for all of them, and another session may find
-    the broker up.
-    """
+    """A session in a long pause need not wait for its end, when another one, or the relay itself, finds the broker."""
     brokers = ScriptedBrokers(harness(failover(1, multiplier=1e9, longest_delay=NEVER)))
     brokers.client()
     brokers.fail(1)

@@ -208,9 +208,9 @@ class Probe:
 
 
 class Watch:
-    """When a broker is probed: every `Checks.probe` seconds or so, as soon as it is doubted, where sessions want to go to
-    it but none tries it, whenever its pause for having failed is over, and once in `Checks.pause` seconds while sessions
-    wait for any broker of its group: their own pauses grow, and all of them are told what one probe finds.
+    """When a broker is probed: every `Checks.probe` seconds or so, as soon as it is doubted, where sessions want to go
+    to it but none tries it, whenever its pause for having failed is over, and once in `Checks.pause` seconds while
+    sessions wait for any broker of its group: their own pauses grow, and all are told what one probe finds.
 
     Call `due` about once a second; when it is True, begin the probe that `probe` returns.
     """
