@@ -479,5 +479,8 @@ class RelayService(MultiService):
         if not await runtime.wait_closed(linger):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)
         runtime.close()
+        if self.state.journal is not None:
+            # First, for it may take long, and who waits for this process is told meanwhile that it is there.
+            await maybeDeferred(self.state.journal.disownServiceParent)
         await super().stopService()
         await maybeDeferred(signals.stopService)

@@ -5,6 +5,9 @@ import random
 import socket
 from pathlib import Path
 
+_FIRST, _LAST = 10081, 65000
+"""Browsers open no page and no WebSocket at 10080, the last port of those that they block."""
+
 _given: set[int] = set()
 
 _WORKER, _WORKERS = (
@@ -27,7 +30,7 @@ def free_port() -> int:
     """Return a port of 127.0.0.1 on which nobody listens, not an ephemeral one, never the same twice."""
     ephemeral = _ephemeral()
     for _ in range(1000):
-        port = random.randrange(10000, 65000)
+        port = random.randrange(_FIRST, _LAST)
         if port in ephemeral or port in _given or port % _WORKERS != _WORKER:
             continue
         with socket.socket() as probe:

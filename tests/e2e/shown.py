@@ -44,7 +44,7 @@ SESSIONS: Final = 10_000
 RATE: Final = 100
 """Frames that come from clients in a second."""
 HOSTILE: Final = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
-TURNED: Final = "\u202egnp.exe\u2066\u05d0\u05d1 <b>"
+TURNED: Final = "\u202egnp.exe\u2066\u05d0\u05d1 \U000e0041<b>"
 LONG: Final = "A" * 10_000
 NAMES: Final = {1: HOSTILE, 2: TURNED, 3: LONG}
 """The logins of sessions that mean harm, by number."""

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e import stompjs
 from tests.e2e.brokers import Broker
 from tests.e2e.certificates import Authority
-from tests.e2e.child import Child
+from tests.e2e.child import PATIENCE, Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
 from tests.e2e.relay import ROOT, Relay, relay
@@ -97,6 +97,23 @@ def test_the_program_of_the_page(tmp_path: Path, door: Door, memory: Broker) -> 
         child.stop()
     assert child.output.count("hello") == 1
     assert re.findall(r"(?:connected|error): ", door.relay.log[start:]) == ["connected: "]
+
+
+def test_a_page_that_is_denied_something(tmp_path: Path, door: Door) -> None:
+    """The page's program does not do it again: it disconnects for good, so Node has nothing more to do."""
+    [program] = blocks("js")
+    program = program.replace('import { Client } from "@stomp/stompjs";\n', IN_NODE)
+    program = program.replace("relay.example.net:61614", f"localhost:{door.port}")
+    program = program.replace("/queue/inbox.alice", "/queue/inbox.bob")
+    program = program.replace("setInterval(renew, 300_000);", "client.reconnectDelay = 100;")
+    (tmp_path / "page.js").write_text(program)
+    environment = {"NODE_PATH": str(stompjs.modules()), "NODE_EXTRA_CA_CERTS": str(door.authority.file)}
+    child = Child("page", ["node", str(tmp_path / "page.js"), door.token], env=environment)
+    try:
+        assert child.exited(within=PATIENCE), child.last_words
+    finally:
+        child.stop()
+    assert child.output.count("not allowed") == 1
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,9 @@ def test_ten_thousand_sessions(browser: Any, shown: MadeUp) -> None:
 def test_what_clients_call_themselves_stays_text(browser: Any, shown: MadeUp) -> None:
     """Markup, words that run the other way, ten thousand letters: nothing of it becomes part of the page."""
     with looking(browser, shown.url) as found:
-        turned = TURNED.replace("\u202e", "\\u{202e}").replace("\u2066", "\\u{2066}")
+        turned = TURNED
+        for sign in "\u202e\u2066\U000e0041":
+            turned = turned.replace(sign, f"\\u{{{ord(sign):x}}}")
         assert logins(found)[:3] == [HOSTILE, turned, LONG]
         until(found, "(name) => document.querySelector('#destinations').textContent.includes(name)", HOSTILE)
         found.fill("#search", "<script>")

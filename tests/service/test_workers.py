@@ -282,6 +282,20 @@ def test_told_to_end(worker: Worker, reactor: ProcessReactor) -> None:
     assert worker.restarts == 0
 
 
+def test_one_that_hangs_while_it_ends(worker: Worker, reactor: ProcessReactor) -> None:
+    """Once the time for that is over it must say that it is there; until then it may be busy."""
+    _ = worker.stop()
+    reactor.tells("STOPPING=1")
+    reactor.advance(HUNG - 1)
+    worker.hurry()
+    reactor.advance(HUNG - 1)
+    reactor.tells("WATCHDOG=1")
+    reactor.advance(HUNG - 1)
+    assert reactor.processes[0].done == ["end"]
+    reactor.advance(1)
+    assert reactor.processes[0].done == ["end", "KILL"]
+
+
 def test_told_to_end_while_it_is_away(worker: Worker, reactor: ProcessReactor) -> None:
     """Nobody is waited for, and no process begins any more."""
     reactor.ends()
@@ -481,8 +495,9 @@ def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) 
     told(reactor.notices[1], "STOPPING=1")
     reactor.advance(Config.stop_timeout)
     assert reactor.processes[0].done == ["end", "KILL"]
-    told(reactor.notices[1], "WATCHDOG=1")
-    reactor.advance(MARGIN + GRACE - 1)
+    for _ in range(int(MARGIN + GRACE - 1)):
+        told(reactor.notices[1], "WATCHDOG=1")
+        reactor.advance(1)
     assert reactor.processes[1].done == ["end"]
     with capturedLogs() as logs:
         reactor.advance(1)

@@ -208,18 +208,20 @@ class Probe:
 
 
 class Watch:
-    """When a broker is probed: every `Checks.probe` seconds or so, as soon as it is doubted, and, where sessions want
-    to go to it but none tries it, whenever its pause for having failed is over.
+    """When a broker is probed: every `Checks.probe` seconds or so, as soon as it is doubted, where sessions want to go
+    to it but none tries it, whenever its pause for having failed is over, and once in `Checks.pause` seconds while
+    sessions wait for any broker of its group: their own pauses grow, and all are told what one probe finds.
 
     Call `due` about once a second; when it is True, begin the probe that `probe` returns.
     """
 
-    __slots__ = ("_again", "_at", "_broker", "_chance", "_probe", "_upstream", "_wanted")
+    __slots__ = ("_again", "_at", "_broker", "_chance", "_group", "_probe", "_upstream", "_wanted")
 
     def __init__(
         self, upstream: Upstream, group: Group, broker: Broker, now: float, chance: Callable[[], float]
     ) -> None:
         self._upstream = upstream
+        self._group = group
         self._broker = broker
         self._chance = chance
         self._wanted = wanted(group, broker)
@@ -235,7 +237,13 @@ class Watch:
             return False
         back = self._wanted and health.up is False and not health.out(now)
         doubted = health.doubted and now >= health.out_until
-        return (now >= self._again and (back or doubted)) or now >= self._at
+        return (now >= self._again and (back or doubted or self._awaited())) or now >= self._at
+
+    def _awaited(self) -> bool:
+        """Return whether sessions wait for any broker of the group, and all are down."""
+        healths = [each.health for each in self._group.brokers]
+        waiting = self._group.reconnect is not None and any(each.coming for each in healths)
+        return waiting and not any(each.up is not False for each in healths)
 
     def probe(self, now: float) -> Probe:
         """Return the next probe; call its `begin`."""

@@ -179,7 +179,7 @@ class WorkersService(MultiService):
         closed = maybeDeferred(self._listeners.disownServiceParent)
         config = self._alone.config
         late = [
-            self._reactor.callLater(max(config.stop_timeout, HUNG), self._kill_hung),
+            self._reactor.callLater(max(config.stop_timeout, HUNG), self._hurry),
             self._reactor.callLater(self._longest + GRACE, self._kill),
         ]
         await DeferredList([each.stop() for each in self.crew.workers])
@@ -219,10 +219,10 @@ class WorkersService(MultiService):
         for each in self.crew.workers:
             each.kill()
 
-    def _kill_hung(self) -> None:
-        """Kill the workers that have not begun to end: they heard nothing."""
+    def _hurry(self) -> None:
+        """Wait no longer for workers that heard nothing, or that do not answer."""
         for each in self.crew.workers:
-            each.kill_unless_stopping()
+            each.hurry()
 
     def _signal(self, name: str) -> None:
         for each in self.crew.workers:

@@ -155,7 +155,7 @@ class Worker:
         self._answers: deque[Deferred[str]] = deque()
         self._again: Any = None
         self._silent: Any = None
-        self._stopping = False
+        self._stopping = self._late = False
         self._over: Deferred[None] | None = None
         self._process_stops = False
 
@@ -259,7 +259,11 @@ class Worker:
 
     @property
     def _limit(self) -> float:
-        """Return the seconds within which the process must say something: as configured, or as systemd has it of us."""
+        """Return the seconds within which the process must say something: as configured, or as systemd has it of us, or
+        few at a stop that takes long already.
+        """
+        if self._late:
+            return HUNG
         period = watchdog(os.environ)
         return self._timeout() if period is None else min(self._timeout(), period)
 
@@ -289,11 +293,16 @@ class Worker:
             self.signal("KILL")
             self._ended(Failure(ProcessTerminated(signal=9)))
 
-    def kill_unless_stopping(self) -> None:
-        """Kill its process where it has not begun to end."""
-        if self._process is not None and not self._process_stops:
+    def hurry(self) -> None:
+        """Kill its process where it has not begun to end or does not answer, and else as soon as it does not."""
+        self._late = True
+        if self._process is None:
+            return
+        if self.hung or not self._process_stops:
             _log.warn("{worker} does not end, and is killed", worker=self.name)
             self.kill()
+        else:
+            self._watch(HUNG)
 
     def _ended(self, reason: Failure) -> None:
         """Start it anew, later; a worker that was to end is over."""

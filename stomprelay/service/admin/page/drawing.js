@@ -9,7 +9,7 @@ const GAP = 5; // seconds between two answers of which no rate is made
 const $ = (id) => document.getElementById(id);
 
 // Return text of which no sign is unseen, nor turns others round.
-const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+const visible = (text) => text.replace(/(?![\t\n])[\p{C}\p{Zl}\p{Zp}]/gu,
   (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 
 function make(name, attributes = {}, ...children) {
