@@ -13,7 +13,6 @@ from typing import Self
 
 from tests.e2e.child import PATIENCE
 
-
 GOODBYE = b"DISCONNECT\n\n\0"
 """What the relay tells a broker whose client has gone without it."""
 
