@@ -101,7 +101,7 @@ class Session:
     decoded, so they depend on no dialect, but those of `delivered` and `acknowledged`.
 
     `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes,
-    `unproved` counts those that it was sent without one since its last RECEIPT, where nobody else keeps account of them;
+    `unproved` counts those that it was sent without one since its last RECEIPT, where nobody else counts them;
     `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
     `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here,
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
