@@ -27,7 +27,6 @@ MODULES = {
 
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
-LONGEST = 750
 SHORTEST = 60
 WIDEST = 16
 
@@ -52,11 +51,6 @@ WIDE: dict[str, str] = {
     "stomprelay/service/connection": "what all connections are bounded by stands beside what bounds one",
 }
 """Folders with more than ``WIDEST`` entries, each with the reason why it is not divided."""
-
-
-def test_no_module_is_too_long() -> None:
-    """What cannot be read in one sitting is divided."""
-    assert {path: lines for path, lines in MODULES.items() if lines > LONGEST} == {}
 
 
 def test_a_short_module_has_a_reason() -> None:

@@ -26,6 +26,7 @@ from stomprelay.wire.names import (
     MESSAGE,
     RECEIPT_HEADER,
     RECEIPT_ID,
+    SEND,
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
@@ -175,7 +176,7 @@ class Single:
     def _meet(self, connection: Connected) -> tuple[Passing, Pass]:
         resender, session, bridges = self._resender, self._session, connection.bridges
         if resender is None:
-            passing = straight = to_broker(bridges, session, sends=True)
+            passing = straight = to_broker(bridges, session, sends=True, unkept=session.pass_unproved)
         elif self._link.upstream.confirm:  # the resender adds something to SENDs
             passing = to_broker(bridges, session, sends=True, parts=not resender.unconfirmed.cumulative)
             straight = to_broker(bridges, session, sends=False)
@@ -241,7 +242,10 @@ class Single:
     def _upward(self, frame: Frame, bridge: Bridge) -> bytes | None:
         """What becomes of a client's frame, without a resender; see `NewHead`."""
         if frame.command is not DISCONNECT:
-            return bridge.head(frame, self._session)
+            head = bridge.head(frame, self._session)
+            if frame.command is SEND and frame.raw(RECEIPT_HEADER) is None:
+                self._session.pass_unproved(1)
+            return head
         self._disconnecting(frame)
         if not self._session.receipts:
             self.disconnect = DisconnectState.SENT
@@ -374,6 +378,7 @@ class Single:
         receipt = self._session.asked(frame.header(RECEIPT_ID, broker.dialect))
         self._session.received(receipt)
         if frame.command is not ERROR:
+            self._session.unproved = 0
             return bridge.head(frame, self._session) if self._receipt_passes(receipt) else NOTHING
         if not self._error_passes(frame, receipt):
             return NO_MORE if self._link.done else NOTHING

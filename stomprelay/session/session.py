@@ -100,7 +100,8 @@ class Session:
     """What one client has open at its broker: subscriptions, transactions, deliveries and receipts. All values are
     decoded, so they depend on no dialect, but those of `delivered` and `acknowledged`.
 
-    `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
+    `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes,
+    `unproved` counts those that it was sent without one since its last RECEIPT, where nobody else counts them;
     `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
     `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here,
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
@@ -134,6 +135,7 @@ class Session:
         "subscriptions",
         "traces",
         "transactions",
+        "unproved",
     )
 
     def __init__(
@@ -162,6 +164,7 @@ class Session:
         self.transactions = _NO_TRANSACTIONS
         self._transactions_size = 0
         self.receipts = _NO_RECEIPTS
+        self.unproved = 0
         self._misread = _NONE_MISREAD
         self.client_frames = self.broker_frames = 0
         self.sent_to = _NOWHERE
@@ -460,6 +463,10 @@ class Session:
             del self._misread[receipt]
         return first
 
+    def pass_unproved(self, sends: int) -> None:
+        """Count SENDs that the broker is sent without a receipt."""
+        self.unproved += sends
+
     def owed_all(self, receipts: Iterable[bytes]) -> bool:
         """Record as `owed` does that SENDs were sent which ask for these receipts. Return False, and record nothing,
         where that may be more than is kept.
@@ -483,6 +490,7 @@ class Session:
 
     def received_all(self, receipts: Iterable[bytes]) -> None:
         """Record as `received` does that the broker sent RECEIPTs with these ids."""
+        self.unproved = 0
         known = set(filter(self.receipts.__contains__, receipts))
         for receipt in known:
             del self.receipts[receipt]

@@ -13,6 +13,9 @@ from typing import Self
 
 from tests.e2e.child import PATIENCE
 
+GOODBYE = b"DISCONNECT\n\n\0"
+"""What the relay tells a broker whose client has gone without it."""
+
 
 class Closed(Exception):
     """The peer closed the connection; the argument holds the bytes that came before and were not taken."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, ScriptedBroker, body, close_all, headers
+from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker, body, close_all, headers
 from tests.e2e.relay import Relay, relay
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
@@ -88,7 +88,7 @@ def undisturbed(rig: Rig) -> Iterator[None]:
     rig.relay.wait_until(lambda: rig.relay.descriptors() == before)
     exchange(client, broker)
     client.close()
-    assert broker.rest() == b""
+    assert broker.rest() == GOODBYE
     broker.close()
 
 

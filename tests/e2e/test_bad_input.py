@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from tests.e2e.raw import Connection, body, headers
+from tests.e2e.raw import GOODBYE, Connection, body, headers
 from tests.e2e.rig import CONNECT, MESSAGE, SEND, Rig, error
 
 pytestmark = pytest.mark.e2e
@@ -52,7 +52,7 @@ def test_a_broker_that_sends_what_can_be_framed(rig: Rig) -> None:
     broker.write(odd)
     assert client.frame() == odd
     client.close()
-    assert broker.rest() == b""
+    assert broker.rest() == GOODBYE
     broker.close()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, ScriptedBroker
+from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker
 from tests.e2e.relay import relay
 from tests.e2e.rig import CONNECT, CONNECTED, MESSAGE, SEND, Rig, error
 
@@ -19,7 +19,7 @@ CUTS = [(frame, cut) for frame in FRAMES for cut in (1, 4, 10, frame.index(b"\n\
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize(("frame", "cut"), CUTS)
 def test_a_client_that_dies_in_mid_frame(rig: Rig, frame: bytes, cut: int, reset: bool) -> None:
-    """Its broker connection ends at once, and the broker has seen whole frames only."""
+    """Its broker connection ends at once, by a DISCONNECT, and the broker has seen whole frames only."""
     client, broker = rig.session()
     client.write(SEND + frame[:cut])
     assert broker.frame() == SEND
@@ -27,7 +27,7 @@ def test_a_client_that_dies_in_mid_frame(rig: Rig, frame: bytes, cut: int, reset
         client.reset()
     else:
         client.close()
-    assert broker.rest().strip(b"\n") == b""
+    assert broker.rest().strip(b"\n") == GOODBYE
     broker.close()
 
 
@@ -91,7 +91,7 @@ uri = "tcp://127.0.0.1:{free_port()}"
 
 
 def test_the_relay_stops_with_open_sessions(tmp_path: Path) -> None:
-    """SIGTERM ends sessions on both sides, with an ERROR for the client, and the process."""
+    """SIGTERM ends sessions on both sides, with an ERROR and a DISCONNECT, and the process."""
     port = free_port()
     with ScriptedBroker() as scripted:
         config = f"""
@@ -108,5 +108,5 @@ uri = "tcp://127.0.0.1:{scripted.port}"
             broker.connected()
             assert client.frame().startswith(b"CONNECTED\n")
         error(client)
-        assert broker.rest().strip(b"\n") == b""
+        assert broker.rest().strip(b"\n") == GOODBYE
         broker.close()

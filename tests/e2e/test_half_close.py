@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection
+from tests.e2e.raw import GOODBYE, Connection
 from tests.e2e.relay import relay
 from tests.e2e.rig import Rig
 
@@ -97,7 +97,7 @@ def test_a_client_that_closes_both_directions(rig: Rig) -> None:
     broker.frame()
     client.close()
     began = time.monotonic()
-    assert broker.rest() == b"DISCONNECT\n\n\0"
+    assert broker.rest() == GOODBYE
     assert time.monotonic() - began < 2
     broker.close()
 

@@ -123,7 +123,7 @@ def test_an_end_with_confirm() -> None:
 def test_an_end_that_is_not_confirmed(survives: bool) -> None:
     """Nobody waits longer than `disconnect_timeout`: then it counts, and the client and the log are told."""
     with session(survives=survives, disconnect_timeout=5.0) as play:
-        play.client_says(send(b"1", receipt="r") + RUBBISH)
+        play.client_says(send(b"1") + send(b"2", receipt="r") + send(b"3") + RUBBISH)
         play.broker_reads()
         for _ in range(50):
             play.time_passes(0.1)
@@ -134,19 +134,23 @@ def test_an_end_that_is_not_confirmed(survives: bool) -> None:
         assert b"what has no receipt may be lost" in data
         play.broker_reads()
         assert over(play)
-        assert play.counters["possibly_lost"] == 1
-        assert play.noted(Event.DISCONNECTED).endswith("unknown command; 1 SEND may be lost")
+        assert play.counters["possibly_lost"] == 3
+        assert play.noted(Event.DISCONNECTED).endswith("unknown command; 3 SENDs may be lost")
 
 
 def test_a_broker_that_closes_at_the_end() -> None:
-    """Some do so without the RECEIPT; the client has its ERROR then, and no other broker is sought."""
+    """Some do so without the RECEIPT; the client has its ERROR then, and no other broker is sought. What had no receipt
+    may be lost.
+    """
     for survives in (False, True):
         with session(survives=survives) as play:
-            play.client_says(RUBBISH)
-            play.broker_gets(GOODBYE)
+            play.client_says(send(b"1") + RUBBISH)
+            play.broker_gets(send(b"1") + GOODBYE)
             play.broker_goes()
-            play.client_gets_error(b"unknown command")
+            assert b"what has no receipt may be lost" in play.client_reads()
             assert over(play)
+            assert play.counters["possibly_lost"] == 1
+            assert play.noted(Event.DISCONNECTED).endswith("; 1 SEND may be lost")
 
 
 def test_a_client_that_leaves_before_the_end() -> None:

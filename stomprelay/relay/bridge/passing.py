@@ -121,7 +121,7 @@ def to_broker(
     unkept: Callable[[int], None] | None = None,
 ) -> Passing:
     """Return what may pass of what a client sends. `sends`: SENDs are among it, with their `parts` where these are
-    needed; `unkept` is told how many pass that nobody keeps.
+    needed; `unkept` is told how many pass that nobody keeps, and that ask for no receipt.
     """
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends, parts=parts)
@@ -133,12 +133,14 @@ def to_broker(
             return not run.rule.wants or session.acknowledged(run.values)
         if bridge.judges and not bridge.spelling.respell(run):
             return False
+        unasked = run.count
         if run.values:
             asked = None if bridge.misreads(run.values) else _decoded(run, bridge.source)
             if asked is None or not session.owed_all(asked):
                 return False
-        if unkept is not None:
-            unkept(run.count)
+            unasked -= len(asked)
+        if unkept is not None and unasked:
+            unkept(unasked)
         return True
 
     return Passing(rules, takes)

@@ -523,6 +523,8 @@ class ClientConnection:
             return
         self._search.lost(link, reason)
         before = flow.disconnect
+        if self.shutdown.ending:
+            self.shutdown.lost += link.unproved  # which `Flow.lost` counts
         try:
             flow.lost(link, now)
         except StompError as error:

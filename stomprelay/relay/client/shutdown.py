@@ -22,9 +22,7 @@ from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.names import SEND
 
 ECHO: Final = 0.5
-"""Seconds within which the system of a client that is gone answers what is sent to it. In the name of such a client
-brokers are sent no DISCONNECT but those that need one: it has not left in good order.
-"""
+"""Seconds within which the system of a client that is gone answers what is sent to it."""
 
 
 class Reason(NamedTuple):

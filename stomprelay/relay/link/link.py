@@ -248,9 +248,14 @@ class Link:
     @property
     def uncertain(self) -> int:
         """How many SENDs may be lost if the session ended now."""
-        if self.resender is None:
-            return len(self.session.receipts)
-        return self.resender.unconfirmed.sends + self.resender.unconfirmed.unproved
+        resender = self.resender
+        kept = len(self.session.receipts) if resender is None else resender.unconfirmed.sends
+        return kept + self.unproved
+
+    @property
+    def unproved(self) -> int:
+        """How many SENDs may be lost if the broker were lost now, whatever the next one confirms."""
+        return self.session.unproved if self.resender is None else self.resender.unconfirmed.unproved
 
     def write_off(self) -> int:
         """Return how many SENDs may be lost, for the session ends now, and forget them."""
@@ -258,6 +263,7 @@ class Link:
         if self.resender is not None:
             self.resender.unconfirmed.write_off()
         self.session.forget_receipts()
+        self.session.unproved = 0
         return lost
 
     # The search
