@@ -114,7 +114,7 @@ def test_in_json(relay: Relay) -> None:
     terminal.watches(relay, TailAnswer(sent(1, body=b"he")), as_json=True, bodies=2)
     assert [json.loads(line) for line in terminal.lines] == [
         {
-            "at": "1970-01-01T00:00:01.000000Z", "ns": SECOND, "relay": "here", "listener": "public",
+            "seen_at": "1970-01-01T00:00:01.000000Z", "ns": SECOND, "relay": "here", "listener": "public",
             "session": "relay-0-1", "peer": "192.0.2.7:4711", "client": "me", "side": "client", "version": "1.2",
             "direction": "to_broker", "kind": "frame", "command": "SEND", "headers": {"destination": "/queue/a"},
             "size": 33, "body_size": 5, "body": "he",

@@ -77,8 +77,8 @@ def _end(admin: AdminClient, request: TailRequest) -> None:
 
 
 def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
-    """Return which of these sessions are over. Raises `AdminError` where one was not there from the beginning: no worker
-    need serve yet in the first answer.
+    """Return which of these sessions are over. Raises `AdminError` where one was not there from the beginning, which
+    no worker may have answered.
     """
     if answer.missing:
         return []  # whoever did not answer may have them
