@@ -155,9 +155,10 @@ def test_sessions_that_end(relay: Relay, capsys: pytest.CaptureFixture[str]) -> 
     assert relay.asked[-1][2]["over"]
 
 
-def test_a_session_that_is_not_there(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("began", [True, False], ids=["a relay", "no worker serves yet"])
+def test_a_session_that_is_not_there(relay: Relay, capsys: pytest.CaptureFixture[str], began: bool) -> None:
     """Nobody waits for it, and the relay is told."""
-    relay.answer("/tail", TailAnswer(began=True, sessions=("a",)).spell().encode())
+    relay.answer("/tail", TailAnswer(began=began, sessions=("a",)).spell().encode())
     assert main(["tail", "--admin", relay.place, "--session", "a", "--session", "nonsuch"]) == 1
     assert capsys.readouterr().err.endswith('there is no session "nonsuch"\n')
     assert relay.asked[-1][2]["over"]

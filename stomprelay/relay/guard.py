@@ -82,10 +82,9 @@ def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
     if not destinations:
         raise _unclear("there is no destination")
     found = [Place(command, each) for each in destinations]
-    if naming.bound is not None and command == SUBSCRIBE:
+    if command == SUBSCRIBE:
         # The queue is consumed from, and what the topic is sent goes into it from now on.
-        queues = [f"/queue/{each}" for each in _read(headers, naming.bound)]
-        found += [Place(verb, each) for each in queues for verb in (SUBSCRIBE, SEND)]
+        found += [Place(verb, each) for each in _bound(headers, naming) for verb in (SUBSCRIBE, SEND)]
     if naming.dead_letters is not None:
         exchange, key = naming.dead_letters
         exchanges = _read(headers, exchange)
@@ -97,6 +96,13 @@ def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
                 for each in keys
             ]
     return [*dict.fromkeys(found)]
+
+
+def _bound(headers: Headers, naming: Naming) -> list[str]:
+    """Return the first names of the queues that a SUBSCRIBE or UNSUBSCRIBE with these headers names beside its
+    destination, in all readings.
+    """
+    return [] if naming.bound is None else [f"/queue/{each}" for each in _read(headers, naming.bound)]
 
 
 def _read(headers: Headers, wanted: bytes) -> list[str]:
@@ -291,9 +297,7 @@ class Guard:
         if lengths and (lengths > 1 or b"\ncontent-length:" not in head):
             _judge_lengths(frame.headers(dialect))
         if frame.command is UNSUBSCRIBE:
-            decision = policy.steering(frame.headers(dialect))
-            if decision is not None and not decision.allow:
-                raise Refused("not allowed", decision.reason)
+            self._judge_end(policy, frame.headers(dialect))
             return
         if frame.command is not SEND and frame.command is not SUBSCRIBE:
             return
@@ -314,6 +318,16 @@ class Guard:
         if headers is None:
             headers = frame.headers(dialect) if matching.headers else []
         _decide(policy, matching, request(frame.command, headers, frame.end - frame.body))
+
+    def _judge_end(self, policy: Policy, headers: Headers) -> None:
+        """Judge an UNSUBSCRIBE: by its headers, and where it names a queue, as a SUBSCRIBE to that."""
+        decision = policy.steering(headers)
+        if decision is not None and not decision.allow:
+            raise Refused("not allowed", decision.reason)
+        queues = _bound(headers, policy.naming)
+        if queues:
+            named = [Place(SUBSCRIBE, each) for each in queues]
+            _decide(policy, policy.matching(named), request(UNSUBSCRIBE, headers, 0))
 
     def _remember(self, value: bytes, matching: Matching) -> None:
         """These rules match SENDs with this destination, as it stands on the wire."""

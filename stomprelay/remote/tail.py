@@ -58,7 +58,7 @@ def tail(
                         return 0
             for line in _missing(answer, again=answers > 1):
                 remark(line)
-            for name in _over(answer, sessions):
+            for name in _over(answer, sessions, first=answers == 1):
                 sessions.remove(name)
                 remark(f"... the session ended: {visible(name)}")
                 if not sessions:
@@ -76,12 +76,14 @@ def _end(admin: AdminClient, request: TailRequest) -> None:
         pass  # it ends by itself, soon
 
 
-def _over(answer: TailAnswer, sessions: set[str]) -> list[str]:
-    """Return which of these sessions are over. Raises `AdminError` where one was not there from the beginning."""
+def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
+    """Return which of these sessions are over. Raises `AdminError` where one was not there from the beginning, which
+    no worker may have answered.
+    """
     if answer.missing:
         return []  # whoever did not answer may have them
     over = sorted(sessions.difference(answer.sessions))
-    if over and answer.began:
+    if over and (first or answer.began):
         raise AdminError(f"there is no session {json.dumps(over[0])}")
     return over
 

@@ -147,6 +147,9 @@ def test_a_queue_by_its_other_names(
     if own == "rabbitmq":
         sends.append(LETTER)
         subscribes.append(BOUND)
+    if own == "artemis":
+        sends.append({"destination": "/topic/secret", "destination_type": "ANYCAST"})
+        subscribes.append({"destination": "/topic/secret", "subscription_type": "ANYCAST"})
     port = free_port()
     chosen = own if profile == "own" else profile
     text = POSTURE.format(port=port, behind=broker.port, secret=SECRET, profile=chosen)

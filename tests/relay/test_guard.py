@@ -143,6 +143,16 @@ def test_an_unsubscribe_that_may_steer_a_broker() -> None:
         denied(play, ends)
 
 
+def test_an_unsubscribe_that_names_a_queue() -> None:
+    """RabbitMQ deletes that queue, whatever the subscription was to: it takes what a SUBSCRIBE to it would."""
+    ends = b"UNSUBSCRIBE\nid:1\ndurable:true\nx-queue-name:%b\n\n\0"
+    rules = AccessRules((AccessRule(1, allow=False, subscribe=("/queue/secret",)),), allow=True)
+    with joined(b"1.2", b"1.2", rules=rules) as play:
+        play.client_says(ends % b"mine")
+        play.broker_gets(ends % b"mine")
+        assert "rule 1 denies SUBSCRIBE: '/queue/secret'" in denied(play, ends % b"secret")
+
+
 def test_a_send_in_a_transaction() -> None:
     """It is judged when it is said, not when the transaction is committed."""
     with joined(b"1.2", b"1.2", rules=ALLOW) as play:

@@ -480,7 +480,7 @@ def test_asked_to_leave_another_broker() -> None:
 
 
 def test_a_plain_address_cannot_be_left() -> None:
-    """Its sessions know no other broker."""
+    """Its sessions know no other broker, and stay at once."""
     with Playbook() as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts()
@@ -488,6 +488,7 @@ def test_a_plain_address_cannot_be_left() -> None:
         play.broker_says(said_welcome(b"1.2"))
         play.client_reads()
         asked_to_leave(play, 0.0)
+        assert link(play).stays == "there is no other"
         play.time_passes(10)
         play.broker_gets(b"")
         play.both_stay()

@@ -557,9 +557,12 @@ class Link:
 
     def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
         """Move the session, to `target` or else to any other broker, once that has accepted it: at a quiet moment; when
-        the time is over anyway, or not at all. Where none accepts it, it stays.
+        the time is over anyway, or not at all. Where none accepts it, or its upstream has no other, it stays.
         """
-        if not (self.up and self.upstream.movable):
+        if not self.up:
+            return
+        if not self.upstream.movable:
+            self.connection.move = Staying("there is no other", inf)
             return
         up, move = self.connection, self._move
         if move is not None and move.next is not None and target not in (None, move.target):

@@ -89,13 +89,15 @@ _ARTEMIS_UNABLE: Final = (_saying(rb"AMQ(?:119|229)034: Server not started"),)
 class Naming(NamedTuple):
     """By which other names a product knows a place, beside its first one: `/queue/NAME` or `/topic/NAME`.
 
-    `spellings`: what a whole destination may look like, each with the first name of the place that it is. `bound`: the
-    header of a SUBSCRIBE to a topic with the queue that is consumed from, and which gets what the topic is sent.
-    `dead_letters`: the headers with the exchange to which a queue gives its dead letters, and with their routing key.
-    `known`: it is known which product this is, or which some of these are.
+    `spellings`: what a whole destination may look like, each with the first name of the place that it is. `kin`: first
+    names, each with that of the place of the other kind that is one with it. `bound`: the header of a SUBSCRIBE to a
+    topic with the queue that is consumed from, and which gets what the topic is sent; an UNSUBSCRIBE with it deletes
+    that queue. `dead_letters`: the headers with the exchange to which a queue gives its dead letters, and with their
+    routing key. `known`: it is known which product this is, or which some of these are.
     """
 
     spellings: tuple[tuple[re.Pattern[str], str], ...] = ()
+    kin: tuple[tuple[re.Pattern[str], str], ...] = ()
     bound: bytes | None = None
     dead_letters: tuple[bytes, bytes] | None = None
     known: bool = True
@@ -104,19 +106,32 @@ class Naming(NamedTuple):
         """Return a destination and the first names of the place that it is, each once."""
         found = {destination: None}
         for _ in range(_STEPS):
-            more = [
-                match.expand(name)
-                for each in found
-                for pattern, name in self.spellings
-                if (match := pattern.fullmatch(each)) is not None
-            ]
             before = len(found)
-            found.update(dict.fromkeys(more))
+            found.update(dict.fromkeys(_expanded([*found], self.spellings)))
             if len(found) == before:
                 break
         return [*found]
 
+    def denied(self, glob: str) -> list[str]:
+        """Return this glob, which denies, and those that deny the same places by their first names. One that would have
+        nothing but a wildcard for the name is left out: `/amq/queue/*` is for what is spelled so.
+        """
+        names = self.names(glob.replace("%2F", "/"))
+        names += _expanded(names, self.kin)
+        return [*dict.fromkeys([glob, *[each for each in names if not _NAMELESS.fullmatch(each)]])]
 
+
+def _expanded(names: list[str], spellings: tuple[tuple[re.Pattern[str], str], ...]) -> list[str]:
+    return [
+        match.expand(name)
+        for each in names
+        for pattern, name in spellings
+        if (match := pattern.fullmatch(each)) is not None
+    ]
+
+
+_NAMELESS: Final = re.compile(r"/(?:queue|topic)/[*?#]*")
+"""A glob of first names that has nothing but wildcards where a name should be."""
 _STEPS: Final = 3
 """How many spellings may stand one in another; no product has more."""
 
@@ -144,8 +159,9 @@ _ACTIVEMQ_NAMES: Final = Naming(
         (r"(?:/(?:remote-temp-)?(?:queue|topic)/)? *((?:temp-)?(?:queue|topic)):// *(.+)", r"/\1/\2"),
         (r"/((?:remote-temp-)?(?:queue|topic))/ +(.+)", r"/\1/\2"),
         (r"(?!/(?:(?:remote-)?temp-)?(?:queue|topic)/) *(.+)", r"/queue/\1"),
-        # What the topic was sent, for consumers that share it: so the broker has it without being told.
-        (r"/queue/Consumer\.[^.]+\.(VirtualTopic\..+)", r"/topic/\1"),
+        # What the topic was sent, for consumers that share it: so the broker has it without being told. Where somebody
+        # reads from `Consumer.>`, their name may have any number of words.
+        (r"/queue/Consumer\.(?:.*\.)?(VirtualTopic\..+)", r"/topic/\1"),
     ),
 )
 _ARTEMIS_NAMES: Final = Naming(
@@ -155,6 +171,8 @@ _ARTEMIS_NAMES: Final = Naming(
         (r"(?!/).+", r"/topic/\g<0>"),
         (r"jms\.(queue|topic)\.(.+)", r"/\1/\2"),
     ),
+    # They are one address, which has either way of routing.
+    kin=_spellings((r"/queue/(.+)", r"/topic/\1"), (r"/topic/(.+)", r"/queue/\1")),
 )
 
 
@@ -163,6 +181,7 @@ def _together(namings: Iterable[Naming]) -> Naming:
     several = [*dict.fromkeys(namings)]
     return Naming(
         tuple([each for naming in several for each in naming.spellings]),
+        tuple([each for naming in several for each in naming.kin]),
         next((each.bound for each in several if each.bound), None),
         next((each.dead_letters for each in several if each.dead_letters), None),
         all(each.known for each in several),

@@ -29,8 +29,6 @@ name behind that of its address.
 """
 _LIST: Final = re.compile(r",|::")
 _WILD: Final = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
-_NAMELESS: Final = re.compile(r"/(?:queue|topic)/[*?\[#].*")
-"""What a glob is the first name of that has nothing but a wildcard where a name should be."""
 _ANY: Final = "\0"
 
 
@@ -250,12 +248,9 @@ class Policy:
         }
 
     def _spelled(self, globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-        """Return the patterns of these globs. One that denies a place by another name of it is for all of its names;
-        one that has nothing but a wildcard for the name (`/amq/queue/*`) is for those that are spelled so.
-        """
+        """Return the patterns of these globs. One that denies a place is for all names of it."""
         if not allow:
-            names = [name for glob in globs for name in self.naming.names(glob.replace("%2F", "/"))]
-            globs = (*globs, *[name for name in names if not _NAMELESS.fullmatch(name)])
+            globs = tuple([each for glob in globs for each in self.naming.denied(glob)])
         return _patterns(globs, user, allow=allow)
 
     def matching(self, places: Iterable[Place]) -> Matching:

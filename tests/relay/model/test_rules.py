@@ -180,7 +180,7 @@ def test_a_rule_that_denies_counts_where_it_may_be_meant(destination: bytes, den
     """What a broker makes of a destination may be what is denied: for wildcards that begin alike, and all lists."""
     allowed = re.sub(r"[*?]", r"[\g<0>]", destination.decode())
     found = rules({"allow": False, "subscribe": ("/queue/secret",)}, {"allow": True, "subscribe": (allowed,)})
-    assert decide(found, ANYBODY, SUBSCRIBE, destination).allow is not denied
+    assert decide(replace(found, naming=Naming()), ANYBODY, SUBSCRIBE, destination).allow is not denied
 
 
 @pytest.mark.parametrize("name", ["*", "a?", "a,b", ">", "a::b", "a#", "a\nb", ""])
@@ -226,8 +226,12 @@ SECRETS = (
         (ACTIVEMQ, "topic://VirtualTopic.s"),
         (ACTIVEMQ, "/queue/Consumer.a.VirtualTopic.s"),
         (ACTIVEMQ, "Consumer.a.VirtualTopic.s"),
+        (ACTIVEMQ, "/queue/Consumer..VirtualTopic.s"),
+        (ACTIVEMQ, "/queue/Consumer.a.b.VirtualTopic.s"),
         (ARTEMIS, "secret"),
         (ARTEMIS, "jms.queue.secret"),
+        (ARTEMIS, "/topic/secret"),
+        (ARTEMIS, "/queue/VirtualTopic.s"),
     ],
 )
 def test_a_place_by_its_other_names(product: Profile, destination: str) -> None:
@@ -244,19 +248,23 @@ def test_a_place_by_its_other_names(product: Profile, destination: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("glob", "denied", "allowed"),
+    ("product", "glob", "denied", "allowed"),
     [
-        ("/amq/queue/a", ["/queue/a", "a", "/reply-queue/a"], ["/queue/b"]),
-        ("a*", ["/queue/ab", "/amq/queue/a"], ["/queue/b"]),
-        ("/queue/a%2Fb", ["/reply-queue/a/b", "/queue/a%2Fb"], ["/queue/a"]),
-        ("/exchange/amq.topic/a", ["/topic/a"], ["/topic/b", "/exchange/amq.direct/a"]),
-        ("/amq/queue/*", ["/amq/queue/a"], ["/queue/a"]),
-        ("/exchange/*", ["/exchange/amq.topic/a"], ["/topic/a"]),
+        (RABBITMQ, "/amq/queue/a", ["/queue/a", "a", "/reply-queue/a"], ["/queue/b"]),
+        (RABBITMQ, "a*", ["/queue/ab", "/amq/queue/a"], ["/queue/b"]),
+        (RABBITMQ, "/queue/a%2Fb", ["/reply-queue/a/b", "/queue/a%2Fb"], ["/queue/a"]),
+        (RABBITMQ, "/exchange/amq.topic/a", ["/topic/a"], ["/topic/b", "/exchange/amq.direct/a"]),
+        (RABBITMQ, "/amq/queue/*", ["/amq/queue/a"], ["/queue/a"]),
+        (RABBITMQ, "/exchange/*", ["/exchange/amq.topic/a"], ["/topic/a"]),
+        (ARTEMIS, "/queue/a*", ["/topic/ab", "ab", "jms.topic.ab"], ["/topic/b", "/queue/b"]),
+        (ARTEMIS, "/queue/*", ["/queue/a", "a"], ["/topic/a"]),
     ],
 )
-def test_a_rule_that_has_another_name(glob: str, denied: list[str], allowed: list[str]) -> None:
+def test_a_rule_that_has_another_name(
+    product: Profile, glob: str, denied: list[str], allowed: list[str]
+) -> None:
     """It denies the place by all of its names; with nothing but a wildcard it denies that way to spell names."""
-    found = replace(rules({"allow": False, "send": (glob,)}, allow=True), naming=RABBITMQ.naming)
+    found = replace(rules({"allow": False, "send": (glob,)}, allow=True), naming=product.naming)
     assert [each for each in denied if decide(found, ANYBODY, SEND, each.encode()).allow] == []
     assert [each for each in allowed if not decide(found, ANYBODY, SEND, each.encode()).allow] == []
 
@@ -287,7 +295,8 @@ def test_places_that_headers_name(command: bytes, headers: dict[str, bytes], pla
         rules(secret, sink, allow=True),
         rules(secret, sink, {"allow": True, "send": ("*",), "subscribe": ("*",)}),
     ):
-        decision = decide(allow, ANYBODY, command, b"/queue/open", 0, **headers)
+        known = replace(allow, naming=RABBITMQ.naming)
+        decision = decide(known, ANYBODY, command, b"/queue/open", 0, **headers)
         assert (None if decision.allow else decision.place) == place
     nothing = replace(rules(secret, sink, allow=True), naming=ACTIVEMQ.naming)
     assert decide(nothing, ANYBODY, command, b"/queue/open", 0, **headers).allow
