@@ -221,6 +221,20 @@ def test_a_receipt_of_1_0_that_is_read_otherwise(
             play.client_gets(said * count)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cr_in_a_receipt_of_1_1(kind: str) -> None:
+    """ActiveMQ answers CR LF line ends with a receipt that ends in CR: it is the one that was asked for, and passes as
+    it came.
+    """
+    said = told(b"RECEIPT", b"receipt-id:r\r\n")
+    with served(kind, b"1.1", "activemq") as play:
+        play.client_says(b"SEND\r\ndestination:/queue/a\r\nreceipt:r\r\n\r\nx\0")
+        for uri in [peer.uri for peer in play.brokers] if kind == "fan-out" else [play.broker.uri]:
+            assert b"receipt:r\r\n" in play.broker_reads(at=uri)
+            play.broker_says(said, at=uri)
+        play.client_gets(said)
+
+
 def test_a_receipt_of_1_0_at_the_next_broker() -> None:
     """What that one takes it for counts, and the SEND is confirmed once."""
     with started(b"1.0", product="activemq") as play:

@@ -237,10 +237,11 @@ RABBITMQ: Final = Profile(
 ACTIVEMQ: Final = Profile(
     "activemq",
     # It unescapes values on 1.0 too, yet does not escape there, so that an LF would reach consumers as a line's end;
-    # header names it leaves alone everywhere.
+    # header names it leaves alone everywhere. On 1.1 it takes a CR for part of the value and sends it back, also where
+    # it ended a client's line.
     _by_version(
         replace(V1_0, writes=_ALL - {b"\r", b"\n"}, escaped_names=False),
-        replace(V1_1, escaped_names=False),
+        replace(V1_1, escaped_names=False, crlf=True),
         replace(V1_2, escaped_names=False),
     ),
     connect_escape=True,
