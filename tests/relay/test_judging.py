@@ -222,13 +222,14 @@ def test_a_receipt_of_1_0_that_is_read_otherwise(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cr_in_a_receipt_of_1_1(kind: str) -> None:
-    """ActiveMQ answers CR LF line ends with a receipt that ends in CR: it is the one that was asked for, and passes as
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_a_cr_in_a_receipt_of_1_1(kind: str, end: bytes) -> None:
+    """ActiveMQ answers a line that ends in CR LF with a receipt that ends in CR: it is the one that was asked for, and passes as
     it came.
     """
     said = told(b"RECEIPT", b"receipt-id:r\r\n")
     with served(kind, b"1.1", "activemq") as play:
-        play.client_says(b"SEND\r\ndestination:/queue/a\r\nreceipt:r\r\n\r\nx\0")
+        play.client_says(b"SEND%bdestination:/queue/a%breceipt:r\r\n%bx\0" % (end, end, end))
         for uri in [peer.uri for peer in play.brokers] if kind == "fan-out" else [play.broker.uri]:
             assert b"receipt:r\r\n" in play.broker_reads(at=uri)
             play.broker_says(said, at=uri)
