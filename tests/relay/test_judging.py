@@ -223,12 +223,18 @@ def test_a_receipt_of_1_0_that_is_read_otherwise(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
-def test_a_cr_in_a_receipt_of_1_1(kind: str, end: bytes) -> None:
-    """ActiveMQ answers a line that ends in CR LF with a receipt that ends in CR: it is the one that was asked for, and passes as
-    it came.
+@pytest.mark.parametrize(
+    ("product", "version", "answer"),
+    [("activemq", b"1.1", b"r\r"), ("activemq", b"1.0", b"r"), ("rabbitmq", b"1.1", b"r")],
+)
+def test_a_receipt_that_ends_in_cr(
+    kind: str, end: bytes, product: str, version: bytes, answer: bytes
+) -> None:
+    """Before 1.2 brokers differ in whether the CR belongs to it: it is the receipt that was asked for, and passes as it
+    came.
     """
-    said = told(b"RECEIPT", b"receipt-id:r\r\n")
-    with served(kind, b"1.1", "activemq") as play:
+    said = told(b"RECEIPT", b"receipt-id:%b\n" % answer)
+    with served(kind, version, product) as play:
         play.client_says(b"SEND%bdestination:/queue/a%breceipt:r\r\n%bx\0" % (end, end, end))
         for uri in [peer.uri for peer in play.brokers] if kind == "fan-out" else [play.broker.uri]:
             assert b"receipt:r\r\n" in play.broker_reads(at=uri)
