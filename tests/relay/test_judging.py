@@ -221,6 +221,27 @@ def test_a_receipt_of_1_0_that_is_read_otherwise(
             play.client_gets(said * count)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+@pytest.mark.parametrize(
+    ("product", "version", "answer"),
+    [("activemq", b"1.1", b"r\r"), ("activemq", b"1.0", b"r"), ("rabbitmq", b"1.1", b"r")],
+)
+def test_a_receipt_that_ends_in_cr(
+    kind: str, end: bytes, product: str, version: bytes, answer: bytes
+) -> None:
+    """Before 1.2 brokers differ in whether the CR belongs to it: it is the receipt that was asked for, and passes as it
+    came.
+    """
+    said = told(b"RECEIPT", b"receipt-id:%b\n" % answer)
+    with served(kind, version, product) as play:
+        play.client_says(b"SEND%bdestination:/queue/a%breceipt:r\r\n%bx\0" % (end, end, end))
+        for uri in [peer.uri for peer in play.brokers] if kind == "fan-out" else [play.broker.uri]:
+            assert b"receipt:r\r\n" in play.broker_reads(at=uri)
+            play.broker_says(said, at=uri)
+        play.client_gets(said)
+
+
 def test_a_receipt_of_1_0_at_the_next_broker() -> None:
     """What that one takes it for counts, and the SEND is confirmed once."""
     with started(b"1.0", product="activemq") as play:

@@ -9,6 +9,7 @@ from stomprelay.service.connection import direct
 from stomprelay.service.connection.memory import EVERY, SESSION, TURN
 from stomprelay.service.network.sharing import Loads
 from stomprelay.service.process import available
+from tests.service.conftest import Lines
 from tests.service.harness import FakeTransport, RelayHarness, listener, movable
 
 LIMIT = 1_000_000
@@ -58,9 +59,9 @@ def test_what_is_kept_is_counted_and_counted_no_more() -> None:
     assert kept(harness) == 0
 
 
-def test_memory_is_short() -> None:
+def test_memory_is_short(log: Lines) -> None:
     """From three quarters on nobody is read from of whom more than a share is kept, one who keeps little is; those that
-    wait get turns, and all frames arrive.
+    wait get turns, and all frames arrive. That it is short no more is said as often as that it is.
     """
     harness = relay()
     sessions = [harness.session() for _ in range(5)]
@@ -78,6 +79,8 @@ def test_memory_is_short() -> None:
     assert [broker.written() == FRAME for _, broker in sessions[:4]] == [True] * 4
     assert [client.written() for client, _ in sessions] == [b""] * 5
     assert all(client.reading for client, _ in sessions)
+    said = [each.partition(":")[0] for each in log if "memory is short" in each]
+    assert said == ["warn", "info"] * (len(said) // 2)
 
 
 def test_at_the_limit() -> None:

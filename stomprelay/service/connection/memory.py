@@ -186,6 +186,9 @@ class Memory:
 
     def _end(self) -> None:
         self.short = False
+        self._turns.clear()
+        if self._next is not None and self._next.active():
+            self._next.cancel()
         _log.info("memory is short no more: {kept} bytes are kept", kept=self._size)
         for driver in self._sessions:
             for protocol in driver.protocols():
