@@ -15,8 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
-.PHONY: help run build test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
+.PHONY: help run build ready test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +26,10 @@ run: $(VENV)/.run ## the relay on 127.0.0.1:61613 with the embedded broker (ARGS
 
 build: $(VENV)/.built ## the compiled modules, with which the relay is faster; they need a C compiler
 
-test: $(VENV)/.test $(VENV)/.built ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WORKERS=0 for one process)
+test: ready ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WORKERS=0 for one process)
 	$(PYTEST) $(ARGS)
 
-test-deep: $(VENV)/.test $(VENV)/.built ## all of them, with a long budget: faults and kills in earnest, every combination, more examples
+test-deep: ready ## all of them, with a long budget: faults and kills in earnest, every combination, more examples
 	$(PYTEST) --deep $(ARGS)
 
 delta-jars: $(VENV)/.test ## the jars of Delta Lake, from Maven Central, without which its tests are skipped
@@ -42,7 +41,7 @@ brokers: $(VENV)/.test ## Artemis, ActiveMQ 6 and Spring's clients, from Maven C
 class-archive: $(VENV)/.test ## Java's class archive, with which Spark starts faster; else the first start makes it
 	$(BIN)/python -m stomprelay.pipeline.spark.class_archive
 
-coverage: $(VENV)/.test $(VENV)/.built ## the tests, and which lines and branches they reach
+coverage: ready ## the tests, and which lines and branches they reach
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage combine --quiet
@@ -63,19 +62,19 @@ types: $(VENV)/.dev ## mypy, strict
 
 check: lint types test ## all that must hold before a change goes in
 
-bench: $(VENV)/.test $(VENV)/.built ## speed beside HAProxy, as ratios, with its goals (ARGS="--only send --rounds 3")
+bench: ready ## speed beside HAProxy, as ratios, with its goals (ARGS="--only send --rounds 3")
 	$(BIN)/python -m bench $(ARGS)
 
-fuzz: $(VENV)/.test $(VENV)/.built ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")
+fuzz: ready ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")
 	$(BIN)/python -m fuzz $(ARGS)
 
-chaos: $(VENV)/.test $(VENV)/.built ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
+chaos: ready ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
 	$(BIN)/python -m chaos $(ARGS)
 
-crash: $(VENV)/.test $(VENV)/.built ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
+crash: ready ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
 	$(BIN)/python -m chaos.crash $(ARGS)
 
-demo: $(VENV)/.test $(VENV)/.built ## clients, a relay, a failover for twenty seconds; then tables and a report to look at
+demo: ready ## clients, a relay, a failover for twenty seconds; then tables and a report to look at
 	$(BIN)/python -m demo $(ARGS)
 
 docs: $(VENV)/.dev ## the pages as a site, in build/site; a link that leads nowhere is an error
@@ -121,7 +120,13 @@ $(VENV)/.dev: $(METADATA) | $(BIN)/python
 	STOMPRELAY_PURE=1 $(INSTALL) --editable '.[test,pipeline,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
 
-$(VENV)/.built: setup.py pyproject.toml $(PYX) $(wildcard stomprelay/*/*.pxd stomprelay/*/*/*.h) | $(VENV)/.run
+$(VENV)/.built: setup.py pyproject.toml $(PYX) $(wildcard stomprelay/*/*.pxd stomprelay/*/*/*.h) | $(BIN)/python
 	@echo "Compiling, where there is a C compiler."
-	$(INSTALL) --no-deps --editable .
+	$(INSTALL) --target $(VENV)/build --upgrade \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+	PYTHONPATH=$(VENV)/build $(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
+
+# Both at once: the one waits for the disk, the other for the compiler.
+ready:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.test $(VENV)/.built
