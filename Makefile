@@ -12,23 +12,24 @@ unexport PYTHONDONTWRITEBYTECODE
 PYX := $(wildcard stomprelay/*/*.pyx stomprelay/*/*/*.pyx)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
-SAYS := echo "Installing. Where there is a C compiler the core is compiled, in a minute or two; not with STOMPRELAY_PURE=1."
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
-.PHONY: help run test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
+.PHONY: help run build ready test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run ## the relay on 127.0.0.1:61613 with the embedded broker (ARGS="--upstream tcp://...")
+	@test -e $(VENV)/.built || echo "Nothing is compiled: \`make build\` does it, for speed."
 	$(BIN)/stomprelay run $(ARGS)
 
-test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WORKERS=0 for one process)
+build: $(VENV)/.built ## the compiled modules, with which the relay is faster; they need a C compiler
+
+test: ready ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WORKERS=0 for one process)
 	$(PYTEST) $(ARGS)
 
-test-deep: $(VENV)/.test ## all of them, with a long budget: faults and kills in earnest, every combination, more examples
+test-deep: ready ## all of them, with a long budget: faults and kills in earnest, every combination, more examples
 	$(PYTEST) --deep $(ARGS)
 
 delta-jars: $(VENV)/.test ## the jars of Delta Lake, from Maven Central, without which its tests are skipped
@@ -40,9 +41,9 @@ brokers: $(VENV)/.test ## Artemis, ActiveMQ 6 and Spring's clients, from Maven C
 class-archive: $(VENV)/.test ## Java's class archive, with which Spark starts faster; else the first start makes it
 	$(BIN)/python -m stomprelay.pipeline.spark.class_archive
 
-coverage: $(VENV)/.test ## the tests, and which lines and branches they reach
+coverage: ready ## the tests, and which lines and branches they reach
 	$(BIN)/coverage erase
-	STOMPRELAY_PURE=core $(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -61,19 +62,19 @@ types: $(VENV)/.dev ## mypy, strict
 
 check: lint types test ## all that must hold before a change goes in
 
-bench: $(VENV)/.test ## speed beside HAProxy, as ratios, with its goals (ARGS="--only send --rounds 3")
+bench: ready ## speed beside HAProxy, as ratios, with its goals (ARGS="--only send --rounds 3")
 	$(BIN)/python -m bench $(ARGS)
 
-fuzz: $(VENV)/.test ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")
+fuzz: ready ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")
 	$(BIN)/python -m fuzz $(ARGS)
 
-chaos: $(VENV)/.test ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
+chaos: ready ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
 	$(BIN)/python -m chaos $(ARGS)
 
-crash: $(VENV)/.test ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
+crash: ready ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
 	$(BIN)/python -m chaos.crash $(ARGS)
 
-demo: $(VENV)/.test ## clients, a relay, a failover for twenty seconds; then tables and a report to look at
+demo: ready ## clients, a relay, a failover for twenty seconds; then tables and a report to look at
 	$(BIN)/python -m demo $(ARGS)
 
 docs: $(VENV)/.dev ## the pages as a site, in build/site; a link that leads nowhere is an error
@@ -86,16 +87,16 @@ clean: ## remove what builds and tests leave
 	rm -rf build dist *.egg-info htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -f $(patsubst %.pyx,%.c,$(PYX)) $(patsubst %.pyx,%.*.so,$(PYX))
-	cd stomprelay/compiled && rm -rf *.so *.sha256 wire session relay
+	rm -f $(VENV)/.built
 	rm -f twisted/plugins/dropin.cache twistd.log* twistd.pid
 	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## and the environment
 	rm -rf .venv
 
-# One stamp for each set of dependencies, made anew when the metadata or what is compiled changes.
+# One stamp for each set of dependencies, made anew when the metadata changes, and one for what is compiled.
 
-SOURCES := setup.cfg setup.py pyproject.toml $(PYX) $(wildcard stomprelay/*/*.pxd)
+METADATA := setup.cfg setup.py pyproject.toml
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -104,17 +105,28 @@ $(BIN)/python:
 	  echo "'$(PYTHON)' cannot make environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(SOURCES) | $(BIN)/python
-	@$(SAYS)
-	$(INSTALL) --editable .
+$(VENV)/.run: $(METADATA) | $(BIN)/python
+	@echo "Installing what the relay needs."
+	STOMPRELAY_PURE=1 $(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.test: $(SOURCES) | $(BIN)/python
-	@$(SAYS)
-	$(INSTALL) --editable '.[test,pipeline]'
+$(VENV)/.test: $(METADATA) | $(BIN)/python
+	@echo "Installing what the tests need, Spark among it."
+	STOMPRELAY_PURE=1 $(INSTALL) --editable '.[test,pipeline]'
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.dev: $(SOURCES) | $(BIN)/python
-	@$(SAYS)
-	$(INSTALL) --editable '.[test,pipeline,dev]'
+$(VENV)/.dev: $(METADATA) | $(BIN)/python
+	@echo "Installing what developers need."
+	STOMPRELAY_PURE=1 $(INSTALL) --editable '.[test,pipeline,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
+
+$(VENV)/.built: setup.py pyproject.toml $(PYX) $(wildcard stomprelay/*/*.pxd stomprelay/*/*/*.h) | $(BIN)/python
+	@echo "Compiling, where there is a C compiler."
+	$(INSTALL) --target $(VENV)/build --upgrade \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+	PYTHONPATH=$(VENV)/build $(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+# Both at once: the one waits for the disk, the other for the compiler.
+ready:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.test $(VENV)/.built

@@ -20,17 +20,15 @@ Quorum        how many groups of a fan-out must confirm a frame before the clien
 Identity      who a client is, as the relay found out: a user and its groups; its *Claim* is what it says itself
 Journal       what passed through a relay, on disk: *segments*, files of *blocks*, each a chunk's frames or an event
 
-``compiled`` decides whether the core is, before any of it is imported.
-
 The layers, each importing only those before it: ``wire``; ``session``; ``relay``, ``broker`` and ``journal``;
 ``auth``; ``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not know each other; ``explain`` and
 ``remote``; and at the edge ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the house and the ways
 through it.
 """
 
-from stomprelay.compiled import use
+import os
 
 __version__ = "0.2.0"
 
-COMPILED = use()
-"""Whether the core is compiled; else it is interpreted, and does the same."""
+PURE = os.environ.get("STOMPRELAY_PURE", "0") not in {"", "0"}
+"""Whether the environment asks to use no compiled module. Only the speed depends on it."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-import stomprelay
-
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
@@ -67,9 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _taken(item: pytest.Item, deep: bool) -> bool:
-    """Tell whether a run with or without `--deep` has this test, over a compiled or an interpreted core."""
-    if stomprelay.COMPILED and item.get_closest_marker("interpreted"):
-        return False
+    """Tell whether a run with or without `--deep` has this test."""
     if item.get_closest_marker("long"):
         return deep and not _CI
     if item.get_closest_marker("brief"):

@@ -8,7 +8,6 @@ from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.schema import JournalSide, context_end, context_start, encode_event
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg, State
-from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
@@ -63,18 +62,6 @@ class Records(Protocol):
         """Take what the recorder of a leg has."""
 
 
-def _compiled() -> Callable[[Frame, bytes], bytes | None]:
-    if SCANNER is None:
-        return Frame.raw
-    from stomprelay.wire._scan import raw_of  # it is there, as the scanner is
-
-    return raw_of
-
-
-_raw: Final = _compiled()
-"""`Frame.raw`, which takes thrice the time when it is called from what is compiled."""
-
-
 def _headers(connect: Frame) -> dict[bytes, bytes]:
     try:
         return dict(reversed(connect.headers(V1_0)))
@@ -85,7 +72,7 @@ def _headers(connect: Frame) -> dict[bytes, bytes]:
 def _name(connect: Frame) -> str:
     """The name that a client gives itself in its CONNECT: its client-id, else its login; empty where it has neither."""
     if connect.plain:
-        name = _raw(connect, _CLIENT_ID) or _raw(connect, LOGIN) or b""
+        name = connect.raw(_CLIENT_ID) or connect.raw(LOGIN) or b""
     else:
         headers = _headers(connect)
         name = headers.get(_CLIENT_ID) or headers.get(LOGIN) or b""

@@ -1,6 +1,5 @@
 """What a relay asks of the service beside the effects of any conversation, and where all of it is put."""
 
-from builtins import Exception  # the compiler looks for a dataclass's types in its module
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,16 +12,12 @@ from stomprelay.session.leg import Leg
 from stomprelay.wire.run import Passing
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Open:
     """Open a connection to `broker` for this upstream leg; report `connected` or `refused`."""
 
     leg: Leg
     broker: Broker
-
-    def __init__(self, leg: Leg, broker: Broker) -> None:
-        self.leg = leg
-        self.broker = broker
 
 
 @dataclass(slots=True)
@@ -35,7 +30,7 @@ class Identify:
     claim: Claim
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Pass:
     """Until the relay's next input, a chunk of `leg` may be sent straight on to the leg `to`, as far as it is whole
     frames that `passing` lets pass and, where the peer `trails`, its last octet is the LF behind one; each run as it
@@ -46,27 +41,16 @@ class Pass:
     leg: Leg
     to: Leg
     passing: Passing | None
-    trails: bool
-
-    def __init__(self, leg: Leg, to: Leg, passing: Passing | None, trails: bool = False) -> None:
-        self.leg = leg
-        self.to = to
-        self.passing = passing
-        self.trails = trails
+    trails: bool = False
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Took:
     """Count that something took so many seconds: `name` is one of `TIMES`, `label` the listener's or upstream's."""
 
     name: str
     label: str
     seconds: float
-
-    def __init__(self, name: str, label: str, seconds: float) -> None:
-        self.name = name
-        self.label = label
-        self.seconds = seconds
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ from typing import Any, Final
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 
-from stomprelay import COMPILED
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
 from stomprelay.config.admin import UNENCRYPTED, unencrypted
@@ -420,11 +419,7 @@ class RelayService(MultiService):
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())
-        _log.info(
-            "decoder: {decoder}; core: {core}",
-            decoder="pure Python" if SCANNER is None else "compiled",
-            core="compiled" if COMPILED else "pure Python",
-        )
+        _log.info("decoder: {decoder}", decoder="pure Python" if SCANNER is None else "compiled")
         for each in self.state.sessions.listeners.values():
             listener = each.listener
             _log.info(

@@ -1,7 +1,4 @@
-"""What a relay, or the embedded broker, asks of the service, in order. Imperative; `leg` says on which connection.
-
-A session makes some of each, so what makes them is written out: it is compiled, and a dataclass's own is not.
-"""
+"""What a relay, or the embedded broker, asks of the service, in order. Imperative; `leg` says on which connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,51 +39,37 @@ class Event(Enum):
     __hash__ = object.__hash__  # Enum's own is written in Python
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Send:
     """Write `data` to the leg: whole frames, or beats."""
 
     leg: Leg
     data: bytes = field(repr=False)  # a CONNECT holds a passcode
 
-    def __init__(self, leg: Leg, data: bytes) -> None:
-        self.leg = leg
-        self.data = data
 
-
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Close:
     """End the leg's connection. Nothing it still receives concerns the relay; do not report it `lost`."""
 
     leg: Leg
     how: How
 
-    def __init__(self, leg: Leg, how: How) -> None:
-        self.leg = leg
-        self.how = how
 
-
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Pause:
     """Stop reading from the leg until `Resume`."""
 
     leg: Leg
 
-    def __init__(self, leg: Leg) -> None:
-        self.leg = leg
 
-
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Resume:
     """Read from the leg again, unless back-pressure forbids it."""
 
     leg: Leg
 
-    def __init__(self, leg: Leg) -> None:
-        self.leg = leg
 
-
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class GiveWay:
     """More came on the leg than is done in one turn. Read no further from it, let others have their turn, then call
     `gave_way`.
@@ -94,25 +77,19 @@ class GiveWay:
 
     leg: Leg
 
-    def __init__(self, leg: Leg) -> None:
-        self.leg = leg
 
-
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Wake:
     """Call `woke` at this time, in place of the time asked for before; infinity means never."""
 
     at: float
-
-    def __init__(self, at: float) -> None:
-        self.at = at
 
 
 Fact = str | int
 """A value of a note's facts."""
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Note:
     """A line for the log and an event for the journal; a `quiet` one is for the journal only, a `detail` is in the log
     only where somebody wants to know all. It holds no secret and no body. `facts` has by name what the text says in
@@ -121,23 +98,9 @@ class Note:
 
     event: Event
     text: str
-    facts: Mapping[str, Fact]
-    quiet: bool
-    detail: bool
-
-    def __init__(
-        self,
-        event: Event,
-        text: str,
-        facts: Mapping[str, Fact] | None = None,
-        quiet: bool = False,
-        detail: bool = False,
-    ) -> None:
-        self.event = event
-        self.text = text
-        self.facts = {} if facts is None else facts
-        self.quiet = quiet
-        self.detail = detail
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    quiet: bool = False
+    detail: bool = False
 
 
 Effect = Send | Close | Pause | Resume | GiveWay | Wake | Note

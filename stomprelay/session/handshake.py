@@ -111,7 +111,7 @@ class Header(NamedTuple):
     value: bytes | None
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Offer:
     """What a client's CONNECT offers: its headers, its STOMP versions and its heart-beats."""
 
@@ -119,20 +119,8 @@ class Offer:
     versions: frozenset[bytes]
     terms: Terms | None
     """What its `heart-beat` header holds; None where it has no such header."""
-    credentials: Credentials | None
+    credentials: Credentials | None = None
     """What brokers are told in place of the client's own, or of their upstream's; None: as the upstream has it."""
-
-    def __init__(
-        self,
-        headers: Headers,
-        versions: frozenset[bytes],
-        terms: Terms | None,
-        credentials: Credentials | None = None,
-    ) -> None:
-        self.headers = headers
-        self.versions = versions
-        self.terms = terms
-        self.credentials = credentials
 
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
@@ -249,7 +237,7 @@ def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | 
     return None
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Accord:
     """What a broker's CONNECTED settles: the version as a dialect, its heart-beats, and its `server` and `session`
     headers (empty where absent).
@@ -260,15 +248,6 @@ class Accord:
     terms: Terms
     server: bytes
     session: bytes
-
-    def __init__(
-        self, headers: Headers, dialect: Dialect, terms: Terms, server: bytes, session: bytes
-    ) -> None:
-        self.headers = headers
-        self.dialect = dialect
-        self.terms = terms
-        self.server = server
-        self.session = session
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":

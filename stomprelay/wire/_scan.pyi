@@ -13,9 +13,6 @@ def with_header(data: bytes, start: int, parts: bytes | bytearray, name: bytes, 
 def place_of(kind: type, name: str) -> int:
     """Where in an object of this class the slot of this name is. Raises `TypeError` where it is no slot."""
 
-def raw_of(frame: Frame, name: bytes) -> bytes | None:
-    """Return `Frame.raw`."""
-
 def kept_of(run: Run) -> bytes:
     """Return `Run.payload`."""
 

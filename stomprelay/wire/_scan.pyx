@@ -477,27 +477,6 @@ cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
     return 0
 
 
-def raw_of(frame not None, bytes name not None):
-    if type(frame) is not Frame:
-        raise TypeError("not a frame")
-    cdef bytes data = slot(frame, _FRAME.data)
-    cdef Text text = <Text>PyBytes_AS_STRING(data)
-    cdef Text sought = <Text>PyBytes_AS_STRING(name)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(name), head = slot(frame, _FRAME.head), body = slot(frame, _FRAME.body)
-    cdef Text line = text + head
-    cdef Text full = text + body
-    cdef Text end
-    if not 0 <= head <= body <= PyBytes_GET_SIZE(data):
-        raise ValueError("a head of other data")
-    while True:
-        end = <Text>memchr(line, c"\n", full - line)
-        if end is NULL:
-            return None
-        if end - line > size and line[size] == c":" and memcmp(line, sought, size) == 0:
-            return PyBytes_FromStringAndSize(<const char *>line + size + 1, end - line - size - 1)
-        line = end + 1
-
-
 def kept_of(run):
     cdef bytes data = run.data, sizes = run.kept
     cdef Py_ssize_t at = run.start, after = run.after, count = PyBytes_GET_SIZE(sizes) // 12, total = 0, head, i

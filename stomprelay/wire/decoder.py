@@ -17,7 +17,7 @@ from functools import lru_cache
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from stomprelay.compiled import refused
+from stomprelay import PURE
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
@@ -64,7 +64,7 @@ _head = lru_cache(Head)
 
 
 def _compiled() -> "type[Scanner] | None":
-    if refused("scanner"):
+    if PURE:
         return None
     try:
         from stomprelay.wire._scan import Scanner

@@ -144,7 +144,6 @@ def test_listening_changes_nothing() -> None:
     assert len(heard) == loud.inputs
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize(("question", "versions"), [("taken", {b"1.2"}), ("clashes", {b"1.0", b"1.1"})])
 def test_an_ack_that_goes_astray_is_seen(
     monkeypatch: pytest.MonkeyPatch, question: str, versions: set[bytes]

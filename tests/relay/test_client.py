@@ -596,7 +596,6 @@ class Buffered(InputBuffer):
         return self.outbox.drain()
 
 
-@pytest.mark.interpreted
 def test_chunks_come_back_as_they_came() -> None:
     """In their order, small ones together; the length is in bytes."""
     buffer = Buffered()
@@ -611,7 +610,6 @@ def test_chunks_come_back_as_they_came() -> None:
     assert not buffer
 
 
-@pytest.mark.interpreted
 def test_the_client_is_paused_at_the_bound() -> None:
     """Not a byte earlier, and once, however much more comes."""
     buffer = Buffered(10)
@@ -624,7 +622,6 @@ def test_the_client_is_paused_at_the_bound() -> None:
     assert buffer.asks() == []
 
 
-@pytest.mark.interpreted
 def test_one_chunk_may_go_past_the_bound() -> None:
     """What was read is kept whole."""
     buffer = Buffered(10)
@@ -633,7 +630,6 @@ def test_one_chunk_may_go_past_the_bound() -> None:
     assert buffer.take() == b"x" * 1000
 
 
-@pytest.mark.interpreted
 def test_the_client_is_resumed_when_all_is_taken() -> None:
     """Not before: what it sends next belongs behind what is kept."""
     buffer = Buffered(10)
@@ -649,7 +645,6 @@ def test_the_client_is_resumed_when_all_is_taken() -> None:
     assert buffer.asks() == []
 
 
-@pytest.mark.interpreted
 def test_a_crowded_flow_is_waited_for() -> None:
     """With nothing kept, too; being full no longer is not enough."""
     buffer = Buffered(10)
@@ -662,7 +657,6 @@ def test_a_crowded_flow_is_waited_for() -> None:
     assert buffer.asks() == [Resume(CLIENT)]
 
 
-@pytest.mark.interpreted
 def test_a_full_flow_pauses_the_client() -> None:
     """Without a byte kept."""
     buffer = Buffered(10)
@@ -672,7 +666,6 @@ def test_a_full_flow_pauses_the_client() -> None:
     assert buffer.asks() == [Resume(CLIENT)]
 
 
-@pytest.mark.interpreted
 def test_a_buffer_that_is_cleared() -> None:
     """It is forgotten, and fills nothing."""
     buffer = Buffered(10)
@@ -688,7 +681,6 @@ chunks = st.binary(min_size=1, max_size=6)
 steps = st.lists(st.one_of(chunks, st.none(), st.sampled_from(["full", "crowded", "free"])))
 
 
-@pytest.mark.interpreted
 @given(most=st.integers(1, 12), script=steps)
 def test_nothing_is_lost_and_the_client_is_not_paused_twice(
     most: int, script: list[bytes | str | None]

@@ -25,8 +25,6 @@ from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.failing import found, movable, started
 from tests.relay.several import fanned, send, tell
 
-pytestmark = pytest.mark.interpreted
-
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
 ASKING = send(b"x", receipt="r")

@@ -192,7 +192,6 @@ def test_several(front: Listener, groups: list[str]) -> None:
     assert all(link.resender is not None for link in flow.links)
 
 
-@pytest.mark.interpreted
 def test_members() -> None:
     """Both flows have all members of the protocol; their methods have its signatures."""
     assert {"links", "coupled", "disconnect", "to_broker", "unblocked"} <= set(MEMBERS)

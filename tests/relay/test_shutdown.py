@@ -27,8 +27,6 @@ from stomprelay.wire.errors import StompError
 from tests.playbook import listener
 from tests.relay.failing import movable
 
-pytestmark = pytest.mark.interpreted
-
 NOBODY = Offer([], frozenset({b"1.2"}), None)
 
 

@@ -332,7 +332,6 @@ def test_a_subscription_is_replaced() -> None:
     assert not found(it, b"1").subscription.open
 
 
-@pytest.mark.interpreted
 def test_each_is_listed_once() -> None:
     """What a look costs does not depend on how many were noted and settled before, nor on how often one is needed."""
     it = session(most=10_000)

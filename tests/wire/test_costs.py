@@ -18,8 +18,6 @@ from stomprelay.wire.head import Head, Limits
 from stomprelay.wire.run import Run
 from tests.wire.decoding import ANY, run
 
-pytestmark = pytest.mark.interpreted
-
 if TYPE_CHECKING:
     from stomprelay.wire._scan import Scanner
 

@@ -399,23 +399,3 @@ def test_parts_of_other_data() -> None:
     run.data = run.data[:-1]
     with pytest.raises(ValueError, match="other data"):
         run.asking([b"1"])
-
-
-@pytest.mark.skipif(module.SCANNER is None, reason="nothing compiled is wanted")
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["a", "ab", "login", "a b", "é", ""]), st.text("ab: é\\", max_size=4)),
-        max_size=5,
-    ),
-    st.sampled_from([b"\n", b"\r\n"]),
-    st.sampled_from([b"a", b"ab", b"login", b"lo", b"\xc3\xa9", b"a b"]),
-)
-def test_the_value_of_a_header(lines: list[tuple[str, str]], end: bytes, name: bytes) -> None:
-    """In C it is what it is in Python, whatever other lines there are, and none where there is none."""
-    from stomprelay.wire._scan import raw_of
-
-    text = [b"SEND", *(f"{one}:{value}".encode() for one, value in lines), b"", b"a:in the body\n\0"]
-    decoder = Decoder(replace(V1_2, strict=False), ANY, Limits())
-    decoder.feed(b"\n" + end.join(text))
-    (frame,) = decoder.frames()
-    assert raw_of(frame, name) == frame.raw(name)

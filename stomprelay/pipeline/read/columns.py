@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.compiled import refused
+from stomprelay import PURE
 from stomprelay.journal.block import SIZES
 from stomprelay.pipeline.read import heads
 from stomprelay.pipeline.spark import arrow
@@ -83,7 +83,7 @@ def headers_of(commands: pa.Array, ends: Any, names: Any, values: Any) -> pa.Arr
 
 
 def _compiled() -> type[FrameColumns]:
-    if refused("columns"):
+    if PURE:
         return FrameColumns
     try:
         from stomprelay.pipeline.read._columns import FrameColumns as Compiled

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from stomprelay import COMPILED, __version__
+from stomprelay import __version__
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.destinations import NOTHING, PLACES, DestinationTally
 from stomprelay.relay.model.histogram import BOUNDS, TIMES, Time
@@ -159,7 +159,6 @@ def _relay(taken: Snapshot, ready: bool) -> Iterator[Metric]:
     facts = {
         "version": __version__,
         "python": platform.python_version(),
-        "core": "compiled" if COMPILED else "interpreted",
         "decoder": "interpreted" if SCANNER is None else "compiled",
     }
     yield _gauge("build_info", "what runs", tuple(facts), [(tuple(facts.values()), 1)])

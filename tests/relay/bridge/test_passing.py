@@ -462,7 +462,6 @@ class Play:
         assert found[1:] == [found[0], found[0]]
 
 
-@pytest.mark.interpreted
 @settings(max_examples=3 * settings().max_examples)
 @given(version=st.sampled_from([b"1.0", b"1.1", b"1.2"]), script=st.lists(events, max_size=40))
 def test_runs_change_nothing(version: bytes, script: list[tuple[str, object, object]]) -> None:
