@@ -620,3 +620,31 @@ def test_all_together_receive_so_much_in_a_turn(monkeypatch: pytest.MonkeyPatch)
         for pair in pairs:
             pair.peer.close()
             pair.connection.connectionLost(Failure(CONNECTION_LOST))
+
+
+def test_what_takes_long_is_read_in_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a turn takes eight times as long as it is to take, the next one reads an eighth; after a short one, twice
+    as much.
+    """
+    now, seconds = 0.0, 0.0
+
+    class Slow(Whole):
+        def dataReceived(self, data: bytes) -> None:
+            nonlocal now
+            now += seconds
+            super().dataReceived(data)
+
+    with turning(RelayReactor) as made:
+        monkeypatch.setattr(made, "seconds", lambda: now)
+        monkeypatch.setattr("stomprelay.service.connection.reactor._TURN", 0.25)
+        pairs = [Pair(made, Slow(), Socket) for _ in range(4)]
+        for pair in pairs:
+            pair.connection.bufferSize = READ
+            pair.peer.sendall(bytes(60_000))
+        monkeypatch.setattr(made, "_most", 4 * 20_000.0)
+        for seconds in (0.5, 0.0, 0.0):  # noqa: B007
+            made._wait(0.02)
+        assert [[len(each) for each in pair.protocol.told] for pair in pairs] == [[20_000, 2_500, 5_000]] * 4
+        for pair in pairs:
+            pair.peer.close()
+            pair.connection.connectionLost(Failure(CONNECTION_LOST))

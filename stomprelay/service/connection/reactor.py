@@ -17,14 +17,20 @@ from twisted.internet.interfaces import IConnector
 from twisted.internet.main import installReactor
 from twisted.python import log
 
-from stomprelay.service.connection.direct import FIRST_READ, READ
+from stomprelay.service.connection.direct import READ
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.network.sockets import Attempt, Socket
 
 _DIRECT: Final = frozenset({PIPE, partial})
 """The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
 _RECEIVED: Final = 4 * 1024 * 1024
-"""Bytes that are received in one turn, about, from all connections together: each reads as much as the others may."""
+"""Bytes that are received in one turn, at most about, from all connections together: each reads as much as the others
+may. They are fewer while what came takes longer than `_TURN`.
+"""
+_TURN: Final = 0.01
+"""Seconds that a turn is to take. Whoever has something new waits for one turn or two."""
+_LEAST: Final = 1024
+"""Bytes that a connection reads in its turn, however many others there are."""
 _LONGEST: Final = 3600.0
 """Seconds that are waited for events at a time, at most: epoll cannot wait for as long as a call may be delayed."""
 
@@ -51,6 +57,11 @@ class RelayReactor(EPollReactor):
     hold Twisted to them.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._most = float(_RECEIVED)
+        """Bytes that all connections together may receive in the next turn."""
+
     def doPoll(self, timeout: float | None) -> None:
         """Wait for at most so many seconds, None for ever, and let every descriptor do what it can do then; and so on,
         while the reactor runs, until something else is due. What Twisted does between two waits, it does then.
@@ -65,7 +76,8 @@ class RelayReactor(EPollReactor):
     def _wait(self, timeout: float | None) -> None:
         selectables = self._selectables
         events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
-        share = max(_RECEIVED // (len(events) or 1), FIRST_READ)
+        began = self.seconds()
+        share = max(int(self._most) // (len(events) or 1), _LEAST)
         for descriptor, event in events:
             selectable = selectables.get(descriptor)
             if selectable is None:
@@ -88,6 +100,9 @@ class RelayReactor(EPollReactor):
                 end = error
             if end is not None:
                 log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, bool(reads))
+        took = self.seconds() - began
+        self._most = min(self._most * (_TURN / took if took > _TURN else 2.0), _RECEIVED)
+        self._most = max(self._most, _LEAST * len(events))
 
     doIteration = doPoll
 
