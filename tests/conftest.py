@@ -4,7 +4,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 _CI = bool(os.environ.get("CI"))
+_DEEP: Final = ("tests/bench/", "tests/chaos/", "tests/demo/", "tests/fuzz/")
+"""Folders whose tests are deep, all of them: what is tested there is no part of the product."""
 
 # No deadline: a busy machine is not a defect. No database in CI: nothing there outlives the run. A test that needs
 # another budget than these asks for a multiple: `@settings(max_examples=3 * settings().max_examples)`.
@@ -70,7 +72,7 @@ def _taken(item: pytest.Item, deep: bool) -> bool:
         return deep and not _CI
     if item.get_closest_marker("brief"):
         return not deep
-    return deep or not item.get_closest_marker("deep")
+    return deep or not (item.get_closest_marker("deep") or item.nodeid.startswith(_DEEP))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,18 +30,16 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Name what a cell can show: a script on a pair of versions, at a broker, with a library; a library on a pair and
-    at a broker; a script whose outcome depends on both, on a pair at a broker.
+    """Name what a cell can show: a script on a pair of versions; a library on a pair and at a broker; a broker with a
+    pair; a script whose outcome depends on both, at a broker.
     """
     broker, library, version, upstream, script = cell
     yield "script", version, upstream, script.name
-    yield "script", broker, upstream, script.name
-    yield "script", library.name, version, script.name
     yield "pair", library.name, version, upstream
     yield "pair", broker, version, upstream
     yield "pair", broker, library.name
     if script in FACTS:
-        yield "facts", broker, version, upstream, script.name
+        yield "facts", broker, script.name
 
 
 def name(cell: Cell) -> str:

@@ -34,12 +34,13 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Name what a cell can show: a script in a version at a broker, and with a library; a library in a version at a
+    """Name what a cell can show: a script in a version, at a broker, and with a library; a library in a version at a
     broker.
     """
     broker, library, version, script = cell
-    yield "script", broker, version, script.name
-    yield "script", library.name, version, script.name
+    yield "script", version, script.name
+    yield "script", broker, script.name
+    yield "script", library.name, script.name
     yield "library", broker, library.name, version
 
 

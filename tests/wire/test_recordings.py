@@ -30,6 +30,11 @@ CASES = {
     for name, group in groupby(recordings(), lambda recording: recording.name.rpartition("/")[0])
 }
 
+QUARTER = [
+    pytest.param(case, marks=() if number % 4 == 0 else pytest.mark.deep) for number, case in enumerate(CASES)
+]
+"""All cases, of which every run takes one in four and `make test-deep` the rest."""
+
 
 def some(*patterns: str) -> list[Recording]:
     """The recordings with such names; each pattern names at least one."""
@@ -124,7 +129,7 @@ def without_frames(stream: bytes, frames: Iterable[Said]) -> Iterator[bytes]:
     yield stream[at:]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUARTER)
 def test_all_that_a_broker_said_is_frames(case: str) -> None:
     """Every octet belongs to a frame or is an EOL between two: nothing is lost, nothing invented."""
     for recording in readable(case):
@@ -136,7 +141,7 @@ def test_all_that_a_broker_said_is_frames(case: str) -> None:
         assert joined + gaps[-1] == recording.received
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUARTER)
 def test_a_broker_is_understood_in_any_cut(case: str) -> None:
     """Octet by octet it says the same as at once; only the LF behind a frame may come too late for its slice."""
     for recording in readable(case):
@@ -187,7 +192,7 @@ def test_what_a_broker_says_reaches_the_client(pattern: str, odd: tuple[bytes, b
         assert odd in [header for frame in heard.frames for header in frame.headers]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUARTER)
 def test_content_length_is_what_the_broker_counted(case: str) -> None:
     """Where a broker names the length of a body, it is the length that was read."""
     for recording in readable(case):
@@ -335,7 +340,7 @@ def writes(recording: Recording) -> Iterator[Write]:
         yield Write(name, chunk.data, number == 0, dialect, refused, unfinished)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUARTER)
 def test_all_that_a_client_said_is_frames_or_refused(case: str) -> None:
     """By the strict dialect of its version, whole and octet by octet, with the reason that the tables give."""
     for recording in CASES[case]:
@@ -362,7 +367,7 @@ def test_the_tables_name_nothing_that_was_not_said() -> None:
     assert REFUSED_BY_NOTE.keys() <= notes
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUARTER)
 def test_a_client_is_understood_in_one_go(case: str) -> None:
     """All that a client wrote before anything odd, in one chunk: as many frames as in its own writes."""
     for recording in CASES[case]:
