@@ -19,7 +19,16 @@ from tests.e2e.scripts import Script
 from tests.e2e.stage import Place, Stage
 
 Gateway = Mapping[str | None, Place]
-"""A relay's listeners by the version that they force on the broker's side; None: the client's own."""
+"""A relay's listeners by the version that they force on the broker's side, or by the kind of their upstream; None: the
+client's own version at a plain address.
+"""
+
+KINDS = {
+    "failover": ("failover:({})", ""),
+    "confirm": ("failover:({})", "confirm = true"),
+    "fanout": ("fanout:({})", ""),
+}
+"""By kind of upstream: its URI around a broker's, and what else its table says."""
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +92,18 @@ def _gateway(broker: str) -> object:
         uri = "memory:"
         if broker != "memory":
             uri = f"tcp://127.0.0.1:{request.getfixturevalue(broker).port}"
-        places = {
+        places: dict[str | None, Place] = {
             upstream: Place(free_port(), broker, upstream, relayed=True) for upstream in (None, *VERSIONS)
         }
-        config = "".join(_listener(place, uri) for place in places.values())
+        config = "".join(
+            _listener("own", place, uri, "")
+            if version is None
+            else _listener(f"v{version.replace('.', '')}", place, uri, f'versions = ["{version}"]')
+            for version, place in places.items()
+        )
+        for kind, (around, more) in KINDS.items():
+            places[kind] = Place(free_port(), broker, relayed=True)
+            config += _listener(kind, places[kind], around.format(uri), more)
         directory = tmp_path_factory.mktemp(f"{broker}_gateway")
         with relay(directory, config, [place.port for place in places.values()]):
             yield places
@@ -94,10 +111,8 @@ def _gateway(broker: str) -> object:
     return run
 
 
-def _listener(place: Place, uri: str) -> str:
+def _listener(name: str, place: Place, uri: str, more: str) -> str:
     """Return the configuration of a listener at this place, and of an upstream of its own at this URI."""
-    name = "own" if place.upstream is None else f"v{place.upstream.replace('.', '')}"
-    versions = "" if place.upstream is None else f'versions = ["{place.upstream}"]'
     return f"""
 [listener.{name}]
 endpoint = "tcp:{place.port}:interface=127.0.0.1"
@@ -105,7 +120,7 @@ upstream = "{name}"
 web.origins = ["http://127.0.0.1:{place.port}"]
 [upstream.{name}]
 uri = "{uri}"
-{versions}
+{more}
 """
 
 
@@ -138,7 +153,7 @@ def direct(request: pytest.FixtureRequest) -> Callable[[str], Place]:
 
 @pytest.fixture
 def through(request: pytest.FixtureRequest) -> Callable[[str, str | None], Place]:
-    """Find the relay's listener in front of a broker, for the client's own version (None) or a forced one."""
+    """Find the relay's listener in front of a broker: a key of `Gateway` says which."""
     return lambda broker, upstream: request.getfixturevalue(f"{broker}_gateway")[upstream]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.e2e.cells import sampled
+from tests.e2e.conftest import KINDS
 from tests.e2e.facts import VERSIONS
 from tests.e2e.raw import Closed, Connection
 from tests.e2e.stage import CLOSED_AT_ONCE, Place
@@ -247,6 +248,33 @@ def test_conversations(
         expected = play(direct(broker), conversation, version)
         got = play(through(broker, None), conversation, version)
         if (got != expected) == decided:
+            return
+    raise AssertionError((got, expected))
+
+
+KIND_CELLS: list[tuple[str, Cell]] = [(kind, cell) for kind in KINDS for cell in CELLS]
+
+
+def kind_aspects(cell: tuple[str, Cell]) -> Iterator[tuple[str, ...]]:
+    """Name what a cell can show: a conversation over a kind of upstream, and a broker behind one in a version."""
+    kind, (broker, version, conversation) = cell
+    yield kind, conversation.name
+    yield kind, broker, version
+
+
+def kind_name(cell: tuple[str, Cell]) -> str:
+    """Name a cell by all that it stands for."""
+    return f"{cell[0]}-{name(cell[1])}"
+
+
+@pytest.mark.parametrize("cell", sampled(KIND_CELLS, kind_aspects, kind_name))
+def test_each_kind_of_upstream(cell: tuple[str, Cell], through: Callable[[str, str | None], Place]) -> None:
+    """The same frames come back as over a plain address."""
+    kind, (broker, version, conversation) = cell
+    for _ in range(3):  # of two ERRORs a broker may say either, as its own threads have it
+        expected = play(through(broker, None), conversation, version)
+        got = play(through(broker, kind), conversation, version)
+        if got == expected:
             return
     raise AssertionError((got, expected))
 
