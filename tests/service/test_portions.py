@@ -3,7 +3,6 @@
 import itertools
 import json
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,16 +28,6 @@ def made(kind: type[Portions], most: int) -> Portions:
     portions = kind(most, itertools.count(1).__next__, lambda: None, lambda frames, size: None)
     portions.limit = portions.mark = HUGE
     return portions
-
-
-@pytest.mark.skipif(PORTIONS is Portions, reason="nothing is compiled here")
-@given(st.binary(max_size=300), st.integers(0, 4000))
-def test_the_checksum_is_that_of_zlib(text: bytes, times: int) -> None:
-    """For any octets, few or many."""
-    from stomprelay.service.journal._portions import checksum
-
-    assert checksum(text) == zlib.crc32(text)
-    assert checksum(text * times) == zlib.crc32(text * times)
 
 
 @pytest.mark.parametrize("kind", {Portions, PORTIONS})

@@ -3,11 +3,13 @@
 
 from collections import deque
 from time import time_ns
+from zlib import crc32
 import mmap as maps
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
@@ -19,10 +21,6 @@ from stomprelay.service.journal.portions import Batch
 from stomprelay.wire._scan import place_of
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
-
-cdef extern from "_crc.h":
-    void prepare() noexcept nogil
-    uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
 
 cdef extern from "_alike.h":
     uint8_t *groups(
@@ -54,14 +52,13 @@ cdef extern from *:
     int64_t now() noexcept nogil
     void soon(const uint8_t *at) noexcept nogil
 
-prepare()
-
 cdef enum:
     OUTER = 12          # bytes up to those that the checksum is of
     OVERHEAD = 36       # and up to the context
     FRAME = 12          # bytes of a frame's sizes
     SIZE = 4            # and of that of its body alone
     FEW = 8             # frames for which it is not worth while to look for what they share
+    PART = 5120         # bytes of which `crc32` does not release the interpreter: to get it back takes longer
     SPARE = 8           # portions kept to be filled again: to have the system clear memory takes long
 
 cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
@@ -73,11 +70,6 @@ cdef Py_ssize_t _BODY = place_of(Frame, "body"), _END = place_of(Frame, "end")
 cdef bytes _MAGIC = MAGIC
 cdef int _FRAMES = BlockKind.FRAMES, _ALIKE = BlockKind.ALIKE
 cdef Py_ssize_t _EXPANDED = EXPANDED
-
-
-def checksum(bytes data not None):
-    """CRC-32 of this; for tests."""
-    return checksum_of(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
 cdef inline object slot(run, Py_ssize_t place):
@@ -151,11 +143,19 @@ cdef inline uint8_t *copied_number(uint8_t *into, const uint8_t *number) noexcep
     return into + SIZE
 
 
-cdef inline void seal(uint8_t *block, Py_ssize_t size) noexcept:
+cdef seal(uint8_t *block, Py_ssize_t size):
     """Complete a block of this size whose content is there."""
+    cdef uint8_t *at = block + OUTER
+    cdef uint8_t *end = block + size
+    cdef Py_ssize_t part
+    check = 0
+    while at < end:
+        part = min(end - at, PART)
+        check = crc32(PyMemoryView_FromMemory(<char *>at, part, PyBUF_READ), check)
+        at += part
     copied(block, _MAGIC)
     number_at(block + 4, size - OUTER, 4)
-    number_at(block + 8, checksum_of(block + OUTER, size - OUTER), 4)
+    number_at(block + 8, check, 4)
 
 
 cdef class Portions:
