@@ -183,14 +183,6 @@ class Socket(tcp.Connection):
         else:
             super().loseConnection()
 
-    def loseWriteConnection(self) -> None:
-        """Close our direction when all is written."""
-        if self.connected and not (self.dataBuffer or self._tempDataBuffer or self._writeDisconnected):
-            self._writeDisconnecting = self._writeDisconnected = True
-            self._closeWriteConnection()
-        else:
-            super().loseWriteConnection()
-
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended, or is to end now."""
         if self.disconnected:
