@@ -45,7 +45,7 @@ WEB: Final = {CPU: _at_most(1), RATE: Goal(1)}
 WEB_TRIP: Final = {CPU: _at_most(1), P50: _at_most(1)}
 """Over WebSocket, over others' who speak it."""
 
-JOURNAL: Final = _both(1.1, 0.9)
+JOURNAL: Final = _both(1.25, 0.8)
 """Each row with a journal of heads, over the same row of a relay without one."""
 
 SCAN: Final = Goal(100)

@@ -1,4 +1,5 @@
-"""Frames whose heads are alike, as they stand in a block of kind `ALIKE`: what they share is there once.
+"""Frames whose heads are alike, as they stand in a block of kind `ALIKE`: what they share is there once. Release 0.2.0
+wrote such blocks. They are only read now.
 
 The block has the size of each body, 4 bytes, in place of the sizes of its frames; nothing is kept of bodies. Its
 payload is groups of neighbouring frames. All numbers are little-endian. A group is

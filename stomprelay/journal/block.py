@@ -17,7 +17,7 @@ All numbers are little-endian. A block is
     payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too, with
                 spaces behind it as well
 
-What a block of frames that are alike has for sizes and payload is said in `alike`; segments of version 1 have none.
+Release 0.2.0 wrote blocks of kind `ALIKE`, too. They are still read: `alike` says what their sizes and payload are.
 
 So a reader finds the next block after damage by its magic, and returns no block whose checksum is wrong.
 

@@ -187,9 +187,9 @@ class LegRecorder:
     fed to the decoder, for a frame is only valid until then.
 
     `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, alone or in runs,
-    `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `bare`: of
-    a frame but the first its head is recorded as it is, and nothing else. `place` is the caller's: where the leg leads;
-    and so is `context`: the encoded `Context` of the leg's frames, empty until it is known.
+    `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `place`
+    is the caller's: where the leg leads; and so is `context`: the encoded `Context` of the leg's frames, empty until it
+    is known.
     """
 
     __slots__ = (
@@ -199,7 +199,6 @@ class LegRecorder:
         "_memo_head",
         "_traced",
         "_uniform",
-        "bare",
         "context",
         "frames",
         "keep",
@@ -223,7 +222,6 @@ class LegRecorder:
         self._traced = traced
         self._uniform = capture.uniform and not traced
         self._heads_only = capture.heads_only and not traced
-        self.bare = self._uniform and self._heads_only
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> BlockContent:

@@ -530,4 +530,3 @@ def test_twisted_is_as_we_know_it(secured: Secured, monkeypatch: pytest.MonkeyPa
     secured.layer.write(LARGE[: 2 * RECORD])
     assert calls == ["send", "bio_read"] * 2
     assert TLSMemoryBIOProtocol._flushSendBIO is not Layer._flushSendBIO
-    assert secured.layer.getHandle() is secured.layer._tlsConnection

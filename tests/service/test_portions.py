@@ -3,7 +3,6 @@
 import itertools
 import json
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,16 +28,6 @@ def made(kind: type[Portions], most: int) -> Portions:
     portions = kind(most, itertools.count(1).__next__, lambda: None, lambda frames, size: None)
     portions.limit = portions.mark = HUGE
     return portions
-
-
-@pytest.mark.skipif(PORTIONS is Portions, reason="nothing is compiled here")
-@given(st.binary(max_size=300), st.integers(0, 4000))
-def test_the_checksum_is_that_of_zlib(text: bytes, times: int) -> None:
-    """For any octets, few or many."""
-    from stomprelay.service.journal._portions import checksum
-
-    assert checksum(text) == zlib.crc32(text)
-    assert checksum(text * times) == zlib.crc32(text * times)
 
 
 @pytest.mark.parametrize("kind", {Portions, PORTIONS})
@@ -167,102 +156,37 @@ def recorded(portions: Portions) -> list[Block]:
     found = list(decode(b"".join(bytes(each.data) for each in iter_taken(portions))))
     blocks = [each for each in found if isinstance(each, Block)]
     assert len(blocks) == len(found)
-    return [each._replace(offset=0, spared=0, context=each.context.rstrip()) for each in blocks]
+    return [each._replace(offset=0, context=each.context.rstrip()) for each in blocks]
 
 
-values = st.one_of(
-    st.integers(0, 1 << 40).map(lambda number: b"%d" % number),
-    st.sampled_from(
-        [b"", b"a", b"session-1Ig5A2klR5uA93NKSiu1Jw@@1", b"a" * 15, b"a" * 16, b"a" * 40, b"%d%%"]
+sends = st.lists(
+    st.builds(
+        b"SEND\nx:%b\n\n%b\0%b".__mod__,
+        st.tuples(
+            st.text("ab1", max_size=40).map(str.encode),
+            st.sampled_from([b"", b"xxx"]),
+            st.sampled_from([b"", b"\n"]),
+        ),
     ),
-    st.binary(max_size=20).map(lambda text: text.translate(None, b"\n\r\0\\:")),
+    max_size=40,
 )
 
 
-@st.composite
-def alike(draw: st.DrawFn) -> list[bytes]:
-    """Frames that have most lines in common, some of them by halves."""
-    names = draw(st.lists(st.sampled_from([b"x", b"seq", b"correlation-id", b"m" * 70]), max_size=6))
-    names += draw(st.sampled_from([[], [b"z"] * 14, [b"z"] * 70]))
-    usual = [name + b":" + draw(values) for name in names]
-    made = []
-    for _ in range(draw(st.integers(0, 40))):
-        lines = [line + draw(values) if draw(st.integers(0, 9)) == 0 else line for line in usual]
-        if draw(st.integers(0, 9)) == 0:
-            lines.insert(draw(st.integers(0, len(lines))), b"redelivered:true")
-        body = b"x" * draw(st.integers(0, 3))
-        made.append(b"\n".join([b"SEND", *lines, b"", body]) + draw(st.sampled_from([b"\0", b"\0\n"])))
-    return made
-
-
 @pytest.mark.skipif(PORTIONS is Portions, reason="there are no runs here")
-@given(st.lists(alike(), max_size=3), st.booleans())
-def test_heads_that_are_alike(made: list[list[bytes]], acks: bool) -> None:
-    """They are read as they came, whatever they share, in one run and in several."""
-    between = b"ACK\nid:1\n\n\0" if acks else b""
-    chunk = between.join(b"".join(each) for each in made)
-    portions, other = made_both()
-    for each, recorder in ((portions, recorder_of(chunk)), (other, recorder_of(chunk))):
-        each.record(recorder)
-    assert recorded(portions) == recorded(other)
-
-
-def made_both() -> tuple[Portions, Portions]:
-    """Both makes, the compiled one first."""
-    return made(PORTIONS, 1 << 20), made(Portions, 1 << 20)
-
-
-def recorder_of(chunk: bytes) -> LegRecorder:
-    """What records a client's leg that has sent this, heads only."""
-    leg = Leg(Side.DOWNSTREAM, Limits())
-    leg.enter(State.CONNECTED, V1_2)
-    recorder = LegRecorder(leg, Capture())
-    recorder.context = b'["c"]'
-    leg.decoder.feed(chunk)
-    list(leg.decoder.runs(Passing((Rule(b"SEND"), Rule(b"ACK")), lambda run: True)))
-    return recorder
-
-
-def sends(count: int, line: bytes = b"") -> bytes:
-    """Frames as clients send them, no two of which are alike."""
-    head = b"SEND\ndestination:/queue/a\nseq:%d\ncorrelation-id:c0ffee-%x\n" + line + b"content-length:%d\n\n"
-    return b"".join(
-        head % (number, number * 2654435761 % (1 << 4 * (1 + number % 8)), number % 40)
-        + b"x" * (number % 40)
-        + b"\0"
-        for number in range(9_990, 9_990 + count)
-    )
-
-
-@pytest.mark.skipif(PORTIONS is Portions, reason="there are no runs here")
-@pytest.mark.parametrize("count", [7, 8, 9, 100, 1000])
-def test_what_is_shared_is_written_once(count: int) -> None:
-    """From some frames on they take a third of their bytes, or less."""
-    portions, other = made_both()
-    for each in (portions, other):
-        each.record(recorder_of(sends(count)))
-    assert (portions.size < other.size) is (count >= 8)
-    assert portions.size < other.size / 3 or count < 100
-    assert recorded(portions) == recorded(other)
-
-
-@pytest.mark.skipif(PORTIONS is Portions, reason="there are no runs here")
-@pytest.mark.parametrize("length", [900, 1100, 40_000, 70_000])
-def test_long_heads_that_are_alike(length: int) -> None:
-    """Those that would become more than a reader takes, or that have no room in a group, stand as they are."""
-    line = b"long:%b\n" % (b"y" * length)
-    portions, other = made_both()
-    recorders = []
-    for each in (portions, other):
-        leg = Leg(Side.DOWNSTREAM, Limits(header_line=100_000))
+@given(st.lists(sends, max_size=3), st.booleans(), st.integers(0, 4))
+def test_runs_of_frames(made_of: list[list[bytes]], acks: bool, bodies: int) -> None:
+    """They are recorded as they came, in one run and in several."""
+    chunk = (b"ACK\nid:1\n\n\0" if acks else b"").join(b"".join(each) for each in made_of)
+    both = made(PORTIONS, 1 << 20), made(Portions, 1 << 20)
+    for each in both:
+        leg = Leg(Side.DOWNSTREAM, Limits())
         leg.enter(State.CONNECTED, V1_2)
-        recorders.append(LegRecorder(leg, Capture()))
-        recorders[-1].context = b'["c"]'
-        leg.decoder.feed(sends(1000 if length < 2000 else 20, line))
-        list(leg.decoder.runs(Passing((Rule(b"SEND"),), lambda run: True)))
-        each.record(recorders[-1])
-    assert (portions.size == other.size) is (length in {1100, 70_000})
-    assert recorded(portions) == recorded(other)
+        recorder = LegRecorder(leg, Capture(bodies))
+        recorder.context = b'["c"]'
+        leg.decoder.feed(chunk)
+        list(leg.decoder.runs(Passing((Rule(b"SEND"), Rule(b"ACK")), lambda run: True)))
+        each.record(recorder)
+    assert recorded(both[0]) == recorded(both[1])
 
 
 @pytest.mark.deep

@@ -31,8 +31,6 @@ _TURN: Final = 0.01
 """Seconds that a turn is to take. Whoever has something new waits for one turn or two."""
 _LEAST: Final = 1024
 """Bytes that a connection reads in its turn, however many others there are."""
-_LONGEST: Final = 3600.0
-"""Seconds that are waited for events at a time, at most: epoll cannot wait for as long as a call may be delayed."""
 
 
 @lru_cache(256)
@@ -52,9 +50,8 @@ def _read_some(connection: Socket, read: Callable[[], Any], most: int) -> Any:
 class RelayReactor(EPollReactor):
     """An epoll reactor that calls the `Pipe` of a connection, and a `Socket`, directly.
 
-    This relies on seven attributes of Twisted's (`_poller`, `_selectables`, `_reads`, `_writes`, `_justStopped`,
-    `_newTimedCalls`, `_pendingTimedCalls`) and on the methods `_doReadOrWrite` and `_disconnectSelectable`; the tests
-    hold Twisted to them.
+    This relies on two attributes of Twisted's (`_poller`, `_selectables`) and on the methods `_doReadOrWrite` and
+    `_disconnectSelectable`; the tests hold Twisted to them.
     """
 
     def __init__(self) -> None:
@@ -67,11 +64,11 @@ class RelayReactor(EPollReactor):
         while the reactor runs, until something else is due. What Twisted does between two waits, it does then.
         """
         self._wait(timeout)
-        while self.running and not (self._justStopped or self.threadCallQueue or self._newTimedCalls):
-            timeout = self._pendingTimedCalls[0].time - self.seconds() if self._pendingTimedCalls else None
-            if timeout is not None and timeout <= 0.0:
+        while self.running and not self.threadCallQueue:
+            timeout = self.timeout()
+            if timeout == 0:
                 return
-            self._wait(None if timeout is None else min(timeout, _LONGEST))
+            self._wait(timeout)
 
     def _wait(self, timeout: float | None) -> None:
         selectables = self._selectables
@@ -106,19 +103,10 @@ class RelayReactor(EPollReactor):
 
     doIteration = doPoll
 
-    def forget(self, descriptor: int) -> None:
-        """Forget a descriptor that is closed next, which takes it out of epoll: nobody else has it."""
-        self._reads.discard(descriptor)
-        self._writes.discard(descriptor)
-        self._selectables.pop(descriptor, None)
-
-    def exchange(self, connection: Socket) -> None:
-        """Read from a connection, whose descriptor was that of the `Attempt` that made it."""
-        descriptor = connection.fileno()
-        self._writes.discard(descriptor)
-        self._reads.add(descriptor)
-        self._selectables[descriptor] = connection
-        self._poller.modify(descriptor, EPOLLIN)
+    def stop(self) -> None:
+        """Stop when this turn is over. `doPoll` returns, because a call is due."""
+        super().stop()
+        self.callLater(0, lambda: None)
 
     def connectTCP(
         self,

@@ -2,6 +2,6 @@
 
 `tails` is who watches what passes, for whom it is recorded whether there is a journal or not. `journal` takes records
 and events, and holds sessions while there is no room; `queue` says how much may wait; `portions` keeps what waits, as
-blocks, which the compiled `_portions` makes at once: `_alike.h` writes heads that are alike, `_crc.h` the checksum;
-`writer_thread` writes it with `stomprelay.journal`, in a thread of its own.
+blocks, which the compiled `_portions` makes at once; `writer_thread` writes it with `stomprelay.journal`, in a thread
+of its own.
 """

@@ -3,34 +3,22 @@
 
 from collections import deque
 from time import time_ns
+from zlib import crc32
 import mmap as maps
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from stomprelay.journal import disk
-from stomprelay.journal.alike import EXPANDED
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
 from stomprelay.wire._scan import place_of
-from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
-
-cdef extern from "_crc.h":
-    void prepare() noexcept nogil
-    uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
-
-cdef extern from "_alike.h":
-    uint8_t *groups(
-        const uint8_t *at, const uint8_t *after, const uint8_t *end, const uint8_t *size, uint8_t *into,
-        const uint8_t *full
-    ) noexcept nogil
-    uint32_t number_of(const uint8_t *at) noexcept nogil
-    uint8_t *number_at(uint8_t *at, uint64_t number, int size) noexcept nogil
 
 cdef extern from *:
     """
@@ -54,35 +42,37 @@ cdef extern from *:
     int64_t now() noexcept nogil
     void soon(const uint8_t *at) noexcept nogil
 
-prepare()
-
 cdef enum:
     OUTER = 12          # bytes up to those that the checksum is of
     OVERHEAD = 36       # and up to the context
     FRAME = 12          # bytes of a frame's sizes
-    SIZE = 4            # and of that of its body alone
-    FEW = 8             # frames for which it is not worth while to look for what they share
+    PART = 5120         # bytes of which `crc32` does not release the interpreter: to get it back takes longer
     SPARE = 8           # portions kept to be filled again: to have the system clear memory takes long
 
 cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
 cdef Py_ssize_t _DATA = place_of(Run, "data"), _START = place_of(Run, "start"), _AFTER = place_of(Run, "after")
-cdef Py_ssize_t _KEPT = place_of(Run, "kept"), _COUNT = place_of(Run, "count")
-cdef Py_ssize_t _MEMO = place_of(Frame, "memo"), _TEXT = place_of(Frame, "data"), _BEGIN = place_of(Frame, "start")
-cdef Py_ssize_t _BODY = place_of(Frame, "body"), _END = place_of(Frame, "end")
+cdef Py_ssize_t _KEPT = place_of(Run, "kept")
 cdef bytes _MAGIC = MAGIC
-cdef int _FRAMES = BlockKind.FRAMES, _ALIKE = BlockKind.ALIKE
-cdef Py_ssize_t _EXPANDED = EXPANDED
-
-
-def checksum(bytes data not None):
-    """CRC-32 of this; for tests."""
-    return checksum_of(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+cdef int _FRAMES = BlockKind.FRAMES
 
 
 cdef inline object slot(run, Py_ssize_t place):
     """What is in a slot of a run or a frame, without a call of Python; whoever made it has filled it."""
     return <object>(<PyObject **>(<char *><PyObject *>run + place))[0]
+
+
+cdef inline uint8_t *number_at(uint8_t *at, uint64_t number, int size) noexcept:
+    """Write a number of so many bytes, the lowest first."""
+    cdef int i
+    for i in range(size):
+        at[i] = <uint8_t>(number >> 8 * i)
+    return at + size
+
+
+cdef inline uint32_t number_of(const uint8_t *at) noexcept:
+    """Return one of 4 bytes."""
+    return at[0] | at[1] << 8 | at[2] << 16 | <uint32_t>at[3] << 24
 
 
 cdef inline uint8_t *copied(uint8_t *into, bytes data) noexcept:
@@ -118,44 +108,19 @@ cdef inline const uint8_t *copy_kept(
     return size
 
 
-cdef bint alike(uint8_t *block, Py_ssize_t named, list runs, bytes sizes):
-    """Give a block that has room for these runs what is their own only, and the length that it has then; False where that
-    does not pay.
-    """
-    cdef const uint8_t *size = <const uint8_t *>PyBytes_AS_STRING(sizes)
-    cdef Py_ssize_t frames = PyBytes_GET_SIZE(sizes) // FRAME, start, after, i
-    cdef uint8_t *at = block + OVERHEAD + named
-    cdef const uint8_t *full = block + OUTER + number_of(block + 4)
-    cdef const uint8_t *text
-    cdef bytes data
-    if frames < FEW or full - at > _EXPANDED:
-        return False
-    for i in range(frames):
-        if number_of(size + FRAME * i + 4):
-            return False
-        at = copied_number(at, size + FRAME * i + 8)
-    for run in runs:
-        data, start, after = slot(run, _DATA), slot(run, _START), slot(run, _AFTER)
-        text = <const uint8_t *>PyBytes_AS_STRING(data)
-        at = groups(text + start, text + after, text + PyBytes_GET_SIZE(data), size, at, full)
-        if at is NULL:
-            return False
-        size += FRAME * <Py_ssize_t>slot(run, _COUNT)
-    block[28] = _ALIKE
-    number_at(block + 4, at - block - OUTER, 4)
-    return True
-
-
-cdef inline uint8_t *copied_number(uint8_t *into, const uint8_t *number) noexcept:
-    memcpy(into, number, SIZE)
-    return into + SIZE
-
-
-cdef inline void seal(uint8_t *block, Py_ssize_t size) noexcept:
+cdef seal(uint8_t *block, Py_ssize_t size):
     """Complete a block of this size whose content is there."""
+    cdef uint8_t *at = block + OUTER
+    cdef uint8_t *end = block + size
+    cdef Py_ssize_t part
+    check = 0
+    while at < end:
+        part = min(end - at, PART)
+        check = crc32(PyMemoryView_FromMemory(<char *>at, part, PyBUF_READ), check)
+        at += part
     copied(block, _MAGIC)
     number_at(block + 4, size - OUTER, 4)
-    number_at(block + 8, checksum_of(block + OUTER, size - OUTER), 4)
+    number_at(block + 8, check, 4)
 
 
 cdef class Portions:
@@ -195,23 +160,6 @@ cdef class Portions:
             copied(copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes), payload)
             self.added(block, sized // FRAME)
 
-    cdef lone(self, bytes context, uint64_t number, frame):
-        """A block of a frame whose head is recorded as it is, see `LegRecorder.bare`."""
-        cdef Py_ssize_t body = slot(frame, _BODY), start = slot(frame, _BEGIN), size
-        cdef bytes head = slot(frame, _MEMO) or slot(frame, _TEXT)
-        cdef uint8_t *block
-        cdef uint8_t *at
-        if slot(frame, _MEMO):
-            start, size = 0, PyBytes_GET_SIZE(head)
-        else:
-            size = body - start
-        block = self.room(context, number, FRAME, size, _FRAMES)
-        if block is not NULL:
-            at = number_at(block + OVERHEAD + PyBytes_GET_SIZE(context), size, 4)
-            at = number_at(number_at(at, 0, 4), <Py_ssize_t>slot(frame, _END) - body, 4)
-            memcpy(at, PyBytes_AS_STRING(head) + start, size)
-            self.added(block, 1)
-
     def record(self, recorder):
         cdef list frames = recorder.frames
         cdef bytes context = recorder.context, sizes
@@ -219,26 +167,19 @@ cdef class Portions:
         cdef uint8_t *block
         cdef uint8_t *at
         cdef const uint8_t *size
-        for run in frames:
-            if type(run) is Run:
-                continue
-            number = recorder.number
-            if number and len(frames) == 1 and type(run) is Frame and recorder.bare:
-                recorder.number = number + 1
-                frames.clear()
-                self.lone(context, number, run)
-            else:
-                number, sizes, payload = recorder.take()
-                self.block_of(context, number, sizes, payload, _FRAMES)
-            return
         if not frames:
             return
+        for run in frames:
+            if type(run) is not Run:
+                number, sizes, payload = recorder.take()
+                self.block_of(context, number, sizes, payload, _FRAMES)
+                return
         # What `LegRecorder.take` does with runs; but heads are copied to where they stay.
         sizes = slot(frames[0], _KEPT) if len(frames) == 1 else b"".join([slot(run, _KEPT) for run in frames])
         number = recorder.number
         recorder.number = number + <uint64_t>(PyBytes_GET_SIZE(sizes) // FRAME)
         block = self.room(context, number, PyBytes_GET_SIZE(sizes), size_kept(sizes), _FRAMES)
-        if block is not NULL and not alike(block, PyBytes_GET_SIZE(context), frames, sizes):
+        if block is not NULL:
             at = copied(block + OVERHEAD + PyBytes_GET_SIZE(context), sizes)
             size = <const uint8_t *>PyBytes_AS_STRING(sizes)
             for run in frames:

@@ -1,8 +1,7 @@
 """Blocks on their way to the disk: put in one by one, taken out as portions, ready to be written.
 
 The compiled `Portions` makes each block where it will be written from, at once, while its bytes are in the processor's
-cache; of heads that are alike it writes what they share once (`stomprelay.journal.alike`). Its twin here leaves the
-making to the thread that takes them, and writes all heads whole; what is read of both is the same.
+cache. Its twin here leaves the making to the thread that takes them. The blocks of both are the same.
 """
 
 import time

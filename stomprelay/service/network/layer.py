@@ -5,8 +5,8 @@ one record after another then, and has that wait for yet another turn. Here a pr
 received at once; what is written is encrypted at once, and the socket is offered all records of it together.
 
 This relies on a private method of Twisted's layer, `_flushSendBIO`, which moves to the transport what OpenSSL has to
-send, on a private attribute, `_tlsConnection`, and on the order of its calls of OpenSSL: `bio_write` with what was
-received, then `recv` until it raises. The tests hold Twisted to it.
+send, and on the order of its calls of OpenSSL: `bio_write` with what was received, then `recv` until it raises. The
+tests hold Twisted to it.
 """
 
 from collections.abc import Callable
@@ -134,7 +134,7 @@ class Layer(TLSMemoryBIOProtocol):
 
     def _flushSendBIO(self) -> None:
         try:
-            record = self._tlsConnection.bio_read(PIECE)
+            record = self.getHandle().bio_read(PIECE)
         except SSL.WantReadError:
             return
         if self._records is None:

@@ -69,9 +69,7 @@ def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
 
 class Socket(tcp.Connection):
     """The transport of a connection that is established. `own` is its socket, which does not block, `place` the peer's
-    address as the system has it, `ended` is called when the protocol got `connectionLost`. A reactor that can `forget`
-    a descriptor which is closed next, as `RelayReactor` can, does so. `registered` is called where the reactor has the
-    descriptor already: the connection is to be read from in place of who had it.
+    address as the system has it, `ended` is called when the protocol got `connectionLost`.
 
     Most connections are idle, so what one need not have of its own is the class's.
     """
@@ -89,8 +87,6 @@ class Socket(tcp.Connection):
         place: tuple[Any, ...],
         reactor: Any,
         ended: Callable[[Failure], None] | None = None,
-        *,
-        registered: Callable[["Socket"], None] | None = None,
     ) -> None:
         self.reactor = reactor
         self.socket = own  # type: ignore[assignment]
@@ -99,11 +95,7 @@ class Socket(tcp.Connection):
         self._place = place
         if ended is not None:
             self._ended = ended
-        if registered is None:
-            self.startReading()
-        else:
-            self._reading = True
-            registered(self)
+        self.startReading()
 
     def fileno(self) -> int:
         """Return the descriptor; -1 where the connection has ended."""
@@ -191,14 +183,6 @@ class Socket(tcp.Connection):
         else:
             super().loseConnection()
 
-    def loseWriteConnection(self) -> None:
-        """Close our direction when all is written."""
-        if self.connected and not (self.dataBuffer or self._tempDataBuffer or self._writeDisconnected):
-            self._writeDisconnecting = self._writeDisconnected = True
-            self._closeWriteConnection()
-        else:
-            super().loseWriteConnection()
-
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended, or is to end now."""
         if self.disconnected:
@@ -207,13 +191,8 @@ class Socket(tcp.Connection):
         producer, self.producer = self.producer, None
         if producer is not None:
             producer.stopProducing()
-        forget = getattr(self.reactor, "forget", None)
-        if forget is None:
-            self.stopReading()
-            self.stopWriting()
-        else:
-            forget(self.fileno())
-            self._reading = self._writing = False
+        self.stopReading()
+        self.stopWriting()
         # What was not read makes the system reset the connection: let the end of what was written go before that.
         aborted = isinstance(reason.value, error.ConnectionAborted)
         if aborted or not self._heard_all:
@@ -365,14 +344,12 @@ class Attempt:
         factory.clientConnectionFailed(self, Failure(problem))
         factory.doStop()
 
-    def _settle(self, *, registered: bool = False) -> socket.SocketType | None:
-        """What becomes of the attempt is known: wait for nothing more. Return its socket, which stays `registered`
-        with the reactor or not.
-        """
+    def _settle(self) -> socket.SocketType | None:
+        """Wait for nothing more: what becomes of the attempt is known. Return its socket."""
         call, self._call = self._call, None
         if call is not None and call.active():
             call.cancel()
-        if self._own is not None and not registered:
+        if self._own is not None:
             self._reactor.removeWriter(self)
         own, self._own = self._own, None
         return own
@@ -408,17 +385,14 @@ class Attempt:
 
     def _established(self) -> None:
         protocol = self._factory.buildProtocol(_address(self._place))
-        exchange = None if protocol is None else getattr(self._reactor, "exchange", None)
-        own = self._settle(registered=exchange is not None)
+        own = self._settle()
         if own is None:
             return
         if protocol is None:
             own.close()
             return
         told = self._lost if isinstance(self._factory, ClientFactory) else None
-        self.transport = transport = Socket(
-            own, protocol, self._place, self._reactor, told, registered=exchange
-        )
+        self.transport = transport = Socket(own, protocol, self._place, self._reactor, told)
         protocol.makeConnection(transport)
 
     def _lost(self, reason: Failure) -> None:
