@@ -11,5 +11,4 @@ The door is `messages`: nobody outside asks for anything else.
 - `order`, `flight`: one such key, in the order of sending
 - `matching`: the transfers of one key in the order of time
 - `message`: one message, and its row of the table
-- `plain`: rows of messages that need no `message`, column by column
 """

@@ -16,7 +16,6 @@ from pyarrow import parquet
 
 from stomprelay.pipeline.match.matching import COLUMNS, SCHEMA, UNLIKE, Matchings, MatchRow
 from stomprelay.pipeline.match.ordering import Orders
-from stomprelay.pipeline.match.plain import plain
 from stomprelay.pipeline.match.slices import KEPT, ROWS, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES, TOPICS
@@ -233,7 +232,7 @@ def advance(
         rows,
         Conversations(limits, runs.newest, runs.present, runs.gone, runs.ended),
         Orders(limits, runs.until),
-        Matchings(limits, runs.until, plain),
+        Matchings(limits, runs.until),
         known,
         _Slices(kept.parent),
         folder,

@@ -8,7 +8,7 @@ been read, is only a foretaste and done again in the next batch.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -41,8 +41,7 @@ from stomprelay.pipeline.sessions.transfer import (
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
-Plain = Callable[[pa.RecordBatch, TimeLimits, int], tuple[pa.RecordBatch | None, pa.RecordBatch]]
-METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
+_METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
 
 _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
@@ -65,8 +64,8 @@ _DELIVERY: Final = (
     ("settled_at", "timestamp"),
     ("outcome", "string"),
 )
-OF_DELIVERY: Final = arrow.schema(_DELIVERY)
-DELIVERIES: Final = pa.list_(pa.struct(list(OF_DELIVERY)))
+_OF_DELIVERY: Final = arrow.schema(_DELIVERY)
+DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
 _OF_MANY: Final = {"headers": arrow.MAP, "deliveries": DELIVERIES}
 _FURTHER: Final = (
     ("what", "int"),
@@ -113,7 +112,7 @@ class Matching:
     def __init__(self, key: str, limits: TimeLimits) -> None:
         self._key = key
         self._limits = limits
-        self._method = METHODS.get(key[0], "order")
+        self._method = _METHODS.get(key[0], "order")
         self._messages: list[Message] = []
         self._sent: dict[tuple[str, int, int], Message] = {}
         self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
@@ -343,36 +342,16 @@ _WHAT, _HOUR, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name, _ in _FU
 class Matchings:
     """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, among them those that the last
     batch kept. It yields rows of `DDL`; rows that `SessionRow` lists are passed on. `until`: the time in ns
-    up to which all relays have been read. `plain`: what finds the rows of plain messages first, see `plain.plain`.
+    up to which all relays have been read.
     """
 
     limits: TimeLimits
     until: int
-    plain: Plain | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take batches of `transfer.DDL` and yield batches of `DDL`, as `mapInArrow` wants it."""
         with arrow.uncollected():
-            if self.plain is None:
-                yield from self._matched(arrow.rows(batches))
-                return
-            found: list[pa.RecordBatch] = []
-            for each in self._matched(arrow.rows(self._apart(batches, found))):
-                yield from found
-                found.clear()
-                yield each
-            yield from found
-
-    def _apart(
-        self, batches: Iterator[pa.RecordBatch], found: list[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are to be matched one by one; what `plain` makes of the others goes to `found`."""
-        assert self.plain is not None
-        for each in batches:
-            made, others = self.plain(each, self.limits, self.until)
-            if made is not None:
-                found.append(made)
-            yield others
+            yield from self._matched(arrow.rows(batches))
 
     def _matched(self, transfers: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
@@ -427,7 +406,7 @@ def batch(rows: list[list[Any]]) -> pa.RecordBatch:
         if at == _DELIVERIES_AT:
             arrays.append(_deliveries(values))
         elif at == _HEADERS_AT:
-            arrays.append(headers_of(values))
+            arrays.append(_headers(values))
         elif at in _TIMES:
             arrays.append(arrow.times(values))
         else:
@@ -435,7 +414,7 @@ def batch(rows: list[list[Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def headers_of(texts: Sequence[str | None]) -> pa.Array:
+def _headers(texts: Sequence[str | None]) -> pa.Array:
     """Return the column `headers` for headers as JSON."""
     return pa.array([each and [*json.loads(each).items()] for each in texts], arrow.MAP)
 
@@ -449,7 +428,7 @@ def _deliveries(lists: Any) -> pa.Array:
     columns = zip(*every, strict=True) if every else ((),) * len(_DELIVERY)
     arrays = [
         arrow.times(values) if field.type == arrow.MICROSECONDS else pa.array(values, field.type)
-        for values, field in zip(columns, OF_DELIVERY, strict=True)
+        for values, field in zip(columns, _OF_DELIVERY, strict=True)
     ]
-    structs = pa.StructArray.from_arrays(arrays, fields=list(OF_DELIVERY))
+    structs = pa.StructArray.from_arrays(arrays, fields=list(_OF_DELIVERY))
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, type=DELIVERIES)

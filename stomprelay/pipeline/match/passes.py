@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.pipeline.match.matching import COLUMNS, DDL, UNLIKE, Matchings, MatchRow, other
 from stomprelay.pipeline.match.matching import batch as batch_of
 from stomprelay.pipeline.match.ordering import Orders
-from stomprelay.pipeline.match.plain import plain
 from stomprelay.pipeline.match.slices import KEPT, special
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.sessions import record, transfer
@@ -129,7 +128,7 @@ def matched(
         kind=F.lit(int(transfer.Kind.KEPT)),
     )
     rows = exchanged(told.unionByName(before.mapInArrow(_of_keys(parts), bundles.DDL)), parts)
-    match: Rows = Sorted(transfer.SORTED, Matchings(limits, runs.until, plain))
+    match: Rows = Sorted(transfer.SORTED, Matchings(limits, runs.until))
     return rows.mapInArrow(match if folder is None else _then(match, Finals(folder)), DDL)
 
 

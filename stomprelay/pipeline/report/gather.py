@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.schema import JournalEvent
@@ -41,9 +41,11 @@ from stomprelay.pipeline.report.queries import (
     decoded,
     deliveries,
     extent,
+    first,
     hour_from,
     hour_up_to,
     latencies,
+    passed,
     row_of,
     shown_outcome,
     to_topic,
@@ -103,12 +105,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
     by_subscription = rows.groupBy(*who).agg(
         F.sort_array(F.collect_list(episode)).alias("episodes"), F.max("age_us").alias("worst")
     )
-    by_subscription = by_subscription.persist()
-    try:
-        total = by_subscription.count()
-        found = by_subscription.orderBy(F.desc("worst"), *who).limit(limit).collect() if total else []
-    finally:
-        by_subscription.unpersist()
+    found, total = first(by_subscription, limit, F.desc("worst"), *who)
     return [
         Stuck(
             row.episodes[-1].client,
@@ -140,15 +137,8 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
         F.min("at").alias("first"),
         F.max("at").alias("last"),
     )
-    worded = worded.persist()
-    try:
-        total = worded.count()
-        rows = worded.orderBy(F.desc("number"), "said", "source").limit(limit).collect() if total else []
-    finally:
-        worded.unpersist()
-    return [
-        Trouble(row.said, row.source, row.number, row.clients, row.first, row.last) for row in rows
-    ], total
+    rows, total = first(worded, limit, F.desc("number"), "said", "source")
+    return [Trouble(*row) for row in rows], total
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
@@ -159,7 +149,7 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
     total, missing = row_of(rows, F.count("*"), F.count_if((F.col("length") == 0) & told))
     found = rows.orderBy("segment", "position").limit(limit).collect() if total else []
-    return [Damage(row.segment, row.position, row.length, row.reason) for row in found], total, missing
+    return [Damage(*row) for row in found], total, missing
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
@@ -240,7 +230,8 @@ def gather(
     span = empty_span(range_, now) if found is None else _span(store, range_, *found)
     within = Range(span.since, span.until)
     traffic = traffic_of(store, span, F.col("seen_at"))
-    names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
+    busy = top(traffic, "destination", ["messages", "octets"], max(limit, COLOURS), *passed())
+    names = [row.destination for row in busy]
     course = _course(store, span, names)
     step("messages")
     told = messages_of(within.within(store.read("messages"), "seen_at"), span, names)
@@ -262,7 +253,7 @@ def gather(
     step("flow")
     ways = _ways(store, span)
     step("destinations")
-    listed = _destinations(store, span, traffic, names[:limit], course, told)
+    listed = _destinations(store, span, busy[:limit], course, told)
     step("clients")
     return Findings(
         span=span,
@@ -366,11 +357,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
     apart = F.timestamp_micros(bin_of(span, F.unix_micros("seen_at")).cast("bigint") * MINUTE)
     rows, at = traffic_of(store, span, apart), F.unix_micros("minute")
     number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")
-    sums = rows.groupBy(number.alias("bin"), coded("destination", names).alias("place")).agg(
-        F.sum(F.when(F.col("direction") == "to_broker", F.col("messages"))).alias("sent"),
-        F.sum(F.when(F.col("direction") == "to_client", F.col("messages"))).alias("delivered"),
-        F.sum("errors").alias("errors"),
-    )
+    sums = rows.groupBy(number.alias("bin"), coded("destination", names).alias("place")).agg(*passed())
     bins: list[dict[int, tuple[int, int]]] = [{} for _ in range(span.bins)]
     errors = [0] * span.bins
     for row in sums.collect():
@@ -420,14 +407,9 @@ def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
 
 
 def _destinations(
-    store: Store, span: Span, traffic: DataFrame, names: Sequence[str], course: _Course, told: Told
+    store: Store, span: Span, busy: Sequence[Row], course: _Course, told: Told
 ) -> list[Destination]:
-    octets = {
-        row.place: row.octets
-        for row in traffic.groupBy(coded("destination", names).alias("place"))
-        .agg(F.sum("octets").alias("octets"))
-        .collect()
-    }
+    names = [row.destination for row in busy]
     begun = Range(span.since - span.since % MINUTE, span.until)
     minutes = begun.within(store.read("latency"), "minute").where("delivery_p99 IS NOT NULL")
     worst = {
@@ -439,15 +421,14 @@ def _destinations(
         .collect()
     }
     made = []
-    for place, name in enumerate(names):
-        sent, delivered = (sum(places.get(place, (0, 0))[way] for places in course.bins) for way in (0, 1))
+    for place, row in enumerate(busy):
         at, p99 = worst.get(place, (None, None))
         made.append(
             Destination(
-                name,
-                sent,
-                delivered,
-                octets.get(place, 0),
+                row.destination,
+                row.sent or 0,
+                row.delivered or 0,
+                row.octets,
                 told.outcomes.get(place, Counter()),
                 told.deliveries.get(place, NOTHING),
                 at,
@@ -459,28 +440,16 @@ def _destinations(
 
 
 def _clients(traffic: DataFrame, limit: int) -> list[Client]:
-    names = top(traffic, "client", [F.col("messages"), F.col("octets"), F.col("frames")], limit)
-    rows = {
-        row.place: row
-        for row in traffic.groupBy(coded("client", names).alias("place"))
-        .agg(
-            F.sum(F.when(F.col("direction") == "to_broker", F.col("messages"))).alias("sent"),
-            F.sum(F.when(F.col("direction") == "to_client", F.col("messages"))).alias("received"),
-            F.sum("octets").alias("octets"),
-            F.sum("errors").alias("errors"),
-        )
-        .collect()
-    }
     return [
-        Client(name, rows[place].sent or 0, rows[place].received or 0, rows[place].octets, rows[place].errors)
-        for place, name in enumerate(names)
+        Client(row.client, row.sent or 0, row.delivered or 0, row.octets, row.errors)
+        for row in top(traffic, "client", ["messages", "octets", "frames"], limit, *passed())
     ]
 
 
 def _ways(store: Store, span: Span) -> list[Way]:
     flow = store.read("flow").where(hour_from(span.since) & hour_up_to(span.until - 1))
     ends = ("producer", "destination", "consumer")
-    names = {end: top(flow, end, [F.col("messages")], _LINKED) for end in ends}
+    names = {end: [row[end] for row in top(flow, end, ["messages"], _LINKED)] for end in ends}
     coded_ends = [coded(end, names[end]).alias(end) for end in ends]
     rows: Sequence[Any] = flow.groupBy(*coded_ends).agg(F.sum("messages").alias("messages")).collect()
     made = []

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.pipeline.report.findings import Client, Destination, Earlier, Findings, Span
 from stomprelay.pipeline.report.gather import messages_of, read_failovers, read_stuck, traffic_of
 from stomprelay.pipeline.report.indicators import PERIODS
-from stomprelay.pipeline.report.queries import Range, coded, extent, row_of, top
+from stomprelay.pipeline.report.queries import Range, coded, extent, passed, row_of, top
 from stomprelay.pipeline.report.text import MINUTE
 from stomprelay.pipeline.store.store import Store
 
@@ -85,19 +85,14 @@ def earlier(store: Store, findings: Findings, period: str) -> Earlier:
 def _sums(traffic: DataFrame, column: str, names: list[str]) -> dict[str | None, Any]:
     """Return the sums of `traffic` for these names in a column; under None those of all others together."""
     place = F.greatest(coded(column, names), F.lit(-1)).alias("place")
-    rows = traffic.groupBy(place).agg(
-        F.sum(F.when(F.col("direction") == "to_broker", F.col("messages"))).alias("sent"),
-        F.sum(F.when(F.col("direction") == "to_client", F.col("messages"))).alias("delivered"),
-        F.sum("octets").alias("octets"),
-        F.sum("errors").alias("errors"),
-    )
+    rows = traffic.groupBy(place).agg(*passed())
     return {names[row.place] if row.place >= 0 else None: row for row in rows.collect()}
 
 
 def _gone(before: DataFrame, now: DataFrame, known: list[str]) -> list[str]:
     """Return which of the busiest destinations of `before` have no messages `now`, the busiest first."""
-    busy = top(before.where("messages > 0"), "destination", [F.col("messages")], _GONE)
-    asked = [name for name in busy if name not in known]
+    busy = top(before.where("messages > 0"), "destination", ["messages"], _GONE)
+    asked = [row.destination for row in busy if row.destination not in known]
     if not asked:
         return []
     there = now.where((F.col("messages") > 0) & F.col("destination").isin(asked))

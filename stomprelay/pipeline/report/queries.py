@@ -11,7 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.report.findings import (
@@ -78,15 +78,25 @@ def bin_of(span: Span, micros: Column) -> Column:
     return F.floor((micros - F.lit(span.since)) / F.lit(span.step)).cast("int")
 
 
-def top(rows: DataFrame, column: str, weights: Sequence[Column], limit: int) -> list[str]:
-    """Return up to `limit` names in a column, those with the greatest sums first: by the first weight, then
-    the next, then by name.
+def top(rows: DataFrame, column: str, by: Sequence[str], limit: int, *further: Column) -> list[Row]:
+    """Return up to `limit` rows, one for each name in a column, those with the greatest sums first: by the first column
+    of `by`, then the next, then by name. They have the name in `column`, and the aggregates `further`.
     """
+    weights = {f"weight{n}": F.sum(each) for n, each in enumerate(by)}
     sums = rows.where(F.col(column).isNotNull()).groupBy(column)
-    named = [f"weight{n}" for n in range(len(weights))]
-    summed = sums.agg(*(F.sum(weight).alias(name) for weight, name in zip(weights, named, strict=True)))
-    ordered = summed.orderBy(*(F.col(name).desc_nulls_last() for name in named), column)
-    return [row[0] for row in ordered.select(column).limit(limit).collect()]
+    summed = sums.agg(*(weight.alias(name) for name, weight in weights.items()), *further)
+    return summed.orderBy(*map(F.desc_nulls_last, weights), column).drop(*weights).limit(limit).collect()
+
+
+def passed() -> list[Column]:
+    """Return what is summed up of rows of `traffic`: the messages `sent` and `delivered`, `octets` and `errors`."""
+    way, messages = F.col("direction"), F.col("messages")
+    return [
+        F.sum(F.when(way == "to_broker", messages)).alias("sent"),
+        F.sum(F.when(way == "to_client", messages)).alias("delivered"),
+        F.sum("octets").alias("octets"),
+        F.sum("errors").alias("errors"),
+    ]
 
 
 def coded(column: str, names: Sequence[str]) -> Column:
@@ -119,6 +129,16 @@ def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
     """Return the values of these aggregates over all rows."""
     (row,) = rows.agg(*wanted).collect()
     return list(row)
+
+
+def first(rows: DataFrame, limit: int, *order: Column | str) -> tuple[list[Row], int]:
+    """Return the first `limit` rows in this order, and how many there are in all."""
+    held = rows.persist()
+    try:
+        total = held.count()
+        return held.orderBy(*order).limit(limit).collect() if total else [], total
+    finally:
+        held.unpersist()
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:

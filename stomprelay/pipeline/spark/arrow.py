@@ -125,9 +125,3 @@ def hour(nanoseconds: int) -> str:
     if found is None:
         found = _hours[number] = strftime("%Y-%m-%d-%H", gmtime(number * 3600))
     return found
-
-
-def hours(nanoseconds: Any) -> pa.Array:
-    """Return a column of these names for a numpy array of times."""
-    numbers, at = np.unique(nanoseconds // _HOUR, return_inverse=True)
-    return pa.array([hour(number * _HOUR) for number in numbers.tolist()], pa.string()).take(pa.array(at))

@@ -9,5 +9,5 @@
   disk; as rows; which of them a batch read has
 - `sending`, `sends`, `progress`: out: the rows of a task; a row as a SEND; how far a job has come
 - `client`: one STOMP session, on which both rest
-- `relay_thread`, `sockets`: below it, the relay's own core in a thread with sockets
+- `relay_thread`, `sockets`: below it, the relay's own core on an event loop in a thread; the connections of that loop
 """

@@ -1,21 +1,21 @@
 """The relay's own core as a client: it bridges versions, sends heart-beats and fails over.
 
-The core's client is this process: its frames go in as bytes, and frames for it come out as bytes. One thread
-with plain sockets connects the core with the brokers and carries out the effects that it asks for.
+The core's client is this process: its frames go in as bytes, and frames for it come out as bytes. An event loop
+in a thread connects the core with the brokers and carries out the effects that it asks for.
 """
 
+import asyncio
 import logging
 import random
-import selectors
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import inf
-from typing import Final
+from typing import Any, Final
 
-from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegSocket
+from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegConnection, spell
 from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
@@ -31,63 +31,6 @@ _log: Final = logging.getLogger("stomprelay.stomp")
 REASONS: Final = 3
 """How many of the last notes are kept to explain why a session ended."""
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
-
-
-class Wakeup:
-    """Wakes a thread that waits in a selector, and gives it work. The thread registers `receiving` for
-    reading; when it is ready it calls `clear`, then `run`. `wake` and `soon` may be called in any thread.
-    """
-
-    def __init__(self) -> None:
-        self.receiving, self._sending = socket.socketpair()
-        self.receiving.setblocking(False)
-        self._sending.setblocking(False)
-        self._lock = threading.Lock()
-        self._woken = False
-        self._closed = False
-        self._work: deque[Callable[[], None]] = deque()
-
-    def wake(self) -> None:
-        """Wake the thread. No effect if it was woken and has not called `clear` yet, or after `close`."""
-        with self._lock:
-            if not self._woken and not self._closed:
-                self._woken = True
-                self._sending.send(b"\0")
-
-    def soon(self, what: Callable[[], None]) -> None:
-        """Have `what` called in the thread; after `close` it is called at once, in the calling thread."""
-        with self._lock:
-            closed = self._closed
-            if not closed:
-                self._work.append(what)
-        if closed:
-            what()
-        else:
-            self.wake()
-
-    @property
-    def waiting(self) -> bool:
-        """Return whether there is work to `run`."""
-        return bool(self._work)
-
-    def clear(self) -> None:
-        """Make the next `wake` count again. Call it in the thread, when `receiving` is ready."""
-        with self._lock:
-            self._woken = False
-            self.receiving.recv(64)
-
-    def run(self) -> None:
-        """Do the work that `soon` added. Call it in the thread."""
-        while self._work:
-            self._work.popleft()()
-
-    def close(self) -> None:
-        """Close both sockets and do the work that is left. Call it in the thread, at its end."""
-        with self._lock:
-            self._closed = True
-            self.receiving.close()
-            self._sending.close()
-        self.run()
 
 
 class ClientQueues:
@@ -164,28 +107,29 @@ class RelayThread:
     """
 
     def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, Endpoint]) -> None:
-        self.counters = Counters()
-        self.selector: selectors.BaseSelector
-        self._relay = Relay(listener, name.encode(), self.counters, random.random)
+        self._relay = Relay(listener, name.encode(), Counters(), random.random)
         self._endpoints = endpoints
-        self._sockets: dict[Leg, LegSocket] = {}
-        self._leaving: set[LegSocket] = set()
+        self._connections: dict[Leg, LegConnection] = {}
+        self._leaving: set[LegConnection] = set()
+        self._attempts: dict[Leg, asyncio.Task[None]] = {}
         self._reported_full: set[Leg] = set()
         self._behind: deque[Leg] = deque()
         self._reasons: deque[str] = deque(maxlen=REASONS)
-        self._wake = inf
+        self._timer: asyncio.TimerHandle | None = None
         self._paused = False
-        self._stopped = False
         self._queues = ClientQueues()
-        self._wakeup: Wakeup
+        self._loop: asyncio.AbstractEventLoop
+        self._ended: asyncio.Future[None]
         self._thread = threading.Thread(target=self._run, name=f"stomp {name}", daemon=True)
 
     # From any thread
 
     def start(self) -> None:
         """Start the thread. The caller must feed it a CONNECT next."""
-        self.selector = selectors.DefaultSelector()
-        self._wakeup = Wakeup()
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._failed)
+        self._ended = self._loop.create_future()
+        self._loop.call_soon(lambda: self._happened(self._relay.opened(time.monotonic())))
         self._thread.start()
 
     @property
@@ -198,7 +142,7 @@ class RelayThread:
         dropped.
         """
         self._queues.feed(data)
-        self._wakeup.wake()
+        self._soon(self._happened)
 
     def take(self, timeout: float) -> list[bytes]:
         """Return the bytes for the client, waiting up to `timeout` seconds for some. Empty if there were
@@ -206,7 +150,7 @@ class RelayThread:
         """
         taken, full = self._queues.take(timeout)
         if full:
-            self.soon(self._relieve)
+            self._soon(self._relieve)
         return taken
 
     @property
@@ -229,17 +173,13 @@ class RelayThread:
 
         def leave() -> None:
             self._read_client()
-            self._perform(self._relay.lost(self._relay.client, "it is done", time.monotonic()))
+            self._happened(self._relay.lost(self._relay.client, "it is done", time.monotonic()))
 
-        self.soon(leave)
+        self._soon(leave)
 
     def abort(self) -> None:
         """End the session at once, without sending what is left."""
-
-        def stop() -> None:
-            self._stopped = True
-
-        self.soon(stop)
+        self._soon(self._end)
 
     def join(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds for the thread to end. Return whether it has."""
@@ -251,52 +191,53 @@ class RelayThread:
         """Return the last notes of the core and of the sockets, which explain why the session ended."""
         return "; ".join(self._reasons)
 
-    def soon(self, what: Callable[[], None]) -> None:
-        """Have `what` called in the session's thread; at once, in the calling thread, when that has ended."""
-        self._wakeup.soon(what)
+    def _soon(self, what: Callable[[], None]) -> None:
+        """Have `what` called in the session's thread; never, once that has ended."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(what)
 
     # The thread
 
     def _run(self) -> None:
         try:
-            self.selector.register(self._wakeup.receiving, selectors.EVENT_READ)
-            self._perform(self._relay.opened(time.monotonic()))
-            while not self._stopped and not (self._relay.over and not self._sockets and not self._leaving):
-                self._turn()
+            self._loop.run_until_complete(self._live())
         except Exception as error:
             _log.exception("the STOMP client failed")
             self._reasons.append(f"{type(error).__name__}: {error}")
         finally:
-            self._end()
+            self._queues.close()
+            self._loop.close()
 
-    def _turn(self) -> None:
-        now = time.monotonic()
-        for key, mask in self.selector.select(self._patience(now)):
-            sock = key.data
-            if sock is None:
-                self._wakeup.clear()
-            else:
-                sock.ready(mask)
-        for sock in [each for each in self._all() if each.eager]:
-            sock.ready(selectors.EVENT_READ)
-        self._wakeup.run()
+    async def _live(self) -> None:
+        try:
+            await self._ended
+        finally:
+            for leg in [*self._connections]:
+                self._close(leg, How.ABORT)
+            for each in [*self._leaving]:
+                each.close(How.ABORT)
+            while self._leaving or self._attempts:
+                await asyncio.sleep(0)
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the session for an error in a call of the loop."""
+        error = context.get("exception")
+        if error is None or self._ended.done():
+            loop.default_exception_handler(context)
+        else:
+            self._ended.set_exception(error)
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _happened(self, effects: Iterable[Effect] = ()) -> None:
+        """Carry out the effects of something that happened, and do what is possible now that was not before."""
+        self._perform(effects)
         self._read_client()
-        now = time.monotonic()
-        if now >= self._wake:
-            self._perform(self._relay.woke(now))
-        for sock in [each for each in self._all() if each.deadline is not None and now >= each.deadline]:
-            sock.late()
-        self._report_full(now)
-
-    def _patience(self, now: float) -> float | None:
-        sockets = self._all()
-        if self._wakeup.waiting or any(sock.eager for sock in sockets):
-            return 0.0
-        until = min([self._wake, *(sock.deadline for sock in sockets if sock.deadline is not None)])
-        return None if until == inf else max(0.0, until - now)
-
-    def _all(self) -> list[LegSocket]:
-        return [*self._sockets.values(), *self._leaving]
+        self._report_full()
+        if self._relay.over and not self._connections and not self._leaving:
+            self._end()
 
     def _read_client(self) -> None:
         """Pass the client's bytes to the core, as fast as its brokers can be written to."""
@@ -308,15 +249,15 @@ class RelayThread:
             self._perform(relay.received(relay.client, data, time.monotonic()))
 
     def _backed_up(self) -> bool:
-        return self._relay.coupled and any(sock.full for sock in self._sockets.values())
+        return self._relay.coupled and any(each.full for each in self._connections.values())
 
-    def _report_full(self, now: float) -> None:
+    def _report_full(self) -> None:
         """Tell the core which brokers are slow, in a session where one broker does not set the pace for all."""
         coupled = self._relay.coupled
-        self._reported_full &= self._sockets.keys()
-        for leg, sock in [*self._sockets.items()]:
+        self._reported_full &= self._connections.keys()
+        for leg, connection in [*self._connections.items()]:
             known = leg in self._reported_full
-            full = sock.full and (known or not coupled)
+            full = connection.full and (known or not coupled)
             if full is known:
                 continue
             if full:
@@ -324,12 +265,13 @@ class RelayThread:
                 self._relay.blocked(leg)
             else:
                 self._reported_full.discard(leg)
-                self._perform(self._relay.unblocked(leg, now))
+                self._perform(self._relay.unblocked(leg, time.monotonic()))
 
     def _relieve(self) -> None:
         """Read from brokers again: there is room for their bytes."""
-        for sock in [*self._sockets.values()]:
-            sock.release(PRESSURE)
+        for leg in [*self._connections]:
+            self._release(leg, PRESSURE)
+        self._happened()
 
     # Effects
 
@@ -340,41 +282,53 @@ class RelayThread:
             self._carry_out(self._relay.gave_way(leg, time.monotonic()))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
-        sockets, client = self._sockets, self._relay.client
+        client = self._relay.client
         for effect in effects:
             match effect:
                 case Send(leg=leg, data=data):
                     if leg is client:
                         self._to_client(data)
-                    elif leg in sockets:
-                        sockets[leg].write(data)
+                    elif leg in self._connections:
+                        self._connections[leg].write(data)
                 case Open():
                     self._open(effect)
                 case Close(leg=leg, how=how):
                     self._close(leg, how)
                 case Pause(leg=leg):
-                    self._hold(leg, True)
+                    self._hold(leg, ASKED)
                 case Resume(leg=leg):
-                    self._hold(leg, False)
+                    self._release(leg, ASKED)
                 case GiveWay(leg=leg):
                     self._behind.append(leg)
                 case Wake(at=at):
-                    self._wake = at
+                    self._wake(at)
                 case Note():
                     self._note(effect)
                 case Report(error=error):
                     _log.error("%s", spell_fault(error))
 
-    def _hold(self, leg: Leg, on: bool) -> None:
-        sock = self._sockets.get(leg)
+    def _hold(self, leg: Leg, reason: int) -> None:
+        """Do not read from a leg; the core is told, so that a broker does not count as silent."""
         if leg is self._relay.client:
-            self._paused = on
-            if on:
-                self._relay.paused(leg)
-            else:
-                self._carry_out(self._relay.resumed(leg, time.monotonic()))
-        elif sock is not None:
-            (sock.hold if on else sock.release)(ASKED)
+            self._paused = True
+            self._relay.paused(leg)
+        elif leg in self._connections and self._connections[leg].hold(reason):
+            self._relay.paused(leg)
+
+    def _release(self, leg: Leg, reason: int) -> None:
+        if leg is self._relay.client:
+            self._paused = False
+            self._carry_out(self._relay.resumed(leg, time.monotonic()))
+        elif leg in self._connections and self._connections[leg].release(reason):
+            self._perform(self._relay.resumed(leg, time.monotonic()))
+
+    def _wake(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if at == inf else self._loop.call_at(at, self._woke)
+
+    def _woke(self) -> None:
+        self._happened(self._relay.woke(time.monotonic()))
 
     def _note(self, note: Note) -> None:
         if note.event in _EXPLAINING:
@@ -384,61 +338,55 @@ class RelayThread:
 
     def _to_client(self, data: bytes) -> None:
         if self._queues.put_outward(data):
-            for sock in [*self._sockets.values()]:
-                if sock.leg.state is not State.OPENING:
-                    sock.hold(PRESSURE)
+            for leg in [*self._connections]:
+                if leg.state is not State.OPENING:
+                    self._hold(leg, PRESSURE)
 
     def _open(self, effect: Open) -> None:
-        sock = self._sockets[effect.leg] = LegSocket(self, effect.leg, self._endpoints[effect.broker])
-        sock.open(self._relay.listener.upstream.connect_timeout)
+        leg, endpoint = effect.leg, self._endpoints[effect.broker]
+        connection = self._connections[leg] = LegConnection(self, leg)
+        attempt = self._attempts[leg] = self._loop.create_task(self._connect(leg, connection, endpoint))
+        attempt.add_done_callback(lambda _: self._attempts.pop(leg))
+
+    async def _connect(self, leg: Leg, connection: LegConnection, endpoint: Endpoint) -> None:
+        try:
+            await connection.open(endpoint, self._relay.listener.upstream.connect_timeout)
+        except (OSError, ValueError) as error:
+            if self._connections.pop(leg, None) is not None:
+                self._happened(self._relay.refused(leg, spell(error), time.monotonic()))
 
     def _close(self, leg: Leg, how: How) -> None:
         if leg is self._relay.client:
             self._queues.close()
             return
-        sock = self._sockets.pop(leg, None)
-        if sock is not None:
-            self._leaving.add(sock)
-            sock.close(how, time.monotonic())
-
-    # What sockets report
-
-    def made(self, sock: LegSocket) -> None:
-        """Report to the core that a broker is connected."""
-        self._perform(self._relay.connected(sock.leg, time.monotonic()))
-
-    def received(self, sock: LegSocket, data: bytes) -> None:
-        """Pass bytes from a broker to the core."""
-        self._perform(self._relay.received(sock.leg, data, time.monotonic()))
-
-    def refused(self, sock: LegSocket, reason: str) -> None:
-        """Report to the core that a broker could not be connected to."""
-        self._sockets.pop(sock.leg, None)
-        self._perform(self._relay.refused(sock.leg, reason, time.monotonic()))
-
-    def lost(self, sock: LegSocket, reason: str) -> None:
-        """Report to the core that the connection to a broker ended."""
-        self._sockets.pop(sock.leg, None)
-        self._perform(self._relay.lost(sock.leg, reason, time.monotonic()))
-
-    def held(self, sock: LegSocket, on: bool) -> None:
-        """Report to the core that a broker is not read from, so that it does not count as silent, or is read
-        from again.
-        """
-        if on:
-            self._relay.paused(sock.leg)
+        connection = self._connections.pop(leg, None)
+        if connection is None:
+            return
+        if connection.close(how):
+            self._leaving.add(connection)
         else:
-            self._perform(self._relay.resumed(sock.leg, time.monotonic()))
+            self._attempts[leg].cancel()
 
-    def gone(self, sock: LegSocket) -> None:
-        """Forget a socket that was closed and has ended."""
-        self._leaving.discard(sock)
+    # What connections report
 
-    # Ends
+    def made(self, leg: Leg) -> None:
+        """Report to the core that a broker is connected."""
+        self._happened(self._relay.connected(leg, time.monotonic()))
 
-    def _end(self) -> None:
-        for sock in self._all():
-            sock.close(How.ABORT, 0.0)
-        self._queues.close()
-        self.selector.close()
-        self._wakeup.close()
+    def received(self, leg: Leg, data: bytes) -> None:
+        """Pass bytes from a broker to the core."""
+        self._happened(self._relay.received(leg, data, time.monotonic()))
+
+    def drained(self) -> None:
+        """Go on with what waited for a broker to take more bytes."""
+        self._happened()
+
+    def lost(self, leg: Leg, reason: str) -> None:
+        """Report to the core that the connection to a broker ended."""
+        self._leaving.add(self._connections.pop(leg))
+        self._happened(self._relay.lost(leg, reason, time.monotonic()))
+
+    def gone(self, connection: LegConnection) -> None:
+        """Forget a connection that has ended."""
+        self._leaving.discard(connection)
+        self._happened()

@@ -1,16 +1,15 @@
-"""How to connect to a broker's address, with TLS or without, and the socket of one leg."""
+"""How to connect to a broker's address, with TLS or without, and the connection of one leg."""
 
+import asyncio
 import os
 import socket
 import ssl
 import struct
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import client
@@ -22,19 +21,16 @@ from stomprelay.session.reasons import CLOSED, RESET, TIMED_OUT, UNKNOWN_HOST, r
 
 STAGGER: Final = 2.0
 """Seconds to wait for one address of a host while there are others to try."""
-
-
 ASKED: Final = 1
 """Reason not to read: the relay's core asked for a pause."""
 PRESSURE: Final = 2
 """Reason not to read: the client has not taken what was read already."""
 FULL: Final = 256 * 1024
-"""Unwritten bytes from which on a socket is full; it is no longer full below a quarter of that."""
+"""Unwritten bytes from which on a connection is full; it is no longer full below a quarter of that."""
 LINGER: Final = 2.0
-"""Seconds that a closed socket has to write what is left and to see its peer close."""
+"""Seconds that a closed connection has to write what is left and to see its peer close."""
 _READ: Final = 256 * 1024
 _RESET: Final = struct.pack("ii", 1, 0)
-_LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Unreachable(ValueError):
@@ -56,47 +52,34 @@ class Endpoint(NamedTuple):
     tls: ssl.SSLContext | None = None
     name: str = ""
 
-    def connect(self, within: float) -> socket.socket:
-        """Return a connected socket that does not block, its TLS handshake done. Takes up to `within` seconds
-        for each address and for the handshake. Raises `OSError`, or `ValueError` for a host name that is
-        none.
+    async def connected(self, within: float) -> socket.socket:
+        """Return a connected socket, without TLS. Takes up to `within` seconds for each address. Raises `OSError`,
+        or `ValueError` for a host name that is none.
         """
-        made = self._connected(within)
-        try:
-            made.settimeout(within)
-            if made.family != socket.AF_UNIX:
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self.tls is not None:
-                made = self.tls.wrap_socket(made, server_hostname=self.name)
-            made.setblocking(False)
-        except BaseException:
-            made.close()
-            raise
-        return made
-
-    def _connected(self, within: float) -> socket.socket:
-        places = list(self._places())
-        failure: OSError | None = None
+        loop = asyncio.get_running_loop()
+        places: list[tuple[int, Any]] = [(socket.AF_UNIX, self.path)]
+        if self.host:
+            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            places = [(family, address) for family, _, _, _, address in found]
+        failure = OSError(f"host name {self.host} not found")
         for number, (family, address) in enumerate(places, 1):
             made = socket.socket(family, socket.SOCK_STREAM)
             try:
-                made.settimeout(within if number == len(places) else min(within, STAGGER))
+                made.setblocking(False)
                 if self.bind:
                     made.bind((self.bind, 0))
-                made.connect(address)
+                async with asyncio.timeout(within if number == len(places) else min(within, STAGGER)):
+                    await loop.sock_connect(made, address)
+                if self.host:
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 return made
             except OSError as error:
                 failure = error
                 made.close()
-        raise failure or OSError(f"host name {self.host} not found")
-
-    def _places(self) -> Iterator[tuple[int, tuple[Any, ...] | str]]:
-        if not self.host:
-            yield socket.AF_UNIX, self.path
-            return
-        for family, _, _, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
-            yield family, address
+            except BaseException:
+                made.close()
+                raise
+        raise failure
 
 
 def endpoint(broker: Broker, secured: ClientTLS) -> Endpoint:
@@ -174,232 +157,154 @@ def spell(error: Exception) -> str:
         return UNKNOWN_HOST
     if isinstance(error, ConnectionResetError):
         return RESET
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    text = os.strerror(number) if number else str(error)  # asyncio's own text has the address
     return " ".join(text.split()).lower() or type(error).__name__
 
 
 class Owner(Protocol):
-    """The owner of sockets: it has the selector and receives their events. Except `soon`, each method is
-    called in the owner's thread.
-    """
+    """The owner of connections: it receives their events, in the thread of the loop."""
 
-    selector: BaseSelector
+    def made(self, leg: Leg) -> None:
+        """The leg is connected."""
 
-    def soon(self, what: Callable[[], None]) -> None:
-        """Call `what` in the owner's thread, in its next turn. May be called in any thread."""
+    def received(self, leg: Leg, data: bytes) -> None:
+        """The leg has received bytes."""
 
-    def made(self, socket: "LegSocket") -> None:
-        """The socket is connected."""
+    def drained(self) -> None:
+        """A connection is no longer full."""
 
-    def received(self, socket: "LegSocket", data: bytes) -> None:
-        """The socket has received bytes."""
+    def lost(self, leg: Leg, reason: str) -> None:
+        """The peer or the network ended the leg's connection; `gone` follows."""
 
-    def refused(self, socket: "LegSocket", reason: str) -> None:
-        """The socket could not be connected; it has ended."""
-
-    def lost(self, socket: "LegSocket", reason: str) -> None:
-        """The peer or the network ended the connection; the socket has ended."""
-
-    def held(self, socket: "LegSocket", on: bool) -> None:
-        """The socket is no longer read from (`on`), or is again."""
-
-    def gone(self, socket: "LegSocket") -> None:
-        """A socket that was closed with `close` has ended."""
+    def gone(self, connection: "LegConnection") -> None:
+        """The connection has ended, for whatever reason."""
 
 
-class LegSocket:
-    """The socket of one leg. Call `open`; then `ready` whenever the selector reports it or it is `eager` (TLS
-    may hold bytes that the selector does not see), and `late` when `deadline` has passed. All in the owner's
-    thread.
-    """
+class LegConnection(asyncio.Protocol):
+    """The connection of one leg; give it to `Endpoint.connect`. `full`: too many bytes wait to be written."""
 
-    def __init__(self, owner: Owner, leg: Leg, endpoint: Endpoint) -> None:
-        self.leg = leg
-        self.deadline: float | None = None
-        self.eager = False
+    def __init__(self, owner: Owner, leg: Leg) -> None:
+        self.full = False
         self._owner = owner
-        self._endpoint = endpoint
+        self._leg = leg
         self._socket: socket.socket | None = None
-        self._out: deque[memoryview] = deque()
-        self._size = 0
+        self._transport: asyncio.Transport | None = None
         self._holds = 0
         self._closed = False
-        self._said_all = False
-        self._full = False
-
-    def open(self, within: float) -> None:
-        """Begin to connect, in a thread of its own. The owner's `made` or `refused` is called later."""
-
-        def connect() -> None:
-            made, reason = None, ""
-            try:
-                made = self._endpoint.connect(within)
-            except (OSError, ValueError) as error:
-                reason = spell(error)
-            self._owner.soon(lambda: self._opened(made, reason))
-
-        # A thread of its own: neither name servers nor handshakes hold up what else the owner does.
-        threading.Thread(target=connect, name="stomp connect", daemon=True).start()
-
-    def _opened(self, made: socket.socket | None, reason: str) -> None:
-        if self._closed:
-            if made is not None:
-                made.close()
-            self._end()
-        elif made is None:
-            self._closed = True
-            self._owner.refused(self, reason)
-        else:
-            self._socket = made
-            self._watch()
-            self.eager = isinstance(made, ssl.SSLSocket)
-            self._owner.made(self)
 
     # What the owner asks for
 
+    async def open(self, endpoint: Endpoint, within: float) -> None:
+        """Connect, with the TLS handshake. Takes up to `within` seconds for each address and for the handshake.
+        Raises `OSError`, or `ValueError` for a host name that is none.
+        """
+        self._socket = await endpoint.connected(within)
+        tls, loop = endpoint.tls, asyncio.get_running_loop()
+        try:
+            await loop.create_connection(
+                lambda: self,
+                sock=self._socket,
+                ssl=tls,
+                server_hostname=endpoint.name if tls else None,
+                ssl_handshake_timeout=within if tls else None,
+            )
+        except ConnectionAbortedError:  # so asyncio says that the handshake took too long
+            raise TimeoutError from None
+
     def write(self, data: bytes) -> None:
         """Write these bytes after those that wait already. After `close` they are dropped."""
-        if self._closed or self._said_all:
-            return
-        self._out.append(memoryview(data))
-        self._size += len(data)
-        if len(self._out) == 1:
-            self._write()
-            self._watch()
+        if self._transport is not None and not self._closed and not self._transport.is_closing():
+            self._transport.write(data)
 
-    @property
-    def full(self) -> bool:
-        """Return whether too many bytes wait to be written."""
-        self._full = self._size >= FULL // 4 if self._full else self._size >= FULL
-        return self._full
-
-    def hold(self, reason: int) -> None:
-        """Stop reading, for this reason (`ASKED` or `PRESSURE`)."""
+    def hold(self, reason: int) -> bool:
+        """Stop reading, for this reason (`ASKED` or `PRESSURE`). Return whether there was none before."""
         before, self._holds = self._holds, self._holds | reason
-        if not before:
-            self._watch()
-            self._owner.held(self, True)
+        if self._transport is not None:
+            self._transport.pause_reading()
+        return not before
 
-    def release(self, reason: int) -> None:
-        """Withdraw this reason not to read; reading goes on once there is none left."""
+    def release(self, reason: int) -> bool:
+        """Withdraw this reason not to read. Return whether it was the last one: then reading goes on."""
         before, self._holds = self._holds, self._holds & ~reason
-        if before and not self._holds:
-            self.eager = isinstance(self._socket, ssl.SSLSocket)
-            self._watch()
-            self._owner.held(self, False)
+        if self._holds or not before:
+            return False
+        if self._transport is not None:
+            self._transport.resume_reading()
+        return True
 
-    def close(self, how: How, now: float) -> None:
-        """Close the socket; of the owner's methods only `gone` is called after this. Calling it again with
-        `How.ABORT` ends a socket that is still closing.
+    def close(self, how: How) -> bool:
+        """Close the connection. Return whether it is there: then the owner's `gone` is called, and no other of its
+        methods; else the caller must cancel `open`. Calling it again with `How.ABORT` ends a connection that is still
+        closing.
         """
-        if self._closed:
-            if how is How.ABORT and self._socket is not None:
-                self._end()
-            return
-        self._closed = True
-        if self._socket is None:
-            return  # it is being connected: what comes of that is thrown away
+        closed, self._closed = self._closed, True
+        transport = self._transport
+        if transport is None or self._socket is None:
+            return False
         if how is How.ABORT:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self._end()
-            return
-        self.deadline = now + LINGER
-        self._holds = 0
-        self._write()
-        self._watch()
-
-    # Called for the selector and the clock
-
-    def ready(self, mask: int) -> None:
-        """Write or read, as the selector's `mask` says."""
-        if mask & EVENT_WRITE:
-            self._write()
-        if mask & EVENT_READ and self._socket is not None and not self._holds:
-            self._read(self._socket)
-        self._watch()
-
-    def late(self) -> None:
-        """End the socket: the peer did not close before `deadline`."""
-        self._end()
-
-    def _read(self, made: socket.socket) -> None:
-        self.eager = False
-        try:
-            data = made.recv(_READ)
-        except _LATER:
-            return
-        except OSError as error:
-            self._ended(spell(error))
-            return
-        if not data:
-            self._ended(CLOSED)
-            return
-        self.eager = isinstance(made, ssl.SSLSocket)  # it may have more, of which the selector knows nothing
-        if not self._closed:
-            self._owner.received(self, data)
-
-    def _write(self) -> None:
-        made = self._socket
-        while self._out and made is not None:
-            try:
-                sent = made.send(self._out[0])
-            except _LATER:
-                return
-            except OSError:
-                # What the peer still has for us is read first; the end of that is the end of the socket.
-                self._out.clear()
-                self._size = 0
-                self._said_all = True
-                return
-            self._size -= sent
-            if sent == len(self._out[0]):
-                self._out.popleft()
+            if not closed:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            transport.abort()
+        elif not closed:
+            transport.resume_reading()
+            if transport.can_write_eof():
+                transport.write_eof()
             else:
-                self._out[0] = self._out[0][sent:]
-        if self._closed and not self._said_all and made is not None:
-            self._said_all = True
-            try:
-                made.shutdown(socket.SHUT_WR)
-            except OSError:
-                self._end()
+                transport.close()
+            asyncio.get_running_loop().call_later(LINGER, transport.abort)
+        return True
 
-    def _watch(self) -> None:
-        """Register with the selector for reading and writing as needed."""
-        made, selector = self._socket, self._owner.selector
-        if made is None:
-            return
-        mask = (0 if self._holds else EVENT_READ) | (EVENT_WRITE if self._out else 0)
-        known = selector.get_map().get(made)
-        if known is None:
-            if mask:
-                selector.register(made, mask, self)
-        elif not mask:
-            selector.unregister(made)
-        elif known.events != mask:
-            selector.modify(made, mask, self)
+    # Called by the loop
 
-    # Ends
-
-    def _ended(self, reason: str) -> None:
-        """End the socket because the peer or the network ended the connection; the owner is told unless it
-        was closed.
-        """
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Report it to the owner, unless it was closed meanwhile."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(FULL, FULL // 4)
         if self._closed:
-            self._end()
+            self._transport.abort()
             return
-        self._closed = True
-        self._drop()
-        self._owner.lost(self, reason)
+        if self._holds:
+            self._transport.pause_reading()
+        self._owner.made(self._leg)
 
-    def _drop(self) -> None:
-        made, self._socket = self._socket, None
-        self.deadline = None
-        self.eager = False
-        if made is not None:
-            if self._owner.selector.get_map().get(made) is not None:
-                self._owner.selector.unregister(made)
-            made.close()
+    def data_received(self, data: bytes) -> None:
+        """Report the bytes to the owner."""
+        if not self._closed:
+            self._owner.received(self._leg, data)
 
-    def _end(self) -> None:
-        self._drop()
+    def pause_writing(self) -> None:
+        """The connection is full."""
+        self.full = True
+
+    def resume_writing(self) -> None:
+        """The connection is no longer full."""
+        self.full = False
+        self._owner.drained()
+
+    def eof_received(self) -> None:
+        """End the connection: a peer that sends no more does not read, either."""
+        self._lost(CLOSED)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Report the end to the owner, and before it what the peer sent last."""
+        if error is not None:
+            self._read_rest()
+        self._lost(CLOSED if error is None else spell(error))
         self._owner.gone(self)
+
+    def _lost(self, reason: str) -> None:
+        if not self._closed:
+            self._closed = True
+            self._owner.lost(self._leg, reason)
+
+    def _read_rest(self) -> None:
+        """Read what came before a write failed: asyncio does not. With TLS it is lost."""
+        transport, made = self._transport, self._socket
+        if made is None or transport is None or self._holds or not transport.can_write_eof():
+            return
+        with suppress(OSError):
+            while data := made.recv(_READ):
+                self.data_received(data)

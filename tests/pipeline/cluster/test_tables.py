@@ -24,6 +24,12 @@ pytestmark = pytest.mark.spark
 PATIENCE = 900.0
 """Seconds that a run on a cluster may take, on a busy machine."""
 
+BRIEF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Compiling a plan takes longer than running it over a few rows."""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
@@ -65,11 +71,12 @@ def files(root: Path, table: str) -> int:
     return max(found.values(), default=0)
 
 
+@pytest.mark.deep
 def test_a_cluster_makes_the_same_tables(
     spark: "SparkSession", cluster: Standalone, small: Path, tmp_path: Path
 ) -> None:
     """Whose executors have nothing of ours installed; and few files, where there are few rows."""
-    child = once(cluster.url, small, tmp_path / "far")
+    child = once(cluster.url, small, tmp_path / "far", **BRIEF)
     near = here(spark, small, tmp_path / "near")
     said = through(child)
     assert "3 segments" in said

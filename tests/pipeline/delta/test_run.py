@@ -44,6 +44,7 @@ def journal(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir()) - 1
 
 
+@pytest.mark.deep
 def test_the_tables_are_those_of_files(
     with_delta: "SparkSession",
     tmp_path: Path,

@@ -67,8 +67,9 @@ def test_names(spark: "SparkSession") -> None:
         [("b", 5, 0), ("a", 2, 0), ("a", 3, 0), (None, 99, 0), ("c", 1, 7), ("d", 1, 8)],
         "who string, messages bigint, octets bigint",
     )
-    weights = [F.col("messages"), F.col("octets")]
-    names = top(table, "who", weights, 3)
+    found = top(table, "who", ["messages", "octets"], 3, F.max("messages").alias("most"))
+    assert [row.most for row in found] == [3, 5, 1]
+    names = [row.who for row in found]
     assert names == ["a", "b", "d"]
     codes = [row[0] for row in table.select(coded("who", names)).collect()]
     assert [decoded(code, names) for code in codes] == ["b", "a", "a", None, Rest.OTHERS, "d"]
@@ -78,7 +79,7 @@ def test_names_that_mean_harm(spark: "SparkSession") -> None:
     """Are values, not code."""
     names = [name for name in HOSTILE if len(name) < 100]
     table = spark.createDataFrame([(name, 1) for name in names], "who string, n bigint")
-    found = top(table, "who", [F.col("n")], 99)
+    found = [row.who for row in top(table, "who", ["n"], 99)]
     assert sorted(found) == sorted(names)
     assert [row[0] for row in table.select(coded("who", names)).collect()] == list(range(len(names)))
 

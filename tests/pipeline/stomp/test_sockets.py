@@ -1,24 +1,26 @@
 """How to reach a broker, and the connection of one leg."""
 
+import asyncio
 import re
+import select
 import socket
 import ssl
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from selectors import BaseSelector, DefaultSelector
+from typing import Self
 
 import pytest
 
 from stomprelay.config import address
+from stomprelay.pipeline.stomp import sockets
 from stomprelay.pipeline.stomp.sockets import (
     ASKED,
     FULL,
     PRESSURE,
     Endpoint,
-    LegSocket,
+    LegConnection,
     Unreachable,
     endpoint,
     plain_endpoint,
@@ -59,22 +61,17 @@ def test_a_connection_does_not_block(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         for host in ("127.0.0.1", "localhost"):
-            with Endpoint(host, port).connect(30) as made, server.accept()[0] as peer:
+            with asyncio.run(Endpoint(host, port).connected(30)) as made, server.accept()[0]:
                 assert made.gettimeout() == 0
-                peer.sendall(b"x")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen()
-        Endpoint("", path=str(tmp_path / "s")).connect(30).close()
+        asyncio.run(Endpoint("", path=str(tmp_path / "s")).connected(30)).close()
 
 
-def test_what_cannot_be_had_is_an_error() -> None:
-    """In a few given."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        with pytest.raises(OSError, match="refused") as caught:
-            Endpoint("127.0.0.1", taken.getsockname()[1]).connect(30)
-    assert spell(caught.value) == "connection refused"
+def test_reasons_in_a_few_words() -> None:
+    """Of the system, of the resolver, and of others."""
+    assert spell(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)")) == "connection refused"
     assert spell(socket.gaierror(-2, "Name or service not known")) == "host name not found"
     assert spell(TimeoutError()) == "connection timed out"
     assert spell(ConnectionResetError(104, "x")) == "connection reset"
@@ -100,16 +97,15 @@ def shaken(server_context: ssl.SSLContext, way: Endpoint) -> str:
             except OSError:
                 pass
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", 0)) as listening, Owner() as owner:
         thread = threading.Thread(target=serve)
         thread.start()
-        try:
-            with way._replace(port=listening.getsockname()[1]).connect(30) as made:
-                return "" if isinstance(made, ssl.SSLSocket) else "no TLS"
-        except OSError as error:
-            return spell(error)
-        finally:
-            thread.join(30)
+        owner.open(way._replace(port=listening.getsockname()[1]))
+        owner.turn(lambda: bool(owner.told))
+        assert owner.line is not None
+        owner.close(How.ABORT)
+        thread.join(30)
+        return owner.told[0].removeprefix("refused: ").removeprefix("made")
 
 
 def test_certificates_are_verified(authority: Authority, tmp_path: Path) -> None:
@@ -146,53 +142,82 @@ def test_files_that_cannot_be_used_are_told(authority: Authority, tmp_path: Path
     )
 
 
-def test_a_peer_without_tls_is_told() -> None:
+def test_a_peer_without_tls_is_told(owner: "Owner") -> None:
     """Instead of OpenSSL's riddle."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        way = endpoint(address.broker(f"ssl://127.0.0.1:{server.getsockname()[1]}"), ClientTLS())
+        owner.open(endpoint(address.broker(f"ssl://127.0.0.1:{server.getsockname()[1]}"), ClientTLS()))
+        owner.turn(lambda: is_ready(server))
+        with server.accept()[0] as peer:
+            peer.sendall(b"ERROR\nmessage:no\n\n\0")
+            owner.turn(lambda: bool(owner.told))
+    assert owner.told[0].startswith("refused: TLS: ")
 
-        def answer() -> None:
-            with server.accept()[0] as peer:
-                peer.sendall(b"ERROR\nmessage:no\n\n\0")
-                peer.recv(1000)
 
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(OSError, match=r"(?i)wrong.version|record|unexpected|eof") as caught:
-            way.connect(30)
-        thread.join(30)
-    assert spell(caught.value).startswith("TLS: ")
+def test_a_handshake_has_its_time(owner: "Owner") -> None:
+    """A peer that says nothing is as good as none."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        owner.open(endpoint(address.broker(f"ssl://127.0.0.1:{server.getsockname()[1]}"), ClientTLS()), 0.05)
+        owner.turn(lambda: bool(owner.told))
+    assert owner.told == ["refused: connection timed out"]
+
+
+def is_ready(sock: socket.socket) -> bool:
+    """Tell whether there is something to accept."""
+    return bool(select.select([sock], [], [], 0)[0])
 
 
 class Owner:
-    """Turns its selector for one line and notes what it is told."""
+    """Has a loop for one line and notes what it is told."""
 
     def __init__(self) -> None:
-        self.selector: BaseSelector = DefaultSelector()
+        self.loop = asyncio.new_event_loop()
         self.told: list[str] = []
         self.data = b""
-        self.work: deque[Callable[[], None]] = deque()
-        self.line: LegSocket | None = None
+        self.line: LegConnection | None = None
+        self.attempt: asyncio.Task[None] | None = None
 
-    def soon(self, what: Callable[[], None]) -> None:
-        self.work.append(what)
+    def __enter__(self) -> Self:
+        return self
 
-    def made(self, line: LegSocket) -> None:
+    def __exit__(self, *_: object) -> None:
+        if self.line is not None and "gone" not in self.told and self.close(How.ABORT):
+            self.turn(lambda: "gone" in self.told)
+        self.loop.close()
+
+    def open(self, way: Endpoint, within: float = 30) -> LegConnection:
+        """Begin to connect a line."""
+        line = self.line = LegConnection(self, Leg(Side.UPSTREAM, Limits()))
+
+        async def opened() -> None:
+            try:
+                await line.open(way, within)
+            except (OSError, ValueError) as error:
+                self.told.append(f"refused: {spell(error)}")
+
+        self.attempt = self.loop.create_task(opened())
+        return line
+
+    def close(self, how: How) -> bool:
+        """Close the line, in the loop."""
+
+        async def closed() -> bool:
+            return self.line is not None and self.line.close(how)
+
+        return self.loop.run_until_complete(closed())
+
+    def made(self, leg: Leg) -> None:
         self.told.append("made")
 
-    def received(self, line: LegSocket, data: bytes) -> None:
+    def received(self, leg: Leg, data: bytes) -> None:
         self.data += data
 
-    def refused(self, line: LegSocket, reason: str) -> None:
-        self.told.append(f"refused: {reason}")
+    def drained(self) -> None:
+        self.told.append("drained")
 
-    def lost(self, line: LegSocket, reason: str) -> None:
+    def lost(self, leg: Leg, reason: str) -> None:
         self.told.append(f"lost: {reason}")
 
-    def held(self, line: LegSocket, on: bool) -> None:
-        self.told.append("held" if on else "released")
-
-    def gone(self, line: LegSocket) -> None:
+    def gone(self, connection: LegConnection) -> None:
         self.told.append("gone")
 
     def turn(self, reached: Callable[[], bool]) -> None:
@@ -200,24 +225,14 @@ class Owner:
         deadline = time.monotonic() + 30
         while not reached():
             assert time.monotonic() < deadline, self.told
-            while self.work:
-                self.work.popleft()()
-            for key, mask in self.selector.select(0.01):
-                key.data.ready(mask)
-            if self.line is not None and self.line.eager:
-                self.line.ready(1)
+            self.loop.run_until_complete(asyncio.sleep(0.001))
 
 
 @pytest.fixture
 def owner() -> Iterator[Owner]:
     """Give an owner of one line."""
-    made = Owner()
-    yield made
-    if made.line is not None:
-        made.line.close(How.ABORT, 0)
-        while made.work:
-            made.work.popleft()()
-    made.selector.close()
+    with Owner() as made:
+        yield made
 
 
 @pytest.fixture
@@ -230,18 +245,35 @@ def server() -> Iterator[socket.socket]:
 
 def opened(
     owner: Owner, server: socket.socket, way: Endpoint | None = None
-) -> tuple[LegSocket, socket.socket]:
+) -> tuple[LegConnection, socket.socket]:
     """Connect a line; return it and its peer."""
     way = way or Endpoint("127.0.0.1")
-    line = owner.line = LegSocket(
-        owner, Leg(Side.UPSTREAM, Limits()), way._replace(port=server.getsockname()[1])
-    )
-    line.open(30)
+    line = owner.open(way._replace(port=server.getsockname()[1]))
+    owner.turn(lambda: is_ready(server))
     peer, _ = server.accept()
     peer.settimeout(30)
     if way.tls is None:
         owner.turn(lambda: owner.told == ["made"])
     return line, peer
+
+
+def read(owner: Owner, peer: socket.socket, count: int) -> bytes:
+    """Read so much, or up to the end, while the loop works."""
+    got = b""
+    ended = False
+
+    def done() -> bool:
+        nonlocal got, ended
+        peer.setblocking(False)
+        try:
+            data = peer.recv(1 << 20)
+            got, ended = got + data, not data
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
+        return ended or len(got) >= count
+
+    owner.turn(done)
+    return got
 
 
 def test_octets_pass_both_ways(owner: Owner, server: socket.socket) -> None:
@@ -263,35 +295,24 @@ def test_what_cannot_be_written_waits(owner: Owner, server: socket.socket) -> No
         while not line.full:
             line.write(b"x" * FULL)
             size += FULL
-        got = 0
-
-        def read() -> bool:
-            nonlocal got
-            peer.setblocking(False)
-            try:
-                got += len(peer.recv(1 << 20))
-            except BlockingIOError:
-                pass
-            return got == size
-
-        owner.turn(read)
-        assert not line.full
+        assert len(read(owner, peer, size)) == size
+        owner.turn(lambda: not line.full)
+        assert owner.told == ["made", "drained"]
 
 
 def test_a_held_line_is_not_read_from(owner: Owner, server: socket.socket) -> None:
-    """While there is any reason not to; its owner hears of the first and of the last."""
+    """While there is any reason not to; whoever asks hears of the first and of the last."""
     line, peer = opened(owner, server)
     with peer:
-        line.hold(ASKED)
-        line.hold(PRESSURE)
+        assert line.hold(ASKED)
+        assert not line.hold(PRESSURE)
         peer.sendall(b"x")
-        line.release(ASKED)
-        for key, mask in owner.selector.select(0.1):
-            key.data.ready(mask)
+        assert not line.release(ASKED)
+        owner.loop.run_until_complete(asyncio.sleep(0.05))
         assert owner.data == b""
-        line.release(PRESSURE)
+        assert line.release(PRESSURE)
+        assert not line.release(PRESSURE)
         owner.turn(lambda: owner.data == b"x")
-        assert owner.told == ["made", "held", "released"]
 
 
 def test_a_peer_that_closes_is_lost(owner: Owner, server: socket.socket) -> None:
@@ -299,18 +320,28 @@ def test_a_peer_that_closes_is_lost(owner: Owner, server: socket.socket) -> None
     _, peer = opened(owner, server)
     with peer:
         peer.sendall(b"last given")
-    owner.turn(lambda: owner.told == ["made", "lost: connection closed"])
+    owner.turn(lambda: owner.told == ["made", "lost: connection closed", "gone"])
     assert owner.data == b"last given"
 
 
+def test_what_was_said_before_a_write_failed_is_heard(owner: Owner, server: socket.socket) -> None:
+    """The reason why a broker hung up, as a rule."""
+    line, peer = opened(owner, server)
+    peer.sendall(b"ERROR")
+    peer.close()
+    for _ in range(3):  # the loop does not work: nothing is read before
+        line.write(b"x")
+        time.sleep(0.01)
+    owner.turn(lambda: "gone" in owner.told)
+    assert owner.data == b"ERROR"
+    assert re.fullmatch("lost: (broken pipe|connection reset)", owner.told[1])
+
+
 def test_nobody_there_is_a_refusal(owner: Owner) -> None:
-    """Told in the owner's own turn."""
+    """In the words of the system."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        owner.line = LegSocket(
-            owner, Leg(Side.UPSTREAM, Limits()), Endpoint("127.0.0.1", taken.getsockname()[1])
-        )
-        owner.line.open(30)
+        owner.open(Endpoint("127.0.0.1", taken.getsockname()[1]))
         owner.turn(lambda: owner.told == ["refused: connection refused"])
 
 
@@ -319,79 +350,72 @@ def test_a_line_is_closed_when_all_is_written(owner: Owner, server: socket.socke
     line, peer = opened(owner, server)
     with peer:
         line.write(b"x" * 1_000_000)
-        line.close(How.FLUSH, 5.0)
-        assert line.deadline == 7.0
+        assert owner.close(How.FLUSH)
         peer.sendall(b"too late")
-        got = b""
-
-        def read() -> bool:
-            nonlocal got
-            peer.setblocking(False)
-            try:
-                data = peer.recv(1 << 20)
-            except BlockingIOError:
-                return False
-            got += data
-            return not data
-
-        owner.turn(read)
-        assert len(got) == 1_000_000
+        assert len(read(owner, peer, 1_000_001)) == 1_000_000
     owner.turn(lambda: "gone" in owner.told)
     assert owner.data == b""
 
 
-def test_a_peer_that_does_not_close_is_left(owner: Owner, server: socket.socket) -> None:
+def test_a_peer_that_does_not_close_is_left(
+    owner: Owner, server: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """When the time has come."""
-    line, peer = opened(owner, server)
+    monkeypatch.setattr(sockets, "LINGER", 0.01)
+    _, peer = opened(owner, server)
     with peer:
-        line.close(How.LINGER, 5.0)
-        line.late()
-        assert owner.told == ["made", "gone"]
+        owner.close(How.LINGER)
+        owner.turn(lambda: owner.told == ["made", "gone"])
 
 
 def test_a_line_that_takes_its_time_can_be_aborted(owner: Owner, server: socket.socket) -> None:
     """Whoever ends for good leaves no socket open."""
-    line, peer = opened(owner, server)
+    _, peer = opened(owner, server)
     with peer:
-        line.close(How.FLUSH, 5.0)
-        line.close(How.ABORT, 5.0)
-        line.close(How.ABORT, 5.0)
-        assert owner.told == ["made", "gone"]
+        owner.close(How.FLUSH)
+        owner.close(How.ABORT)
+        owner.close(How.ABORT)
+        owner.turn(lambda: owner.told == ["made", "gone"])
 
 
 def test_an_aborted_line_is_reset(owner: Owner, server: socket.socket) -> None:
     """Nobody waits for anything."""
     line, peer = opened(owner, server)
     with peer:
-        line.close(How.ABORT, 5.0)
-        assert owner.told == ["made", "gone"]
+        owner.close(How.ABORT)
+        owner.turn(lambda: owner.told == ["made", "gone"])
         with pytest.raises(ConnectionResetError):
             peer.recv(1)
     line.write(b"x")
-    line.close(How.ABORT, 5.0)
+    owner.close(How.ABORT)
     assert owner.told == ["made", "gone"]
 
 
 def test_a_line_may_be_closed_before_it_is_there(owner: Owner, server: socket.socket) -> None:
     """What comes of the attempt is thrown away."""
-    line = LegSocket(owner, Leg(Side.UPSTREAM, Limits()), Endpoint("127.0.0.1", server.getsockname()[1]))
-    line.open(30)
-    line.close(How.ABORT, 5.0)
+    line = owner.open(Endpoint("127.0.0.1", server.getsockname()[1]))
+    assert owner.attempt is not None
+    assert not owner.close(How.ABORT)
+    owner.turn(owner.attempt.done)
     owner.turn(lambda: owner.told == ["gone"])
     peer, _ = server.accept()
     with peer:
         assert peer.recv(1) == b""
+    line.write(b"x")
 
 
 def test_tls_is_read_to_the_end(owner: Owner, server: socket.socket, tmp_path: Path) -> None:
-    """What TLS has read ahead is not seen by the selector, and comes all the same, also after a pause."""
+    """All of it, also after a pause; and all that is written goes out before the end."""
     authority = Authority(tmp_path, "authority")
     issued = authority.issue("broker")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(issued.certificate, issued.key)
     way = endpoint(address.broker("ssl://localhost:1"), ClientTLS(ca=str(authority.file)))
     line, plain = opened(owner, server, way._replace(host="127.0.0.1"))
-    with context.wrap_socket(plain, server_side=True) as peer:
+    with context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False) as peer:
+        peer.setblocking(False)
+        owner.turn(lambda: shook(peer))
+        peer.setblocking(True)
         peer.sendall(b"x" * 100_000)
         owner.turn(lambda: len(owner.data) == 100_000)
         line.hold(ASKED)
@@ -399,11 +423,15 @@ def test_tls_is_read_to_the_end(owner: Owner, server: socket.socket, tmp_path: P
         line.release(ASKED)
         owner.turn(lambda: len(owner.data) == 100_010)
         line.write(b"z" * 100_000)
-        peer.setblocking(True)
-        got = b""
-        while len(got) < 100_000:
-            owner.turn(lambda: True)
-            got += peer.recv(100_000)
-        line.close(How.FLUSH, 0.0)
-        assert peer.recv(1) == b""
+        owner.close(How.FLUSH)
+        assert len(read(owner, peer, 100_001)) == 100_000
     owner.turn(lambda: "gone" in owner.told)
+
+
+def shook(peer: ssl.SSLSocket) -> bool:
+    """Go on with a handshake; tell whether it is done."""
+    try:
+        peer.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
