@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from enum import Enum
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from stomprelay.config import ConfigError, default, load, overridden, rates, read_text
+from stomprelay.config import ConfigError, default, load, overridden, read_text
 from stomprelay.config.config import Config, sharable
-from stomprelay.config.listener import LIMIT_KEYS
+from stomprelay.config.settings import SETTINGS, field_keys, takes
+from stomprelay.config.table import Takes
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Scope
@@ -68,73 +68,10 @@ class Source(NamedTuple):
             return self._replace(text=read_text(self.path))
 
 
-class Takes(Enum):
-    """When a setting that was changed has its effect, after the configuration was read anew."""
-
-    NEW_SESSIONS = "new sessions"
-    """Sessions that begin have it; those that run keep what they began with."""
-    AT_ONCE = "at once"
-    RESTART = "restart"
-
-
-RESTART: Final = (
-    "workers",
-    "handover",
-    "broker",
-    "journal.directory",
-    "journal.relay",
-    "journal.segment_size",
-    "journal.segment_age",
-    "journal.queue",
-    "journal.when_full",
+_FIXED, _FIXED_IN_JOURNAL = (
+    [key for key, each in SETTINGS[table].items() if each.takes is Takes.RESTART] for table in ("", "journal")
 )
-"""Keys, or tables of keys, of what is made once, when the process starts."""
-AT_ONCE: Final = (
-    "admin",
-    "admin_console",
-    "admin_hosts",
-    "admin_token_file",
-    "admin_tls",
-    "metrics",
-    "stop_timeout",
-    "worker_timeout",
-    "log_level",
-    "limits",
-    "listener.NAME.endpoint",
-    *(f"listener.NAME.limits.{key}" for key in (*rates.KEYS, *rates.TABLES)),
-    "listener.NAME.rules_default",
-    "rule[N]",
-    "upstream.NAME.uri",
-    "upstream.NAME.policy",
-    "upstream.NAME.connected",
-    "upstream.NAME.proxy_protocol",
-    "upstream.NAME.rebalance_rate",
-    "upstream.NAME.drain_timeout",
-    "upstream.NAME.health.probe",
-    "upstream.NAME.health.destination",
-    "upstream.NAME.tls",
-    "journal.flush_interval",
-    "journal.sync_interval",
-    "journal.retain_age",
-    "journal.retain_size",
-)
-"""Keys, or tables of keys, of what no session has a copy of."""
-_FIXED: Final = tuple(key for key in RESTART if "." not in key)
-_FIXED_IN_JOURNAL: Final = tuple(
-    key.removeprefix("journal.") for key in RESTART if key.startswith("journal.")
-)
-"""Fields of what needs a restart."""
-
-
-def takes(key: str) -> Takes:
-    """Return when a setting has its effect; `key` has NAME in place of a listener's or an upstream's name."""
-    if _among(key, RESTART):
-        return Takes.RESTART
-    return Takes.AT_ONCE if _among(key, AT_ONCE) else Takes.NEW_SESSIONS
-
-
-def _among(key: str, keys: Iterable[str]) -> bool:
-    return any(key == each or key.startswith(f"{each}.") for each in keys)
+"""Fields of what is made once, when the process starts."""
 
 
 class Continued(NamedTuple):
@@ -249,25 +186,12 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 # What differs
 
-_TOP: Final = {"clients": "limits.clients", "memory": "limits.memory", "admin_token": "admin_token_file"}
-_LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS} | {"rules": "rule"}
-_UPSTREAM: Final = {
-    "keep_alive": "keep_alive_eol",
-    "checks": "health",
-    "quorum": "uri",
-    "fan_out_queues": "uri",
-    "credentials": "login",
-}
-_AUTH: Final = {"tokens": "token"}
-_JOURNAL: Final = {"rules": "capture"}
-"""Field -> key, where their names differ."""
-
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that differ, in words where a table or a broker came or went; and those that need a restart."""
-    changed = _plain(before, after, _TOP, skipped={"listeners", "broker", "journal", "auths"})
+    changed = _plain(before, after, field_keys(""), skipped={"listeners", "broker", "journal", "auths"})
     changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
-    changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, _JOURNAL)]
+    changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, field_keys("journal"))]
     restart = tuple(key for key in changed if takes(key) is Takes.RESTART)
     there = {each.name: each for each in before.listeners}
     here = {each.name: each for each in after.listeners}
@@ -275,7 +199,7 @@ def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[
         changed += _named("listener", name, there.get(name), here.get(name), _listener)
     asked, asks = ({each.name: each for each in config.auths} for config in (before, after))
     for name in [*asks, *(each for each in asked if each not in asks)]:
-        compare = partial(_plain, keys=_AUTH)
+        compare = partial(_plain, keys=field_keys("auth.NAME"))
         changed += _named("auth", name, asked.get(name), asks.get(name), compare)
     known, now = ({each.name: each for each in config.upstreams} for config in (before, after))
     for name in [*now, *(each for each in known if each not in now)]:
@@ -297,7 +221,12 @@ def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[s
 
 
 def _listener(before: Listener, after: Listener) -> list[str]:
-    found = _plain(before, after, _LISTENER, skipped={"upstream", "routes", "rates"})
+    found = _plain(
+        before,
+        after,
+        field_keys("listener.NAME") | {"rules": "rule"},
+        skipped={"upstream", "routes", "rates"},
+    )
     for scope, table in (
         (Scope.LISTENER, "limits"),
         (Scope.ADDRESS, "limits.address"),
@@ -315,7 +244,7 @@ def _listener(before: Listener, after: Listener) -> list[str]:
 
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
-    found = _plain(before, after, _UPSTREAM, skipped={"groups", "policy"})
+    found = _plain(before, after, field_keys("upstream.NAME"), skipped={"groups", "policy"})
     if "login" in found and _login(before) == _login(after):
         found[found.index("login")] = "passcode"
     there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))

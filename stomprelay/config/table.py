@@ -6,7 +6,8 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Final, TypeVar, cast, overload
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeVar, cast, overload
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -81,6 +82,29 @@ def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FI
         raise ValueError(f"{path}: {error}") from None
 
 
+class Takes(Enum):
+    """When a setting that was changed has its effect, after the configuration was read anew."""
+
+    NEW_SESSIONS = "new sessions"
+    """Sessions that begin have it; those that run keep what they began with."""
+    AT_ONCE = "at once"
+    RESTART = "restart"
+
+
+class Setting(NamedTuple):
+    """What there is to know of one key. `read` returns the value that the relay uses; None: the module of this table
+    reads the key, because it needs more than the value. `field` is where the record has the value: the key, where
+    that is empty; `part.field` is a field of a part of the record; several, where `read` returns a tuple for them.
+    `path`: the value is a path, relative to the file's folder. `required`: a table without the key is refused.
+    """
+
+    read: Callable[[object], Any] | None = None
+    field: str | tuple[str, ...] = ""
+    takes: Takes = Takes.NEW_SESSIONS
+    path: bool = False
+    required: bool = False
+
+
 class Table:
     """One table of a file. `source` is the file as its user named it, `folder` where relative paths start.
     `path` holds the keys that lead to it, and numbers from 1 for places in arrays of tables.
@@ -138,6 +162,23 @@ class Table:
             return read(self._values[key])
         except ValueError as error:
             raise self.error(key, str(error)) from None
+
+    def read(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
+        """Return the values of the keys that are present and have a reader, by field. Raises `ConfigError`, also for a
+        key that is not among the settings.
+        """
+        self.only(settings)
+        found: dict[str, Any] = {}
+        for key, (read, field, _, is_path, required) in settings.items():
+            if required and key not in self._values:
+                raise self.error(key, "is missing")
+            if read is not None and key in self._values:
+                value: Any = self.path(key, read) if is_path else self.get(key, read)
+                if isinstance(field, tuple):
+                    found.update(zip(field, value, strict=True))
+                else:
+                    found[field or key] = value
+        return found
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
         """Return the key's value as `read` returns it. Raises `ConfigError` where it is absent."""
