@@ -13,6 +13,9 @@ from stomprelay.config.table import ConfigError, Table, read_file
 from stomprelay.config.values import flag, text
 from stomprelay.relay.model.listener import ServerTLS
 
+KEYS: Final = frozenset({"admin", "admin_token_file", "admin_tls", "admin_console"})
+"""Keys that say how admin is asked."""
+
 SHORTEST: Final = 16
 """Characters of a token, at least: fewer could be guessed."""
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/=-]+")

@@ -54,11 +54,15 @@ class Source(NamedTuple):
             if before is not None:
                 os.chdir(before)
 
-    def read(self) -> Config:
-        """Return the configuration. Raises `ConfigError`."""
+    def read(self, running: Config | None = None) -> Config:
+        """Return the configuration; what has not changed is taken from the one that is `running`. Raises
+        `ConfigError`.
+        """
         if self.path is None:
             return overridden(default(), **self.options)
-        return overridden(load(self.path, self.text), **self.options, source=self.path)
+        if self.options.get("listen") or self.options.get("upstream"):
+            running = None  # its listeners are not those of the file
+        return overridden(load(self.path, self.text, running), **self.options, source=self.path)
 
     def again(self) -> Self:
         """Return the source with the file as it is now. Raises `ConfigError`."""
@@ -129,12 +133,14 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     config = replace(wanted, journal=journal, **_values(running, _FIXED))
     if config.workers > 1:
         sharable(source, config)
+    if config.listeners is running.listeners:
+        return Change(config, (), (), changed, restart)
     before = {each.name: each for each in running.upstreams}
     upstreams: dict[str, Upstream] = {}
     continued: list[Continued] = []
     for each in config.upstreams:
         upstreams[each.name] = each
-        if each.name in before:
+        if each.name in before and before[each.name].groups is not each.groups:
             groups = tuple(_groups(before[each.name], each, continued))
             upstreams[each.name] = replace(each, groups=groups)
     left = tuple(
@@ -154,6 +160,8 @@ def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _led(listener: Listener, upstreams: Mapping[str, Upstream]) -> Listener:
+    if all(upstreams[each.name] is each for each in listener.upstreams()):
+        return listener
     routes = tuple(replace(each, upstream=upstreams[each.upstream.name]) for each in listener.routes)
     return replace(listener, upstream=upstreams[listener.upstream.name], routes=routes)
 
@@ -189,10 +197,20 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that differ, in words where a table or a broker came or went; and those that need a restart."""
-    changed = _plain(before, after, field_keys(""), skipped={"listeners", "broker", "journal", "auths"})
-    changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
-    changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, field_keys("journal"))]
-    restart = tuple(key for key in changed if takes(key) is Takes.RESTART)
+    skipped = {"listeners", "broker", "journal", "auths", "tables"}
+    changed = _plain(before, after, field_keys(""), skipped)
+    if before.broker != after.broker:
+        changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
+    if before.journal != after.journal:
+        changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, field_keys("journal"))]
+    restart = tuple([key for key in changed if takes(key) is Takes.RESTART])
+    if before.listeners is not after.listeners:
+        changed += _differences_of_sessions(before, after)
+    return tuple([each for each in changed if each not in restart]), restart
+
+
+def _differences_of_sessions(before: Config, after: Config) -> list[str]:
+    changed: list[str] = []
     there = {each.name: each for each in before.listeners}
     here = {each.name: each for each in after.listeners}
     for name in [*here, *(each for each in there if each not in here)]:
@@ -204,12 +222,14 @@ def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[
     known, now = ({each.name: each for each in config.upstreams} for config in (before, after))
     for name in [*now, *(each for each in known if each not in now)]:
         changed += _named("upstream", name, known.get(name), now.get(name), _upstream)
-    return tuple(each for each in changed if each not in restart), restart
+    return changed
 
 
 def _named(kind: str, name: str, before: Any, after: Any, compare: Any) -> list[str]:
     if before is None or after is None:
         return [f"{kind}.{name} {'added' if before is None else 'removed'}"]
+    if before is after:
+        return []
     return [f"{kind}.{name}.{key}" for key in compare(before, after)]
 
 

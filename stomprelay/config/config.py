@@ -4,13 +4,14 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
 from stomprelay.config.address import MEMORY, Authority
+from stomprelay.config.admin import KEYS as ADMIN
 from stomprelay.config.admin import AdminAccess, check
 from stomprelay.config.admin import read as read_admin
 from stomprelay.config.auth import check as check_auth
@@ -85,7 +86,7 @@ class Config:
     `stop_timeout` seconds to deliver what their clients sent. At `handover`, the path of a UNIX socket, another process
     may take over. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without the
     core. `workers` is how many processes serve the clients; where there are several, each has its `share`, and one
-    that says nothing for `worker_timeout` seconds is killed. All is
+    that says nothing for `worker_timeout` seconds is killed. `tables` is what the file holds. All is
     checked but whether the endpoints, the TLS files and that directory can be used.
     """
 
@@ -107,8 +108,9 @@ class Config:
     auths: tuple[AuthSettings, ...] = ()
     memory: int | None = None
     worker_timeout: float = 30.0
+    tables: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
+    @cached_property
     def upstreams(self) -> tuple[Upstream, ...]:
         """Return the upstreams of the listeners and of their routes, each once."""
         return tuple(
@@ -116,11 +118,12 @@ class Config:
         )
 
 
-def load(path: str, text: str | None = None) -> Config:
-    """Return the configuration in a TOML file; `text` is what it holds, where it was read before. Raises `ConfigError`,
-    whose text is one line that the caller shows.
+def load(path: str, text: str | None = None, running: Config | None = None) -> Config:
+    """Return the configuration in a TOML file; `text` is what it holds, where it was read before. Listeners and
+    upstreams whose tables hold the same as in the configuration that is `running` are taken from there. Raises
+    `ConfigError`, whose text is one line that the caller shows.
     """
-    return _read(_table(path, read_text(path) if text is None else text))
+    return _read(_table(path, read_text(path) if text is None else text), running)
 
 
 def load_admin(path: str) -> AdminAccess:
@@ -198,7 +201,8 @@ def overridden(
     else:
         admin = config.admin
     _distinct(COMMAND_LINE, listeners, admin, config.metrics)
-    check_auth(source, listeners, config.auths)
+    if config.auths:
+        check_auth(source, listeners, config.auths)
     kept = config.journal
     if journal is not None:
         kept = replace(kept, directory=os.path.abspath(_option("--journal", text, journal)))
@@ -305,35 +309,74 @@ def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
         yield replace(model, name=model.name if number == 1 else f"{model.name}-{number}", endpoint=where)
 
 
-def _read(table: Table) -> Config:
+def _read(table: Table, running: Config | None = None) -> Config:
     found = table.read(SETTINGS[""])
-    upstreams = {each.name: read_upstream(each) for each in table.tables("upstream")}
+    listeners, auths = _read_sessions(table, running)
+    if not table.values.keys().isdisjoint(ADMIN):
+        admin = read_admin(table)
+        check(table.source, "admin", admin)
+        found |= {"admin_token": admin.token, "admin_tls": admin.tls}
+    _distinct(table.source, listeners, found.get("admin"), found.get("metrics"))
+    limits = table.table("limits").read(SETTINGS["limits"])
+    _check_memory(table.source, limits.get("memory"), listeners)
+    return Config(
+        listeners,
+        auths=auths,
+        broker=Bounds(**table.table("broker").read(SETTINGS["broker"])),
+        journal=_without_tokens(read_journal(table.table("journal")), auths),
+        tables=table.values,
+        **found,
+        **limits,
+    )
+
+
+_SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
+"""Tables that decide how sessions are served."""
+_OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
+"""Those of them that say more about listeners."""
+
+
+def _read_sessions(
+    table: Table, running: Config | None
+) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
+    """Return the listeners with all that they lead to, and who may come in. Each file that a table names is read."""
+    said = {} if running is None else running.tables
+    if running is not None and "auth" not in said:
+        texts = [repr([each.get(key) for key in _SESSIONS]) for each in (table.values, said)]
+        if texts[0] == texts[1] and "passcode_file" not in texts[0]:
+            return running.listeners, ()
+    upstreams = _read_upstreams(table, running)
     if len(upstreams) > 1:
         fallback = None
     else:
         fallback = next(iter(upstreams.values()), None) or _memory()
     tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
     auths = {each.name: read_auth(each) for each in table.tables("auth")}
-    listeners = tuple(read_listener(each, upstreams, fallback, auths) for each in tables)
-    names = {each.name: each for each in listeners}
-    listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
-    listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
-    admin = read_admin(table)
-    check(table.source, "admin", admin)
-    check_auth(table.source, listeners, auths.values())
-    _distinct(table.source, listeners, admin.endpoint, found.get("metrics"))
-    limits = table.table("limits").read(SETTINGS["limits"])
-    _check_memory(table.source, limits.get("memory"), listeners)
-    return Config(
-        listeners,
-        admin_token=admin.token,
-        admin_tls=admin.tls,
-        auths=tuple(auths.values()),
-        broker=Bounds(**table.table("broker").read(SETTINGS["broker"])),
-        journal=_without_tokens(read_journal(table.table("journal")), auths.values()),
-        **found,
-        **limits,
+    alike = running is not None and _OF_LISTENERS.isdisjoint((*table.values, *said))
+    known = {each.name: each for each in running.listeners} if running is not None and alike else {}
+    before: Any = said.get("listener", {})
+    listeners = tuple(
+        read_listener(each, upstreams, fallback, auths, known.get(each.name), before.get(each.name))
+        for each in tables
     )
+    names = {each.name: each for each in listeners}
+    if "route" in table:
+        listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
+    if "rule" in table:
+        listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
+    if auths:
+        check_auth(table.source, listeners, auths.values())
+    return listeners, tuple(auths.values())
+
+
+def _read_upstreams(table: Table, running: Config | None) -> dict[str, Upstream]:
+    """Return the upstreams, by name."""
+    tables = table.tables("upstream")
+    if running is None:
+        return {each.name: read_upstream(each) for each in tables}
+    known = {each.name: each for each in running.upstreams}
+    said: Any = running.tables.get("upstream", {})
+    return {each.name: read_upstream(each, known.get(each.name), said.get(each.name)) for each in tables}
 
 
 def read_journal(table: Table) -> JournalSettings:
@@ -344,8 +387,10 @@ def read_journal(table: Table) -> JournalSettings:
 
 def _check_memory(source: str, memory: int | None, listeners: Iterable[Listener]) -> None:
     """Raise `ConfigError` where a frame of a client could not come in while the memory for all clients is short."""
+    if memory is None:
+        return
     body = max(each.limits.body for each in listeners)
-    if memory is not None and memory < BODIES * body:
+    if memory < BODIES * body:
         raise ConfigError(
             f"{source}: limits.memory: must be at least {BODIES * body}, not {memory}: a body may have {body} bytes"
         )

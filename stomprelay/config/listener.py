@@ -1,8 +1,8 @@
 """`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import endpoint
@@ -10,15 +10,11 @@ from stomprelay.config.settings import SETTINGS, built
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.values import flag, reference, references, text
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
-from stomprelay.relay.model.rates import RateLimits
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
 """Where the relay listens by default."""
-
-SCOPES: Final = ("address", "user")
-"""The tables with the rates of each address, and of each user."""
 
 _NO_AUTHS: Final[Mapping[str, AuthSettings]] = {}
 
@@ -28,24 +24,26 @@ def read(
     upstreams: Mapping[str, Upstream],
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings] = _NO_AUTHS,
+    running: Listener | None = None,
+    said: object = None,
 ) -> Listener:
     """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
-    that names none; `auths` are what it may have as its `auth`, by name. Raises `ConfigError`.
+    that names none; `auths` are what it may have as its `auth`, by name. `running` is the listener of this name in the
+    configuration that runs, if there is one, and `said` what its table held. It is returned, with its upstream of now,
+    where the table holds the same. Raises `ConfigError`.
     """
+    if running is not None and repr(table.values) == repr(said):
+        upstream = _upstream(table, upstreams, fallback)
+        return running if running.upstream is upstream else replace(running, upstream=upstream)
     found = table.read(SETTINGS["listener.NAME"])
-    bounds = table.table("limits")
-    found |= bounds.read(SETTINGS["listener.NAME.limits"])
     place = found.setdefault("endpoint", ENDPOINT)
-    upstream = table.get("upstream", reference("upstream", upstreams), fallback)
-    if upstream is None:
-        raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")
+    upstream = _upstream(table, upstreams, fallback)
     auth = table.get("auth", reference("auth", auths))
-    _check_scopes(bounds, place, identified=auth is not None)
-    for scope in SCOPES:
-        found |= bounds.table(scope).read(SETTINGS[f"listener.NAME.limits.{scope}"])
+    if "limits" in table:
+        found |= _limits(table.table("limits"), place, identified=auth is not None)
     if "rules" in found:
         found["rules"] = AccessRules((), found["rules"])
-    listener = Listener(
+    return Listener(
         table.name,
         upstream=upstream,
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
@@ -54,34 +52,44 @@ def read(
         renew=None if auth is None or auth.renew is None else auth.renew.encode(),
         **built(Listener, found),
     )
-    _check_rates(bounds, listener.rates)
-    return listener
 
 
-def _check_scopes(bounds: Table, place: str, *, identified: bool) -> None:
-    """Raise `ConfigError` for a limit in a listener's table `limits` that has no effect: one of each address where
-    `place`, the listener's endpoint, does not tell addresses, and one of each user where nobody is `identified`.
+def _upstream(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None) -> Upstream:
+    upstream = table.get("upstream", reference("upstream", upstreams), fallback)
+    if upstream is None:
+        raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")
+    return upstream
+
+
+def _limits(bounds: Table, place: str, *, identified: bool) -> dict[str, Any]:
+    """Return the values in a listener's table `limits`, by field. `place` is its endpoint; `identified`: the relay
+    finds out who the clients are. Raises `ConfigError`, also for a limit that has no effect.
     """
+    found = bounds.read(SETTINGS["listener.NAME.limits"])
     for key in ("clients_per_address", "address"):
         if key in bounds and place.lower().startswith("haproxy:"):
             raise bounds.error(key, "has no effect on a haproxy: endpoint, where all come from the proxy")
     for key in ("clients_per_user", "user"):
         if key in bounds and not identified:
             raise bounds.error(key, "has no effect without auth, by which it is known who a client is")
+    _check_rates(bounds, found)
+    for scope in ("address", "user"):
+        if scope in bounds:
+            rates = bounds.table(scope).read(SETTINGS[f"listener.NAME.limits.{scope}"])
+            _check_rates(bounds.table(scope), rates)
+            found |= rates
+    return found
 
 
-def _check_rates(bounds: Table, limits: RateLimits) -> None:
-    """Raise `ConfigError` for a key in a listener's table `limits`, or in one of its tables, that needs a rate."""
-    for table, rates in zip(
-        (bounds, *map(bounds.table, SCOPES)), (limits.listener, limits.address, limits.user), strict=True
-    ):
-        sends = rates.frames is not None or rates.bytes is not None
-        if "burst" in table and rates.connects is None and not sends:
-            raise table.error("burst", "has no effect without a rate: connects, frames or bytes")
-        if "when_reached" in table and not sends:
-            raise table.error(
-                "when_reached", "has no effect without frames or bytes; connects are always refused"
-            )
+def _check_rates(table: Table, found: Iterable[str]) -> None:
+    """Raise `ConfigError` for a key in a table that needs a rate; `found` are the fields that the table says."""
+    given = {field.rpartition(".")[2] for field in found}
+    if "burst" in table and given.isdisjoint(("connects", "frames", "bytes")):
+        raise table.error("burst", "has no effect without a rate: connects, frames or bytes")
+    if "when_reached" in table and given.isdisjoint(("frames", "bytes")):
+        raise table.error(
+            "when_reached", "has no effect without frames or bytes; connects are always refused"
+        )
 
 
 def read_tls(table: Table, place: str) -> ServerTLS:

@@ -122,7 +122,7 @@ class Table:
     ) -> None:
         self.source = source
         self.folder = folder
-        self._values = values
+        self.values = values
         self._path = path
 
     @property
@@ -141,12 +141,12 @@ class Table:
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 
     def __contains__(self, key: str) -> bool:
-        return key in self._values
+        return key in self.values
 
     def only(self, known: Iterable[str]) -> None:
         """Raise `ConfigError` for a key that is not among the known ones."""
         known = list(known)
-        for key in self._values:
+        for key in self.values:
             if key not in known:
                 raise self.error(key, f"unknown key; {nearest(key, known)}")
 
@@ -156,10 +156,10 @@ class Table:
     def get(self, key: str, read: Callable[[object], T], default: D) -> T | D: ...
     def get(self, key: str, read: Callable[[object], T], default: D | None = None) -> T | D | None:
         """Return the key's value as `read` returns it, or the default where it is absent."""
-        if key not in self._values:
+        if key not in self.values:
             return default
         try:
-            return read(self._values[key])
+            return read(self.values[key])
         except ValueError as error:
             raise self.error(key, str(error)) from None
 
@@ -170,9 +170,9 @@ class Table:
         self.only(settings)
         found: dict[str, Any] = {}
         for key, (read, field, _, is_path, required) in settings.items():
-            if required and key not in self._values:
+            if required and key not in self.values:
                 raise self.error(key, "is missing")
-            if read is not None and key in self._values:
+            if read is not None and key in self.values:
                 value: Any = self.path(key, read) if is_path else self.get(key, read)
                 if isinstance(field, tuple):
                     found.update(zip(field, value, strict=True))
@@ -182,7 +182,7 @@ class Table:
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
         """Return the key's value as `read` returns it. Raises `ConfigError` where it is absent."""
-        if key not in self._values:
+        if key not in self.values:
             raise self.error(key, "is missing")
         return cast(T, self.get(key, read))
 
@@ -207,7 +207,7 @@ class Table:
 
     def table(self, key: str) -> "Table":
         """Return the table under a key, an empty one where it is absent."""
-        values = self._values.get(key, {})
+        values = self.values.get(key, {})
         if not isinstance(values, dict):
             raise self.error(key, "must be a table")
         return Table(self.source, self.folder, values, (*self._path, key))
@@ -215,16 +215,16 @@ class Table:
     def tables(self, key: str) -> list["Table"]:
         """Return the named tables under a key, in the file's order."""
         parent = self.table(key)
-        for name in parent._values:
+        for name in parent.values:
             if not _NAME.fullmatch(name):
                 raise parent.error(name, "a name is made of letters, digits, dots, dashes and underscores")
-            if not isinstance(parent._values[name], dict):
+            if not isinstance(parent.values[name], dict):
                 raise parent.error(name, f"must be a table, as in [{key}.main]")
-        return [parent.table(name) for name in parent._values]
+        return [parent.table(name) for name in parent.values]
 
     def array(self, key: str) -> list["Table"]:
         """Return the tables of an array of tables, in the file's order."""
-        values = self._values.get(key, [])
+        values = self.values.get(key, [])
         if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
             raise self.error(key, f"must be tables, each under [[{key}]]")
         return [

@@ -1,6 +1,6 @@
 """`[upstream.NAME]`: which brokers, and how the relay connects to them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -54,19 +54,36 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
     return there
 
 
-def read(table: Table) -> Upstream:
-    """Return the upstream in a table. The file that holds its passcode is read now. Raises `ConfigError`."""
+_PLACE: Final = ("uri", "policy", "connected")
+"""Keys that decide which groups an upstream has."""
+_NOTHING: Final[Mapping[str, object]] = {}
+
+
+def read(table: Table, running: Upstream | None = None, said: Mapping[str, object] = _NOTHING) -> Upstream:
+    """Return the upstream in a table. The file that holds its passcode is read now. Raises `ConfigError`.
+
+    `running` is the upstream of this name in the configuration that runs, if there is one, and `said` what its table
+    held. It is returned where the table holds the same. Where the keys of its groups hold the same, its groups stay.
+    """
+    if running is not None and repr(table.values) == repr(said) and "passcode_file" not in table:
+        return running
     found = table.read(SETTINGS["upstream.NAME"])
     found |= table.table("limits").read(SETTINGS["upstream.NAME.limits"])
     health = table.table("health")
     found |= health.read(SETTINGS["upstream.NAME.health"])
-    place = table.required("uri", location)
-    try:
-        groups = place.groups(
-            table.name, found.get("policy"), connected=found.get("connected", Upstream.connected)
-        )
-    except ValueError as error:
-        raise table.error("policy", str(error)) from None
+    if running is not None and repr([table.values.get(key) for key in _PLACE]) == repr(
+        [said.get(key) for key in _PLACE]
+    ):
+        place: Location | Upstream = running
+        groups = running.groups
+    else:
+        place = table.required("uri", location)
+        try:
+            groups = place.groups(
+                table.name, found.get("policy"), connected=found.get("connected", Upstream.connected)
+            )
+        except ValueError as error:
+            raise table.error("policy", str(error)) from None
     upstream = Upstream(
         table.name,
         groups,

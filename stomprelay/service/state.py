@@ -140,7 +140,7 @@ class Sessions:
             found = known.pop(each.name, None)
             if found is None:
                 found = ListenerSessions(each, self._ended)
-            else:
+            elif found.listener is not each:
                 found.change(each)
             self.listeners[each.name] = found
         self.removed = {name: each for name, each in known.items() if len(each)}
