@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from stomprelay.config import ConfigError, default, load, overridden, read_text
 from stomprelay.config.config import Config, sharable
@@ -133,16 +133,16 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     config = replace(wanted, journal=journal, **_values(running, _FIXED))
     if config.workers > 1:
         sharable(source, config)
-    if config.listeners is running.listeners:
-        return Change(config, (), (), changed, restart)
     before = {each.name: each for each in running.upstreams}
     upstreams: dict[str, Upstream] = {}
     continued: list[Continued] = []
-    for each in config.upstreams:
+    for each in () if config.listeners is running.listeners else config.upstreams:
         upstreams[each.name] = each
         if each.name in before and before[each.name].groups is not each.groups:
             groups = tuple(_groups(before[each.name], each, continued))
             upstreams[each.name] = replace(each, groups=groups)
+    if not continued:
+        return Change(config, (), (), changed, restart)
     left = tuple(
         LeftBroker(upstreams[name], broker)
         for name, each in before.items()
@@ -160,8 +160,6 @@ def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _led(listener: Listener, upstreams: Mapping[str, Upstream]) -> Listener:
-    if all(upstreams[each.name] is each for each in listener.upstreams()):
-        return listener
     routes = tuple(replace(each, upstream=upstreams[each.upstream.name]) for each in listener.routes)
     return replace(listener, upstream=upstreams[listener.upstream.name], routes=routes)
 
@@ -205,62 +203,54 @@ def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[
         changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, field_keys("journal"))]
     restart = tuple([key for key in changed if takes(key) is Takes.RESTART])
     if before.listeners is not after.listeners:
-        changed += _differences_of_sessions(before, after)
+        changed += _by_name("listener", before.listeners, after.listeners, _listener)
+        changed += _by_name("auth", before.auths, after.auths, partial(_plain, keys=field_keys("auth.NAME")))
+        changed += _by_name("upstream", before.upstreams, after.upstreams, _upstream)
     return tuple([each for each in changed if each not in restart]), restart
 
 
-def _differences_of_sessions(before: Config, after: Config) -> list[str]:
+def _by_name(kind: str, before: Iterable[Any], after: Iterable[Any], compare: Any) -> list[str]:
+    """Return what differs of the tables of one kind."""
+    there = {each.name: each for each in before}
+    here = {each.name: each for each in after}
     changed: list[str] = []
-    there = {each.name: each for each in before.listeners}
-    here = {each.name: each for each in after.listeners}
-    for name in [*here, *(each for each in there if each not in here)]:
-        changed += _named("listener", name, there.get(name), here.get(name), _listener)
-    asked, asks = ({each.name: each for each in config.auths} for config in (before, after))
-    for name in [*asks, *(each for each in asked if each not in asks)]:
-        compare = partial(_plain, keys=field_keys("auth.NAME"))
-        changed += _named("auth", name, asked.get(name), asks.get(name), compare)
-    known, now = ({each.name: each for each in config.upstreams} for config in (before, after))
-    for name in [*now, *(each for each in known if each not in now)]:
-        changed += _named("upstream", name, known.get(name), now.get(name), _upstream)
+    for name in dict.fromkeys([*here, *there]):
+        old, new = there.get(name), here.get(name)
+        if old is None or new is None:
+            changed.append(f"{kind}.{name} {'added' if old is None else 'removed'}")
+        elif old is not new:
+            changed += [f"{kind}.{name}.{key}" for key in compare(old, new)]
     return changed
-
-
-def _named(kind: str, name: str, before: Any, after: Any, compare: Any) -> list[str]:
-    if before is None or after is None:
-        return [f"{kind}.{name} {'added' if before is None else 'removed'}"]
-    if before is after:
-        return []
-    return [f"{kind}.{name}.{key}" for key in compare(before, after)]
 
 
 def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[str] = ()) -> list[str]:
     """Return the keys of the fields that differ of two records of one kind, each once."""
-    names = [each.name for each in fields(before) if each.init and each.name not in skipped]
-    found = [name for name in names if getattr(before, name) != getattr(after, name)]
-    return list(dict.fromkeys(keys.get(name, name) for name in found))
+    found: dict[str, None] = {}
+    for each in fields(before):
+        name = each.name
+        if each.init and name not in skipped and getattr(before, name) != getattr(after, name):
+            found[keys.get(name, name)] = None
+    return list(found)
 
 
 def _listener(before: Listener, after: Listener) -> list[str]:
-    found = _plain(
-        before,
-        after,
-        field_keys("listener.NAME") | {"rules": "rule"},
-        skipped={"upstream", "routes", "rates"},
-    )
-    for scope, table in (
-        (Scope.LISTENER, "limits"),
-        (Scope.ADDRESS, "limits.address"),
-        (Scope.USER, "limits.user"),
-    ):
-        keys = _plain(before.rates.of(scope), after.rates.of(scope), {"refuse": "when_reached"})
-        found += [f"{table}.{key}" for key in keys]
+    keys = field_keys("listener.NAME") | {"rules": "rule"}
+    found = _plain(before, after, keys, skipped={"upstream", "routes", "rates"})
+    for scope, table in _RATES.items() if before.rates != after.rates else ():
+        rates = _plain(before.rates.of(scope), after.rates.of(scope), {"refuse": "when_reached"})
+        found += [f"{table}.{key}" for key in rates]
     if before.upstream.name != after.upstream.name:
         found.append("upstream")
-    routes = [
-        [(route.match, route.pattern, route.upstream.name) for route in each.routes]
-        for each in (before, after)
-    ]
-    return [*found, "route"] if routes[0] != routes[1] else found
+    if before.routes != after.routes and _shown_routes(before) != _shown_routes(after):
+        found.append("route")
+    return found
+
+
+_RATES: Final = {Scope.LISTENER: "limits", Scope.ADDRESS: "limits.address", Scope.USER: "limits.user"}
+
+
+def _shown_routes(listener: Listener) -> list[tuple[object, ...]]:
+    return [(each.match, each.pattern, each.upstream.name) for each in listener.routes]
 
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:

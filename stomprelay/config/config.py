@@ -345,20 +345,40 @@ def _read_sessions(
         texts = [repr([each.get(key) for key in _SESSIONS]) for each in (table.values, said)]
         if texts[0] == texts[1] and "passcode_file" not in texts[0]:
             return running.listeners, ()
-    upstreams = _read_upstreams(table, running)
+    known: Mapping[str, Upstream] = {}
+    upstreams: dict[str, Upstream] = {}
+    before: Any = said.get("upstream", {})
+    if running is not None:
+        known = {each.name: each for each in running.upstreams}
+    for each in table.tables("upstream"):
+        name = each.name
+        same = (
+            name in known
+            and repr(each.values) == repr(before.get(name))
+            and "passcode_file" not in each.values
+        )
+        upstreams[name] = known[name] if same else read_upstream(each, known.get(name), before.get(name, {}))
     if len(upstreams) > 1:
         fallback = None
     else:
         fallback = next(iter(upstreams.values()), None) or _memory()
-    tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
     auths = {each.name: read_auth(each) for each in table.tables("auth")}
-    alike = running is not None and _OF_LISTENERS.isdisjoint((*table.values, *said))
-    known = {each.name: each for each in running.listeners} if running is not None and alike else {}
-    before: Any = said.get("listener", {})
-    listeners = tuple(
-        read_listener(each, upstreams, fallback, auths, known.get(each.name), before.get(each.name))
-        for each in tables
-    )
+    there: Mapping[str, Listener] = {}
+    before = said.get("listener", {})
+    if running is not None and _OF_LISTENERS.isdisjoint((*table.values, *said)):
+        there = {each.name: each for each in running.listeners}
+    found = []
+    for each in table.tables("listener") or [table.table("listener").table(DEFAULT)]:
+        name = each.name
+        named = each.values.get("upstream")
+        upstream = fallback if named is None else upstreams.get(str(named))
+        if name not in there or upstream is None or repr(each.values) != repr(before.get(name)):
+            found.append(read_listener(each, upstreams, fallback, auths))
+        elif there[name].upstream is upstream:
+            found.append(there[name])
+        else:
+            found.append(replace(there[name], upstream=upstream))
+    listeners = tuple(found)
     names = {each.name: each for each in listeners}
     if "route" in table:
         listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
@@ -367,16 +387,6 @@ def _read_sessions(
     if auths:
         check_auth(table.source, listeners, auths.values())
     return listeners, tuple(auths.values())
-
-
-def _read_upstreams(table: Table, running: Config | None) -> dict[str, Upstream]:
-    """Return the upstreams, by name."""
-    tables = table.tables("upstream")
-    if running is None:
-        return {each.name: read_upstream(each) for each in tables}
-    known = {each.name: each for each in running.upstreams}
-    said: Any = running.tables.get("upstream", {})
-    return {each.name: read_upstream(each, known.get(each.name), said.get(each.name)) for each in tables}
 
 
 def read_journal(table: Table) -> JournalSettings:

@@ -24,20 +24,15 @@ def read(
     upstreams: Mapping[str, Upstream],
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings] = _NO_AUTHS,
-    running: Listener | None = None,
-    said: object = None,
 ) -> Listener:
     """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
-    that names none; `auths` are what it may have as its `auth`, by name. `running` is the listener of this name in the
-    configuration that runs, if there is one, and `said` what its table held. It is returned, with its upstream of now,
-    where the table holds the same. Raises `ConfigError`.
+    that names none; `auths` are what it may have as its `auth`, by name. Raises `ConfigError`.
     """
-    if running is not None and repr(table.values) == repr(said):
-        upstream = _upstream(table, upstreams, fallback)
-        return running if running.upstream is upstream else replace(running, upstream=upstream)
     found = table.read(SETTINGS["listener.NAME"])
     place = found.setdefault("endpoint", ENDPOINT)
-    upstream = _upstream(table, upstreams, fallback)
+    upstream = table.get("upstream", reference("upstream", upstreams), fallback)
+    if upstream is None:
+        raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")
     auth = table.get("auth", reference("auth", auths))
     if "limits" in table:
         found |= _limits(table.table("limits"), place, identified=auth is not None)
@@ -52,13 +47,6 @@ def read(
         renew=None if auth is None or auth.renew is None else auth.renew.encode(),
         **built(Listener, found),
     )
-
-
-def _upstream(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None) -> Upstream:
-    upstream = table.get("upstream", reference("upstream", upstreams), fallback)
-    if upstream is None:
-        raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")
-    return upstream
 
 
 def _limits(bounds: Table, place: str, *, identified: bool) -> dict[str, Any]:

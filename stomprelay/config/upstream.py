@@ -63,10 +63,8 @@ def read(table: Table, running: Upstream | None = None, said: Mapping[str, objec
     """Return the upstream in a table. The file that holds its passcode is read now. Raises `ConfigError`.
 
     `running` is the upstream of this name in the configuration that runs, if there is one, and `said` what its table
-    held. It is returned where the table holds the same. Where the keys of its groups hold the same, its groups stay.
+    held. Where the keys of its groups hold the same, its groups stay.
     """
-    if running is not None and repr(table.values) == repr(said) and "passcode_file" not in table:
-        return running
     found = table.read(SETTINGS["upstream.NAME"])
     found |= table.table("limits").read(SETTINGS["upstream.NAME.limits"])
     health = table.table("health")
