@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 from stomprelay.config import ConfigError, default, load, overridden, read_text
-from stomprelay.config.config import Config, sharable
+from stomprelay.config.config import NOTHING, Config, sharable
 from stomprelay.config.settings import SETTINGS, field_keys, takes
 from stomprelay.config.table import Takes
 from stomprelay.relay.model.group import Broker, Group
@@ -54,14 +54,14 @@ class Source(NamedTuple):
             if before is not None:
                 os.chdir(before)
 
-    def read(self, running: Config | None = None) -> Config:
+    def read(self, running: Config = NOTHING) -> Config:
         """Return the configuration; what has not changed is taken from the one that is `running`. Raises
         `ConfigError`.
         """
         if self.path is None:
             return overridden(default(), **self.options)
         if self.options.get("listen") or self.options.get("upstream"):
-            running = None  # its listeners are not those of the file
+            running = NOTHING  # its listeners are not those of the file
         return overridden(load(self.path, self.text, running), **self.options, source=self.path)
 
     def again(self) -> Self:

@@ -21,9 +21,9 @@ from stomprelay.config.listener import read_route, routed
 from stomprelay.config.location import locate
 from stomprelay.config.rules import read_rule, ruled
 from stomprelay.config.settings import SETTINGS
-from stomprelay.config.table import ConfigError, Table, deepest
+from stomprelay.config.table import ConfigError, Table, deepest, written
 from stomprelay.config.upstream import location as read_location
-from stomprelay.config.upstream import moved
+from stomprelay.config.upstream import moved, places
 from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import LEVELS, choice, shown, text
 from stomprelay.config.values import workers as read_workers
@@ -118,7 +118,11 @@ class Config:
         )
 
 
-def load(path: str, text: str | None = None, running: Config | None = None) -> Config:
+NOTHING: Final = Config(())
+"""The configuration where no relay runs yet."""
+
+
+def load(path: str, text: str | None = None, running: Config = NOTHING) -> Config:
     """Return the configuration in a TOML file; `text` is what it holds, where it was read before. Listeners and
     upstreams whose tables hold the same as in the configuration that is `running` are taken from there. Raises
     `ConfigError`, whose text is one line that the caller shows.
@@ -309,7 +313,7 @@ def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
         yield replace(model, name=model.name if number == 1 else f"{model.name}-{number}", endpoint=where)
 
 
-def _read(table: Table, running: Config | None = None) -> Config:
+def _read(table: Table, running: Config = NOTHING) -> Config:
     found = table.read(SETTINGS[""])
     listeners, auths = _read_sessions(table, running)
     if not table.values.keys().isdisjoint(ADMIN):
@@ -332,53 +336,28 @@ def _read(table: Table, running: Config | None = None) -> Config:
 
 _SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
 """Tables that decide how sessions are served."""
-_OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
-"""Those of them that say more about listeners."""
 
 
-def _read_sessions(
-    table: Table, running: Config | None
-) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
+def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
     """Return the listeners with all that they lead to, and who may come in. Each file that a table names is read."""
-    said = {} if running is None else running.tables
-    if running is not None and "auth" not in said:
-        texts = [repr([each.get(key) for key in _SESSIONS]) for each in (table.values, said)]
-        if texts[0] == texts[1] and "passcode_file" not in texts[0]:
-            return running.listeners, ()
-    known: Mapping[str, Upstream] = {}
-    upstreams: dict[str, Upstream] = {}
-    before: Any = said.get("upstream", {})
-    if running is not None:
-        known = {each.name: each for each in running.upstreams}
-    for each in table.tables("upstream"):
-        name = each.name
-        same = (
-            name in known
-            and repr(each.values) == repr(before.get(name))
-            and "passcode_file" not in each.values
-        )
-        upstreams[name] = known[name] if same else read_upstream(each, known.get(name), before.get(name, {}))
+    texts = [written([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
+    if running.listeners and texts[0] == texts[1] and "auth" not in table and "passcode_file" not in texts[0]:
+        return running.listeners, ()
+    upstreams = _read_upstreams(table, running)
     if len(upstreams) > 1:
         fallback = None
     else:
         fallback = next(iter(upstreams.values()), None) or _memory()
     auths = {each.name: read_auth(each) for each in table.tables("auth")}
-    there: Mapping[str, Listener] = {}
-    before = said.get("listener", {})
-    if running is not None and _OF_LISTENERS.isdisjoint((*table.values, *said)):
-        there = {each.name: each for each in running.listeners}
-    found = []
-    for each in table.tables("listener") or [table.table("listener").table(DEFAULT)]:
-        name = each.name
-        named = each.values.get("upstream")
-        upstream = fallback if named is None else upstreams.get(str(named))
-        if name not in there or upstream is None or repr(each.values) != repr(before.get(name)):
-            found.append(read_listener(each, upstreams, fallback, auths))
-        elif there[name].upstream is upstream:
-            found.append(there[name])
-        else:
-            found.append(replace(there[name], upstream=upstream))
-    listeners = tuple(found)
+    tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
+    kept = (
+        _kept_listeners(tables, upstreams, fallback, running)
+        if _OF_LISTENERS.isdisjoint(table.values)
+        else {}
+    )
+    listeners = tuple(
+        [kept.get(each.name) or read_listener(each, upstreams, fallback, auths) for each in tables]
+    )
     names = {each.name: each for each in listeners}
     if "route" in table:
         listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
@@ -387,6 +366,45 @@ def _read_sessions(
     if auths:
         check_auth(table.source, listeners, auths.values())
     return listeners, tuple(auths.values())
+
+
+def _read_upstreams(table: Table, running: Config) -> dict[str, Upstream]:
+    """Return the upstreams, by name: those that run where their tables hold the same."""
+    known = {each.name: each for each in running.upstreams}
+    said: Any = running.tables.get("upstream", {})
+    found: dict[str, Upstream] = {}
+    for each in table.tables("upstream"):
+        name = each.name
+        there, before = known.get(name), said.get(name)
+        if there is None:
+            found[name] = read_upstream(each)
+        elif written(each.values) == written(before) and "passcode_file" not in each.values:
+            found[name] = there
+        else:
+            found[name] = read_upstream(each, there if places(each.values) == places(before) else None)
+    return found
+
+
+_OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
+"""Tables that say more about listeners than their own tables do."""
+
+
+def _kept_listeners(
+    tables: Iterable[Table], upstreams: Mapping[str, Upstream], fallback: Upstream | None, running: Config
+) -> dict[str, Listener]:
+    """Return the listeners that run and whose tables hold the same, by name, each with its upstream of now."""
+    said: Any = running.tables.get("listener", {})
+    if not _OF_LISTENERS.isdisjoint(running.tables):
+        return {}
+    known = {each.name: each for each in running.listeners}
+    found: dict[str, Listener] = {}
+    for each in tables:
+        name, named = each.name, each.values.get("upstream")
+        upstream = fallback if named is None else upstreams.get(str(named))
+        there = known.get(name)
+        if there is not None and upstream is not None and written(each.values) == written(said.get(name)):
+            found[name] = there if there.upstream is upstream else replace(there, upstream=upstream)
+    return found
 
 
 def read_journal(table: Table) -> JournalSettings:

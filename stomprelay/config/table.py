@@ -64,6 +64,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"known are {', '.join(known)}" if known else "there is none"
 
 
+def written(values: object) -> str:
+    """Return values of a file in a form that can be compared, in which 1 is not true; "" for what is nested too deeply,
+    which no table that is right has.
+    """
+    try:
+        return repr(values)
+    except RecursionError:
+        return ""
+
+
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
     """Return what `read` makes of a file of `most` bytes: of its bytes, and its mode. Raises `ValueError` with the path
     and the reason, also where `read` does.

@@ -7,7 +7,7 @@ from typing import Final
 from stomprelay.config import address, endpoint
 from stomprelay.config.location import Location, locate
 from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import Table
+from stomprelay.config.table import Table, written
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
@@ -54,34 +54,30 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
     return there
 
 
-_PLACE: Final = ("uri", "policy", "connected")
-"""Keys that decide which groups an upstream has."""
-_NOTHING: Final[Mapping[str, object]] = {}
+def places(values: Mapping[str, object]) -> str:
+    """Return what the values of a table say about the groups of its upstream, in a form that can be compared."""
+    return written([values.get(key) for key in ("uri", "policy", "connected")])
 
 
-def read(table: Table, running: Upstream | None = None, said: Mapping[str, object] = _NOTHING) -> Upstream:
-    """Return the upstream in a table. The file that holds its passcode is read now. Raises `ConfigError`.
-
-    `running` is the upstream of this name in the configuration that runs, if there is one, and `said` what its table
-    held. Where the keys of its groups hold the same, its groups stay.
+def read(table: Table, running: Upstream | None = None) -> Upstream:
+    """Return the upstream in a table, with the groups of the one that is `running`, if there is one whose table says
+    the same of them. The file that holds its passcode is read now. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["upstream.NAME"])
     found |= table.table("limits").read(SETTINGS["upstream.NAME.limits"])
     health = table.table("health")
     found |= health.read(SETTINGS["upstream.NAME.health"])
-    if running is not None and repr([table.values.get(key) for key in _PLACE]) == repr(
-        [said.get(key) for key in _PLACE]
-    ):
-        place: Location | Upstream = running
-        groups = running.groups
-    else:
-        place = table.required("uri", location)
-        try:
-            groups = place.groups(
+    place = running or table.required("uri", location)
+    try:
+        groups = (
+            place.groups
+            if isinstance(place, Upstream)
+            else place.groups(
                 table.name, found.get("policy"), connected=found.get("connected", Upstream.connected)
             )
-        except ValueError as error:
-            raise table.error("policy", str(error)) from None
+        )
+    except ValueError as error:
+        raise table.error("policy", str(error)) from None
     upstream = Upstream(
         table.name,
         groups,

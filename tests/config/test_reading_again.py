@@ -7,6 +7,7 @@ import pytest
 
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.change import Source, change
+from stomprelay.config.config import NOTHING
 from tests.config.reference import everything, put_secrets
 
 TWO = """
@@ -23,7 +24,7 @@ uri = "tcp://b:1"
 """
 
 
-def read(text: str, running: Config | None = None) -> Config:
+def read(text: str, running: Config = NOTHING) -> Config:
     """The configuration in this text."""
     return load("stomprelay.toml", text, running)
 
@@ -115,3 +116,10 @@ def test_options_of_the_command_line() -> None:
         before = source.read()
         after = source._replace(text=f"stop_timeout = 3\n{TWO}").read(before)
         assert change("", before, after).changed == ("stop_timeout",)
+
+
+def test_a_file_that_is_nested_too_deeply() -> None:
+    """It is refused, as at a first reading."""
+    for table in ("listener.one", "upstream.a"):
+        with pytest.raises(ConfigError, match=r"unknown key|must be"):
+            read(f"{TWO}[{table}.{'x.' * 5000}x]\n", read(TWO))
