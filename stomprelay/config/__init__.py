@@ -1,10 +1,10 @@
 """From TOML and the command line to the objects that run; each mistake is a `ConfigError` that names its key.
 
-`config` the whole; `listener` (with routes), `upstream` and `journal` one table each; `auth` who may come in; `rates`
-how often a listener's clients may come, and how much they may send; `rules` what they may do; `admin` the keys of
-`admin` and `metrics`; `table` a value's place in the file, `values` what it may be; `location` what an upstream's URI
-means, `uri` its form and options, `address` one broker; `endpoint` Twisted's endpoint strings; `summary` the whole in
-words; `change` where it is from, and from one to another while the relay runs.
+`settings` one row for each key; `config` the whole; `listener` (with routes) and `upstream` one table each; `auth` who
+may come in; `rules` what they may do; `admin` the keys of `admin` and `metrics`; `table` a value's place in the file,
+`values` what it may be; `location` what an upstream's URI means, `uri` its form and options, `address` one broker;
+`endpoint` Twisted's endpoint strings; `summary` the whole in words; `change` where it is from, and from one to another
+while the relay runs.
 """
 
 from stomprelay.config.config import OPTIONS, Config, default, load, load_admin, overridden, read_text, share

@@ -5,6 +5,8 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 from stomprelay.config.endpoint import DEFAULT_PORT, client, port, quoted
+from stomprelay.config.values import shown
+from stomprelay.config.values import text as read_text
 from stomprelay.relay.model.group import Broker
 
 MEMORY: Final = "memory:"
@@ -150,3 +152,30 @@ def host_and_port(broker: Broker) -> str | None:
     if not host or not port:
         return None
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def hosts(value: object) -> tuple[Authority, ...]:
+    """Return the names in a list of them. Raises `ValueError` for anything but hosts, each perhaps with a port."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
+    found = []
+    for each in value:
+        try:
+            found.append(authority(each))
+        except ValueError as error:
+            raise ValueError(f"{shown(each)} {error}") from None
+    return tuple(found)
+
+
+def certificate_name(value: object) -> str:
+    """Return the name that a certificate must be for: an IP address or a host. Raises `ValueError`."""
+    name = read_text(value)
+    return name if _is_address(name) else host_name(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

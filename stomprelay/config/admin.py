@@ -7,14 +7,14 @@ import re
 from typing import Final, NamedTuple
 
 from stomprelay.auth.lines import OTHERS, private
-from stomprelay.config.address import Authority, authority
-from stomprelay.config.endpoint import exposed, server
-from stomprelay.config.listener import read_tls, server_endpoint
+from stomprelay.config.endpoint import exposed, server, server_endpoint
+from stomprelay.config.listener import read_tls
 from stomprelay.config.table import ConfigError, Table, read_file
-from stomprelay.config.values import flag, shown, text
+from stomprelay.config.values import flag, text
 from stomprelay.relay.model.listener import ServerTLS
 
-KEYS: Final = ("admin", "admin_hosts", "admin_token_file", "admin_tls", "metrics", "admin_console")
+KEYS: Final = frozenset({"admin", "admin_token_file", "admin_tls", "admin_console"})
+"""Keys that say how admin is asked."""
 
 SHORTEST: Final = 16
 """Characters of a token, at least: fewer could be guessed."""
@@ -57,19 +57,6 @@ def read(table: Table) -> AdminAccess:
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
     token = table.file("admin_token_file", text, token_content)
     return AdminAccess(place, token, tls, table.get("admin_console", flag, False))
-
-
-def read_hosts(value: object) -> tuple[Authority, ...]:
-    """Return the names in a list of them. Raises `ValueError` for anything but hosts, each perhaps with a port."""
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
-    found = []
-    for each in value:
-        try:
-            found.append(authority(each))
-        except ValueError as error:
-            raise ValueError(f"{shown(each)} {error}") from None
-    return tuple(found)
 
 
 def read_token(path: str) -> bytes:

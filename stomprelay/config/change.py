@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
-from stomprelay.config import ConfigError, default, load, overridden, rates, read_text
-from stomprelay.config.config import Config, sharable
-from stomprelay.config.listener import LIMIT_KEYS
+from stomprelay.config import ConfigError, default, load, overridden, read_text
+from stomprelay.config.config import NOTHING, Config, sharable
+from stomprelay.config.settings import SETTINGS, field_keys, takes
+from stomprelay.config.table import Takes
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Scope
@@ -54,11 +54,15 @@ class Source(NamedTuple):
             if before is not None:
                 os.chdir(before)
 
-    def read(self) -> Config:
-        """Return the configuration. Raises `ConfigError`."""
+    def read(self, running: Config = NOTHING) -> Config:
+        """Return the configuration; what has not changed is taken from the one that is `running`. Raises
+        `ConfigError`.
+        """
         if self.path is None:
             return overridden(default(), **self.options)
-        return overridden(load(self.path, self.text), **self.options, source=self.path)
+        if self.options.get("listen") or self.options.get("upstream"):
+            running = NOTHING  # its listeners are not those of the file
+        return overridden(load(self.path, self.text, running), **self.options, source=self.path)
 
     def again(self) -> Self:
         """Return the source with the file as it is now. Raises `ConfigError`."""
@@ -68,73 +72,10 @@ class Source(NamedTuple):
             return self._replace(text=read_text(self.path))
 
 
-class Takes(Enum):
-    """When a setting that was changed has its effect, after the configuration was read anew."""
-
-    NEW_SESSIONS = "new sessions"
-    """Sessions that begin have it; those that run keep what they began with."""
-    AT_ONCE = "at once"
-    RESTART = "restart"
-
-
-RESTART: Final = (
-    "workers",
-    "handover",
-    "broker",
-    "journal.directory",
-    "journal.relay",
-    "journal.segment_size",
-    "journal.segment_age",
-    "journal.queue",
-    "journal.when_full",
+_FIXED, _FIXED_IN_JOURNAL = (
+    [key for key, each in SETTINGS[table].items() if each.takes is Takes.RESTART] for table in ("", "journal")
 )
-"""Keys, or tables of keys, of what is made once, when the process starts."""
-AT_ONCE: Final = (
-    "admin",
-    "admin_console",
-    "admin_hosts",
-    "admin_token_file",
-    "admin_tls",
-    "metrics",
-    "stop_timeout",
-    "worker_timeout",
-    "log_level",
-    "limits",
-    "listener.NAME.endpoint",
-    *(f"listener.NAME.limits.{key}" for key in (*rates.KEYS, *rates.TABLES)),
-    "listener.NAME.rules_default",
-    "rule[N]",
-    "upstream.NAME.uri",
-    "upstream.NAME.policy",
-    "upstream.NAME.connected",
-    "upstream.NAME.proxy_protocol",
-    "upstream.NAME.rebalance_rate",
-    "upstream.NAME.drain_timeout",
-    "upstream.NAME.health.probe",
-    "upstream.NAME.health.destination",
-    "upstream.NAME.tls",
-    "journal.flush_interval",
-    "journal.sync_interval",
-    "journal.retain_age",
-    "journal.retain_size",
-)
-"""Keys, or tables of keys, of what no session has a copy of."""
-_FIXED: Final = tuple(key for key in RESTART if "." not in key)
-_FIXED_IN_JOURNAL: Final = tuple(
-    key.removeprefix("journal.") for key in RESTART if key.startswith("journal.")
-)
-"""Fields of what needs a restart."""
-
-
-def takes(key: str) -> Takes:
-    """Return when a setting has its effect; `key` has NAME in place of a listener's or an upstream's name."""
-    if _among(key, RESTART):
-        return Takes.RESTART
-    return Takes.AT_ONCE if _among(key, AT_ONCE) else Takes.NEW_SESSIONS
-
-
-def _among(key: str, keys: Iterable[str]) -> bool:
-    return any(key == each or key.startswith(f"{each}.") for each in keys)
+"""Fields of what is made once, when the process starts."""
 
 
 class Continued(NamedTuple):
@@ -195,11 +136,13 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     before = {each.name: each for each in running.upstreams}
     upstreams: dict[str, Upstream] = {}
     continued: list[Continued] = []
-    for each in config.upstreams:
+    for each in () if config.listeners is running.listeners else config.upstreams:
         upstreams[each.name] = each
-        if each.name in before:
+        if each.name in before and before[each.name].groups is not each.groups:
             groups = tuple(_groups(before[each.name], each, continued))
             upstreams[each.name] = replace(each, groups=groups)
+    if not continued:
+        return Change(config, (), (), changed, restart)
     left = tuple(
         LeftBroker(upstreams[name], broker)
         for name, each in before.items()
@@ -249,73 +192,69 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 # What differs
 
-_TOP: Final = {"clients": "limits.clients", "memory": "limits.memory", "admin_token": "admin_token_file"}
-_LISTENER: Final = {key: f"limits.{key}" for key in LIMIT_KEYS} | {"rules": "rule"}
-_UPSTREAM: Final = {
-    "keep_alive": "keep_alive_eol",
-    "checks": "health",
-    "quorum": "uri",
-    "fan_out_queues": "uri",
-    "credentials": "login",
-}
-_AUTH: Final = {"tokens": "token"}
-_JOURNAL: Final = {"rules": "capture"}
-"""Field -> key, where their names differ."""
-
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that differ, in words where a table or a broker came or went; and those that need a restart."""
-    changed = _plain(before, after, _TOP, skipped={"listeners", "broker", "journal", "auths"})
-    changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
-    changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, _JOURNAL)]
-    restart = tuple(key for key in changed if takes(key) is Takes.RESTART)
-    there = {each.name: each for each in before.listeners}
-    here = {each.name: each for each in after.listeners}
-    for name in [*here, *(each for each in there if each not in here)]:
-        changed += _named("listener", name, there.get(name), here.get(name), _listener)
-    asked, asks = ({each.name: each for each in config.auths} for config in (before, after))
-    for name in [*asks, *(each for each in asked if each not in asks)]:
-        compare = partial(_plain, keys=_AUTH)
-        changed += _named("auth", name, asked.get(name), asks.get(name), compare)
-    known, now = ({each.name: each for each in config.upstreams} for config in (before, after))
-    for name in [*now, *(each for each in known if each not in now)]:
-        changed += _named("upstream", name, known.get(name), now.get(name), _upstream)
-    return tuple(each for each in changed if each not in restart), restart
+    skipped = {"listeners", "broker", "journal", "auths", "tables"}
+    changed = _plain(before, after, field_keys(""), skipped)
+    if before.broker != after.broker:
+        changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
+    if before.journal != after.journal:
+        changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, field_keys("journal"))]
+    restart = tuple([key for key in changed if takes(key) is Takes.RESTART])
+    if before.listeners is not after.listeners:
+        changed += _by_name("listener", before.listeners, after.listeners, _listener)
+        changed += _by_name("auth", before.auths, after.auths, partial(_plain, keys=field_keys("auth.NAME")))
+        changed += _by_name("upstream", before.upstreams, after.upstreams, _upstream)
+    return tuple([each for each in changed if each not in restart]), restart
 
 
-def _named(kind: str, name: str, before: Any, after: Any, compare: Any) -> list[str]:
-    if before is None or after is None:
-        return [f"{kind}.{name} {'added' if before is None else 'removed'}"]
-    return [f"{kind}.{name}.{key}" for key in compare(before, after)]
+def _by_name(kind: str, before: Iterable[Any], after: Iterable[Any], compare: Any) -> list[str]:
+    """Return what differs of the tables of one kind."""
+    there = {each.name: each for each in before}
+    here = {each.name: each for each in after}
+    changed: list[str] = []
+    for name in dict.fromkeys([*here, *there]):
+        old, new = there.get(name), here.get(name)
+        if old is None or new is None:
+            changed.append(f"{kind}.{name} {'added' if old is None else 'removed'}")
+        elif old is not new:
+            changed += [f"{kind}.{name}.{key}" for key in compare(old, new)]
+    return changed
 
 
 def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[str] = ()) -> list[str]:
     """Return the keys of the fields that differ of two records of one kind, each once."""
-    names = [each.name for each in fields(before) if each.init and each.name not in skipped]
-    found = [name for name in names if getattr(before, name) != getattr(after, name)]
-    return list(dict.fromkeys(keys.get(name, name) for name in found))
+    found: dict[str, None] = {}
+    for each in fields(before):
+        name = each.name
+        if each.init and name not in skipped and getattr(before, name) != getattr(after, name):
+            found[keys.get(name, name)] = None
+    return list(found)
 
 
 def _listener(before: Listener, after: Listener) -> list[str]:
-    found = _plain(before, after, _LISTENER, skipped={"upstream", "routes", "rates"})
-    for scope, table in (
-        (Scope.LISTENER, "limits"),
-        (Scope.ADDRESS, "limits.address"),
-        (Scope.USER, "limits.user"),
-    ):
-        keys = _plain(before.rates.of(scope), after.rates.of(scope), {"refuse": "when_reached"})
-        found += [f"{table}.{key}" for key in keys]
+    keys = field_keys("listener.NAME") | {"rules": "rule"}
+    found = _plain(before, after, keys, skipped={"upstream", "routes", "rates"})
+    for scope, table in _RATES.items() if before.rates != after.rates else ():
+        rates = _plain(before.rates.of(scope), after.rates.of(scope), {"refuse": "when_reached"})
+        found += [f"{table}.{key}" for key in rates]
     if before.upstream.name != after.upstream.name:
         found.append("upstream")
-    routes = [
-        [(route.match, route.pattern, route.upstream.name) for route in each.routes]
-        for each in (before, after)
-    ]
-    return [*found, "route"] if routes[0] != routes[1] else found
+    if before.routes != after.routes and _shown_routes(before) != _shown_routes(after):
+        found.append("route")
+    return found
+
+
+_RATES: Final = {Scope.LISTENER: "limits", Scope.ADDRESS: "limits.address", Scope.USER: "limits.user"}
+
+
+def _shown_routes(listener: Listener) -> list[tuple[object, ...]]:
+    return [(each.match, each.pattern, each.upstream.name) for each in listener.routes]
 
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
-    found = _plain(before, after, _UPSTREAM, skipped={"groups", "policy"})
+    found = _plain(before, after, field_keys("upstream.NAME"), skipped={"groups", "policy"})
     if "login" in found and _login(before) == _login(after):
         found[found.index("login")] = "passcode"
     there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))

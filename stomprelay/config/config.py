@@ -3,63 +3,40 @@
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
 from stomprelay.config.address import MEMORY, Authority
-from stomprelay.config.admin import KEYS as ADMIN_KEYS
-from stomprelay.config.admin import AdminAccess, check, read_hosts
+from stomprelay.config.admin import KEYS as ADMIN
+from stomprelay.config.admin import AdminAccess, check
 from stomprelay.config.admin import read as read_admin
 from stomprelay.config.auth import check as check_auth
 from stomprelay.config.auth import read as read_auth
-from stomprelay.config.journal import directory
-from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
-from stomprelay.config.listener import read_route, routed, server_endpoint
+from stomprelay.config.listener import read_route, routed
 from stomprelay.config.location import locate
 from stomprelay.config.rules import read_rule, ruled
-from stomprelay.config.table import ConfigError, Table, deepest
+from stomprelay.config.settings import SETTINGS
+from stomprelay.config.table import ConfigError, Table, deepest, written
 from stomprelay.config.upstream import location as read_location
-from stomprelay.config.upstream import moved
+from stomprelay.config.upstream import moved, places
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import choice, count, flag, headers, seconds, seconds_or_none, shown, text
-from stomprelay.journal.settings import JournalSettings
+from stomprelay.config.values import LEVELS, choice, shown, text
+from stomprelay.config.values import workers as read_workers
+from stomprelay.journal.settings import BodyRule, JournalSettings
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = (
-    *ADMIN_KEYS,
-    "stop_timeout",
-    "handover",
-    "log_level",
-    "fast_path",
-    "workers",
-    "worker_timeout",
-    "limits",
-    "listener",
-    "upstream",
-    "route",
-    "rule",
-    "broker",
-    "journal",
-    "auth",
-)
-LIMIT_KEYS: Final = ("clients", "memory")
-MOST_WORKERS: Final = 256
-"""Processes that a relay may have: more than any machine of ours has cores, and few enough for a slip of the pen."""
-_LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
-LONGEST_PATH: Final = 100
-"""Bytes of the path of a UNIX socket: systems take from 104 to 108, with the zero behind it."""
 LONGEST: Final = 1024 * 1024
 """Bytes that a file may have."""
 BODIES: Final = 4
@@ -93,12 +70,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "journal": Option(None, "DIR", "Folder for a journal of what passes."),
     "workers": Option(None, "N", "How many processes serve the clients, best one a core."),
-    "log_level": Option(None, "LEVEL", f"How much is logged: {', '.join(_LEVELS)}."),
+    "log_level": Option(None, "LEVEL", f"How much is logged: {', '.join(LEVELS)}."),
 }
 """What the command line may say over the file, by the names that `overridden` has for it; there with dashes."""
-
-_READERS: Final[dict[type, Callable[[object], float]]] = {int: count, float: seconds}
-_BOUNDS: Final = {"headers": headers}
 
 
 @dataclass(frozen=True)
@@ -112,7 +86,7 @@ class Config:
     `stop_timeout` seconds to deliver what their clients sent. At `handover`, the path of a UNIX socket, another process
     may take over. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without the
     core. `workers` is how many processes serve the clients; where there are several, each has its `share`, and one
-    that says nothing for `worker_timeout` seconds is killed. All is
+    that says nothing for `worker_timeout` seconds is killed. `tables` is what the file holds. All is
     checked but whether the endpoints, the TLS files and that directory can be used.
     """
 
@@ -134,8 +108,9 @@ class Config:
     auths: tuple[AuthSettings, ...] = ()
     memory: int | None = None
     worker_timeout: float = 30.0
+    tables: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
+    @cached_property
     def upstreams(self) -> tuple[Upstream, ...]:
         """Return the upstreams of the listeners and of their routes, each once."""
         return tuple(
@@ -143,11 +118,16 @@ class Config:
         )
 
 
-def load(path: str, text: str | None = None) -> Config:
-    """Return the configuration in a TOML file; `text` is what it holds, where it was read before. Raises `ConfigError`,
-    whose text is one line that the caller shows.
+NOTHING: Final = Config(())
+"""The configuration where no relay runs yet."""
+
+
+def load(path: str, text: str | None = None, running: Config = NOTHING) -> Config:
+    """Return the configuration in a TOML file; `text` is what it holds, where it was read before. Listeners and
+    upstreams whose tables hold the same as in the configuration that is `running` are taken from there. Raises
+    `ConfigError`, whose text is one line that the caller shows.
     """
-    return _read(_table(path, read_text(path) if text is None else text))
+    return _read(_table(path, read_text(path) if text is None else text), running)
 
 
 def load_admin(path: str) -> AdminAccess:
@@ -219,20 +199,21 @@ def overridden(
     if upstream is not None:
         listeners = _moved(listeners, upstream)
     if admin is not None:
-        admin = _option("--admin", server_endpoint, admin)
+        admin = _option("--admin", endpoint.server_endpoint, admin)
         access = AdminAccess(admin, config.admin_token, config.admin_tls, config.admin_console)
         check(COMMAND_LINE, "--admin", access)
     else:
         admin = config.admin
     _distinct(COMMAND_LINE, listeners, admin, config.metrics)
-    check_auth(source, listeners, config.auths)
+    if config.auths:
+        check_auth(source, listeners, config.auths)
     kept = config.journal
     if journal is not None:
-        kept = replace(kept, directory=os.path.abspath(_option("--journal", directory, journal)))
-    number = config.workers if workers is None else _option("--workers", _workers, _number(workers))
+        kept = replace(kept, directory=os.path.abspath(_option("--journal", text, journal)))
+    number = config.workers if workers is None else _option("--workers", read_workers, _number(workers))
     level = config.log_level
     if log_level is not None:
-        level = _option("--log-level", choice(_LEVELS), log_level)
+        level = _option("--log-level", choice(LEVELS), log_level)
     made = replace(config, listeners=listeners, admin=admin, journal=kept, workers=number, log_level=level)
     if number > 1:
         sharable(source, made)
@@ -286,14 +267,6 @@ def _without_tokens(kept: JournalSettings, auths: Iterable[AuthSettings]) -> Jou
     return replace(kept, redact=(*kept.redact, "passcode"))
 
 
-def _workers(value: object) -> int:
-    """Return the number of workers. Raises `ValueError`."""
-    number = count(value)
-    if number > MOST_WORKERS:
-        raise ValueError(f"must be {MOST_WORKERS} at most, not {number}")
-    return number
-
-
 def _number(text: str) -> object:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
@@ -332,7 +305,7 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
 
 def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
     for number, place in enumerate(listen, 1):
-        where = _option("--listen", server_endpoint, place)
+        where = _option("--listen", endpoint.server_endpoint, place)
         if model.tls is not None and endpoint.server(where).own_tls:
             raise ConfigError(
                 f"{COMMAND_LINE}: --listen: {where} brings TLS of its own, and listener.{model.name}.tls does too"
@@ -340,84 +313,120 @@ def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
         yield replace(model, name=model.name if number == 1 else f"{model.name}-{number}", endpoint=where)
 
 
-def _read(table: Table) -> Config:
-    table.only(KEYS)
-    upstreams = {each.name: read_upstream(each) for each in table.tables("upstream")}
+def _read(table: Table, running: Config = NOTHING) -> Config:
+    found = table.read(SETTINGS[""])
+    listeners, auths = _read_sessions(table, running)
+    if not table.values.keys().isdisjoint(ADMIN):
+        admin = read_admin(table)
+        check(table.source, "admin", admin)
+        found |= {"admin_token": admin.token, "admin_tls": admin.tls}
+    _distinct(table.source, listeners, found.get("admin"), found.get("metrics"))
+    limits = table.table("limits").read(SETTINGS["limits"])
+    _check_memory(table.source, limits.get("memory"), listeners)
+    return Config(
+        listeners,
+        auths=auths,
+        broker=Bounds(**table.table("broker").read(SETTINGS["broker"])),
+        journal=_without_tokens(read_journal(table.table("journal")), auths),
+        tables=table.values,
+        **found,
+        **limits,
+    )
+
+
+_SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
+"""Tables that decide how sessions are served."""
+
+
+def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
+    """Return the listeners with all that they lead to, and who may come in. Each file that a table names is read."""
+    texts = [written([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
+    if running.listeners and texts[0] == texts[1] and "auth" not in table and "passcode_file" not in texts[0]:
+        return running.listeners, ()
+    upstreams = _read_upstreams(table, running)
     if len(upstreams) > 1:
         fallback = None
     else:
         fallback = next(iter(upstreams.values()), None) or _memory()
-    tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
     auths = {each.name: read_auth(each) for each in table.tables("auth")}
-    listeners = tuple(read_listener(each, upstreams, fallback, auths) for each in tables)
-    names = {each.name: each for each in listeners}
-    listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
-    listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
-    admin, metrics = read_admin(table), table.get("metrics", server_endpoint)
-    check(table.source, "admin", admin)
-    check_auth(table.source, listeners, auths.values())
-    _distinct(table.source, listeners, admin.endpoint, metrics)
-    limits = table.table("limits")
-    limits.only(LIMIT_KEYS)
-    return Config(
-        listeners,
-        admin=admin.endpoint,
-        admin_hosts=table.get("admin_hosts", read_hosts, ()),
-        admin_token=admin.token,
-        admin_tls=admin.tls,
-        admin_console=admin.console,
-        metrics=metrics,
-        auths=tuple(auths.values()),
-        broker=_bounds(table.table("broker")),
-        clients=limits.get("clients", count),
-        memory=_memory_limit(limits, listeners),
-        fast_path=table.get("fast_path", flag, Config.fast_path),
-        handover=table.path("handover", _socket_path),
-        journal=_without_tokens(read_journal(table.table("journal")), auths.values()),
-        log_level=table.get("log_level", choice(_LEVELS), Config.log_level),
-        stop_timeout=table.get("stop_timeout", seconds_or_none, Config.stop_timeout),
-        workers=table.get("workers", _workers, Config.workers),
-        worker_timeout=table.get("worker_timeout", seconds, Config.worker_timeout),
+    tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
+    kept = (
+        _kept_listeners(tables, upstreams, fallback, running)
+        if _OF_LISTENERS.isdisjoint(table.values)
+        else {}
     )
+    listeners = tuple(
+        [kept.get(each.name) or read_listener(each, upstreams, fallback, auths) for each in tables]
+    )
+    names = {each.name: each for each in listeners}
+    if "route" in table:
+        listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
+    if "rule" in table:
+        listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
+    if auths:
+        check_auth(table.source, listeners, auths.values())
+    return listeners, tuple(auths.values())
 
 
-def _socket_path(value: object) -> str:
-    """Return the path of a UNIX socket. Raises `ValueError`."""
-    path = text(value)
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise ValueError(f"must have {LONGEST_PATH} bytes at most, as the path of a UNIX socket")
-    return path
+def _read_upstreams(table: Table, running: Config) -> dict[str, Upstream]:
+    """Return the upstreams, by name: those that run where their tables hold the same."""
+    known = {each.name: each for each in running.upstreams}
+    said: Any = running.tables.get("upstream", {})
+    found: dict[str, Upstream] = {}
+    for each in table.tables("upstream"):
+        name = each.name
+        there, before = known.get(name), said.get(name)
+        if there is None:
+            found[name] = read_upstream(each)
+        elif written(each.values) == written(before) and "passcode_file" not in each.values:
+            found[name] = there
+        else:
+            found[name] = read_upstream(each, there if places(each.values) == places(before) else None)
+    return found
 
 
-def _memory_limit(table: Table, listeners: Iterable[Listener]) -> int | None:
-    """Return how many bytes may be kept of all clients. Raises `ConfigError`, also where that is too little for a frame
-    of theirs to come in while memory is short.
-    """
-    memory = table.get("memory", count)
+_OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
+"""Tables that say more about listeners than their own tables do."""
+
+
+def _kept_listeners(
+    tables: Iterable[Table], upstreams: Mapping[str, Upstream], fallback: Upstream | None, running: Config
+) -> dict[str, Listener]:
+    """Return the listeners that run and whose tables hold the same, by name, each with its upstream of now."""
+    said: Any = running.tables.get("listener", {})
+    if not _OF_LISTENERS.isdisjoint(running.tables):
+        return {}
+    known = {each.name: each for each in running.listeners}
+    found: dict[str, Listener] = {}
+    for each in tables:
+        name, named = each.name, each.values.get("upstream")
+        upstream = fallback if named is None else upstreams.get(str(named))
+        there = known.get(name)
+        if there is not None and upstream is not None and written(each.values) == written(said.get(name)):
+            found[name] = there if there.upstream is upstream else replace(there, upstream=upstream)
+    return found
+
+
+def read_journal(table: Table) -> JournalSettings:
+    """Return the journal's settings in a table. Raises `ConfigError`."""
+    rules = [BodyRule(**each.read(SETTINGS["journal.capture[N]"])) for each in table.array("capture")]
+    return JournalSettings(**table.read(SETTINGS["journal"]), rules=tuple(rules))
+
+
+def _check_memory(source: str, memory: int | None, listeners: Iterable[Listener]) -> None:
+    """Raise `ConfigError` where a frame of a client could not come in while the memory for all clients is short."""
+    if memory is None:
+        return
     body = max(each.limits.body for each in listeners)
-    if memory is not None and memory < BODIES * body:
+    if memory < BODIES * body:
         raise ConfigError(
-            f"{table.source}: limits.memory: must be at least {BODIES * body}, not {memory}: "
-            f"a body may have {body} bytes"
+            f"{source}: limits.memory: must be at least {BODIES * body}, not {memory}: a body may have {body} bytes"
         )
-    return memory
 
 
 def _memory() -> Upstream:
     """Return the upstream where none is configured: the embedded broker."""
     return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, None))
-
-
-def _bounds(table: Table) -> Bounds:
-    """Return the bounds in a table, whose keys are the fields of `Bounds`; each value has the type of the field's
-    default. Raises `ConfigError`.
-    """
-    defaults = asdict(Bounds())
-    table.only(defaults)
-    values: dict[str, Any] = {
-        key: table.get(key, _BOUNDS.get(key, _READERS[type(value)]), value) for key, value in defaults.items()
-    }
-    return Bounds(**values)
 
 
 def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, metrics: str | None) -> None:

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from stomprelay.config.table import nearest
+from stomprelay.config.values import text as read_text
 
 PORTS: Final = 65535
 DEFAULT_PORT: Final = 61613
@@ -118,6 +119,15 @@ def _instead_of(uri: re.Match[str]) -> str:
     kind = "tcp6" if ":" in host else "tcp"
     interface = "" if host in _ANYWHERE else f":interface={quoted(host)}"
     return f"{kind}:{uri[3] or DEFAULT_PORT}{interface}"
+
+
+def server_endpoint(value: object) -> str:
+    """Return a Twisted server endpoint string, checked as far as `server` can without Twisted. Raises
+    `ValueError`.
+    """
+    string = read_text(value)
+    server(string)
+    return string
 
 
 def exposed(text: str) -> bool:

@@ -1,78 +1,20 @@
 """`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from stomprelay.auth.settings import AuthSettings
-from stomprelay.config import endpoint, rates
-from stomprelay.config.rules import read_default
+from stomprelay.config import endpoint
+from stomprelay.config.settings import SETTINGS, built
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.config.values import (
-    BEATS,
-    LIMITS,
-    choice,
-    count,
-    flag,
-    limits,
-    reference,
-    references,
-    seconds,
-    seconds_or_none,
-    shown,
-    terms,
-    text,
-    versions,
-)
-from stomprelay.relay.model.listener import ANY_ORIGIN, Listener, LossPolicy, Match, Route, ServerTLS, Web
+from stomprelay.config.values import flag, reference, references, text
+from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
 """Where the relay listens by default."""
-
-KEYS: Final = (
-    "endpoint",
-    "upstream",
-    "versions",
-    *BEATS,
-    "loss",
-    "require_utf8",
-    "trace",
-    "linger",
-    "limits",
-    "tls",
-    "web",
-    "auth",
-    "rules_default",
-)
-LIMIT_KEYS: Final = (
-    *LIMITS,
-    "connect_timeout",
-    "before_connect",
-    "unacknowledged",
-    "clients",
-    "clients_per_address",
-    "transactions",
-    "subscriptions",
-    "kept",
-    "clients_per_user",
-    *rates.KEYS,
-)
-WEB_KEYS: Final = ("path", "origins", "ping_interval", "message", "compression")
-TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
-
-_LOSSES: Final = {loss.value: loss for loss in LossPolicy}
-
-
-def server_endpoint(value: object) -> str:
-    """Return a Twisted server endpoint string, checked as far as `endpoint.server` can without Twisted. Raises
-    `ValueError`.
-    """
-    string = text(value)
-    endpoint.server(string)
-    return string
-
 
 _NO_AUTHS: Final[Mapping[str, AuthSettings]] = {}
 
@@ -86,74 +28,72 @@ def read(
     """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
     that names none; `auths` are what it may have as its `auth`, by name. Raises `ConfigError`.
     """
-    table.only(KEYS)
-    bounds = table.table("limits")
-    bounds.only((*LIMIT_KEYS, *rates.TABLES))
-    place = table.get("endpoint", server_endpoint, ENDPOINT)
+    found = table.read(SETTINGS["listener.NAME"])
+    place = found.setdefault("endpoint", ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
     if upstream is None:
         raise table.error("upstream", f"is missing; there are {', '.join(upstreams)}")
     auth = table.get("auth", reference("auth", auths))
+    if "limits" in table:
+        found |= _limits(table.table("limits"), place, identified=auth is not None)
+    if "rules" in found:
+        found["rules"] = AccessRules((), found["rules"])
     return Listener(
         table.name,
-        place,
-        upstream,
-        versions=table.get("versions", versions, Listener.versions),
-        heart_beat=terms(table, Listener.heart_beat),
-        limits=limits(bounds, Listener.limits),
-        connect_timeout=bounds.get("connect_timeout", seconds, Listener.connect_timeout),
-        before_connect=bounds.get("before_connect", count, Listener.before_connect),
-        unacknowledged=bounds.get("unacknowledged", count, Listener.unacknowledged),
-        transactions=bounds.get("transactions", count, Listener.transactions),
-        subscriptions=bounds.get("subscriptions", count, Listener.subscriptions),
-        kept=bounds.get("kept", count),
-        linger=table.get("linger", seconds_or_none, Listener.linger),
-        loss=table.get("loss", choice(_LOSSES), Listener.loss),
-        require_utf8=table.get("require_utf8", flag, Listener.require_utf8),
-        trace=table.get("trace", flag, Listener.trace),
+        upstream=upstream,
         tls=read_tls(table.table("tls"), place) if "tls" in table else None,
         web=_web(table),
         auth=None if auth is None else auth.name,
         renew=None if auth is None or auth.renew is None else auth.renew.encode(),
-        rules=read_default(table),
-        clients=bounds.get("clients", count),
-        clients_per_address=rates.per_address(bounds, place),
-        clients_per_user=rates.per_user(bounds, identified=auth is not None),
-        rates=rates.read(bounds, place, identified=auth is not None),
+        **built(Listener, found),
     )
+
+
+def _limits(bounds: Table, place: str, *, identified: bool) -> dict[str, Any]:
+    """Return the values in a listener's table `limits`, by field. `place` is its endpoint; `identified`: the relay
+    finds out who the clients are. Raises `ConfigError`, also for a limit that has no effect.
+    """
+    found = bounds.read(SETTINGS["listener.NAME.limits"])
+    for key in ("clients_per_address", "address"):
+        if key in bounds and place.lower().startswith("haproxy:"):
+            raise bounds.error(key, "has no effect on a haproxy: endpoint, where all come from the proxy")
+    for key in ("clients_per_user", "user"):
+        if key in bounds and not identified:
+            raise bounds.error(key, "has no effect without auth, by which it is known who a client is")
+    _check_rates(bounds, found)
+    for scope in ("address", "user"):
+        if scope in bounds:
+            rates = bounds.table(scope).read(SETTINGS[f"listener.NAME.limits.{scope}"])
+            _check_rates(bounds.table(scope), rates)
+            found |= rates
+    return found
+
+
+def _check_rates(table: Table, found: Iterable[str]) -> None:
+    """Raise `ConfigError` for a key in a table that needs a rate; `found` are the fields that the table says."""
+    given = {field.rpartition(".")[2] for field in found}
+    if "burst" in table and given.isdisjoint(("connects", "frames", "bytes")):
+        raise table.error("burst", "has no effect without a rate: connects, frames or bytes")
+    if "when_reached" in table and given.isdisjoint(("frames", "bytes")):
+        raise table.error(
+            "when_reached", "has no effect without frames or bytes; connects are always refused"
+        )
 
 
 def read_tls(table: Table, place: str) -> ServerTLS:
     """Return the TLS in a table, for the endpoint `place`. Raises `ConfigError`."""
-    table.only(TLS_KEYS)
     if endpoint.server(place).own_tls:
         raise table.error(None, "the endpoint brings TLS of its own; with this table it has to be a tcp: one")
-    certificate, key = table.path("certificate", text), table.path("key", text)
-    if certificate is None or key is None:
-        raise table.error("certificate" if certificate is None else "key", "is missing")
-    client_ca = table.path("client_ca", text)
-    required = table.get("require_client_certificate", flag, False)
-    if required and client_ca is None:
+    tls = ServerTLS(**table.read(SETTINGS["listener.NAME.tls"]))
+    if tls.require_client_certificate and tls.client_ca is None:
         raise table.error("require_client_certificate", "needs client_ca, by which they are verified")
-    return ServerTLS(certificate, key, client_ca, required)
-
-
-_PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
-_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+    return tls
 
 
 def _web(table: Table) -> Web | None:
     if isinstance(table.get("web", _flag_or_table, False), bool):
         return Web() if table.get("web", flag, False) else None
-    web = table.table("web")
-    web.only(WEB_KEYS)
-    return Web(
-        web.get("path", _path, Web.path),
-        web.get("origins", _origins, Web.origins),
-        web.get("ping_interval", seconds_or_none, Web.ping_interval),
-        web.get("message", count, Web.message),
-        web.get("compression", flag, Web.compression),
-    )
+    return Web(**table.table("web").read(SETTINGS["listener.NAME.web"]))
 
 
 def _flag_or_table(value: object) -> object:
@@ -162,27 +102,9 @@ def _flag_or_table(value: object) -> object:
     return value
 
 
-def _path(value: object) -> str:
-    if not isinstance(value, str) or not _PATH.fullmatch(value):
-        raise ValueError(f"must be a path as in a URL, such as /ws, not {shown(value)}")
-    return value
-
-
-def _origins(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(
-        isinstance(each, str) and (each == ANY_ORIGIN or _ORIGIN.fullmatch(each)) for each in value
-    ):
-        raise ValueError(
-            "must be a list of origins as browsers send them, such as https://app.example.net, in lower case and "
-            f"without a path, or {ANY_ORIGIN} for all, not {shown(value)}"
-        )
-    return tuple(value)
-
-
 # Routes
 
 PATTERNS: Final = tuple(match.value for match in Match)
-ROUTE_KEYS: Final = (*PATTERNS, "upstream", "listener")
 
 
 @dataclass(frozen=True)
@@ -207,7 +129,7 @@ def read_route(
     table: Table, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
     """Return the route in a table. Both mappings are what the file has, by name. Raises `ConfigError`."""
-    table.only(ROUTE_KEYS)
+    table.only(SETTINGS["route[N]"])
     patterns = [key for key in PATTERNS if key in table]
     if len(patterns) != 1:
         if patterns:

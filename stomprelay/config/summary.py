@@ -6,18 +6,17 @@ from math import inf
 from typing import Final
 
 from stomprelay.auth.settings import AuthSettings, Told
-from stomprelay.config import rates
 from stomprelay.config.address import MEMORY
 from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.config import Config
 from stomprelay.config.endpoint import client, server
-from stomprelay.config.journal import spell_bodies
 from stomprelay.config.upstream import PARTS
-from stomprelay.config.values import NEVER, shown
+from stomprelay.config.values import BODIES, NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.rates import RateLimits, Scope, spell_number
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
@@ -108,7 +107,7 @@ def _listener(listener: Listener, auth: AuthSettings | None) -> str:
             ("heart-beats", _beats(listener.heart_beat)),
             ("limits", _limits(listener.limits)),
             ("clients", _clients(listener)),
-            *(("rates", each) for each in rates.spell(listener.rates)),
+            *(("rates", each) for each in _rates(listener.rates)),
             ("before CONNECT", f"{listener.before_connect} bytes, {listener.connect_timeout:g} s"),
             ("unacknowledged", f"{listener.unacknowledged} deliveries"),
             ("at once", f"{listener.transactions} transactions, {listener.subscriptions} subscriptions"),
@@ -159,6 +158,21 @@ def _clients(listener: Listener) -> str:
     for each, whose in ((listener.clients_per_address, "address"), (listener.clients_per_user, "user")):
         most += "" if each is None else f", {each} of one {whose}"
     return most
+
+
+def _rates(limits: RateLimits) -> Iterator[str]:
+    """Yield the rates of each scope that has some, in words."""
+    words = {Scope.LISTENER: "all clients together", Scope.ADDRESS: "each address", Scope.USER: "each user"}
+    for scope, whose in words.items():
+        rates = limits.of(scope)
+        each = [("connections", rates.connects), ("frames", rates.frames), ("bytes", rates.bytes)]
+        some = [f"{spell_number(rate)} {what}" for what, rate in each if rate is not None]
+        if some:
+            more = "who sends more is refused" if rates.refuse else "who sends more is read from no faster"
+            sends = rates.frames is not None or rates.bytes is not None
+            yield f"{whose} {', '.join(some)} a second, {rates.burst:g} s at once" + (
+                f"; {more}" if sends else ""
+            )
 
 
 def _route(route: Route) -> str:
@@ -320,6 +334,11 @@ def _journal(journal: JournalSettings) -> Iterator[Fact]:
     age = None if journal.retain_age is None else f"{journal.retain_age:g} s"
     size = None if journal.retain_size is None else f"{journal.retain_size} bytes in all"
     yield "retained", ", ".join(filter(None, [age, size])) or "for ever"
+
+
+def spell_bodies(size: int) -> str:
+    """Return in words how much of a body is recorded, for `size` in bytes."""
+    return next((word for word, number in BODIES.items() if number == size), f"the first {size} bytes")
 
 
 def _text(value: bytes) -> str:

@@ -6,7 +6,8 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Final, TypeVar, cast, overload
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeVar, cast, overload
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -63,6 +64,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"known are {', '.join(known)}" if known else "there is none"
 
 
+def written(values: object) -> str:
+    """Return values of a file in a form that can be compared, in which 1 is not true; "" for what is nested too deeply,
+    which no table that is right has.
+    """
+    try:
+        return repr(values)
+    except RecursionError:
+        return ""
+
+
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
     """Return what `read` makes of a file of `most` bytes: of its bytes, and its mode. Raises `ValueError` with the path
     and the reason, also where `read` does.
@@ -79,6 +90,29 @@ def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FI
         return read(content, mode)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+class Takes(Enum):
+    """When a setting that was changed has its effect, after the configuration was read anew."""
+
+    NEW_SESSIONS = "new sessions"
+    """Sessions that begin have it; those that run keep what they began with."""
+    AT_ONCE = "at once"
+    RESTART = "restart"
+
+
+class Setting(NamedTuple):
+    """What there is to know of one key. `read` returns the value that the relay uses; None: the module of this table
+    reads the key, because it needs more than the value. `field` is where the record has the value: the key, where
+    that is empty; `part.field` is a field of a part of the record; several, where `read` returns a tuple for them.
+    `path`: the value is a path, relative to the file's folder. `required`: a table without the key is refused.
+    """
+
+    read: Callable[[object], Any] | None = None
+    field: str | tuple[str, ...] = ""
+    takes: Takes = Takes.NEW_SESSIONS
+    path: bool = False
+    required: bool = False
 
 
 class Table:
@@ -98,7 +132,7 @@ class Table:
     ) -> None:
         self.source = source
         self.folder = folder
-        self._values = values
+        self.values = values
         self._path = path
 
     @property
@@ -117,12 +151,12 @@ class Table:
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 
     def __contains__(self, key: str) -> bool:
-        return key in self._values
+        return key in self.values
 
     def only(self, known: Iterable[str]) -> None:
         """Raise `ConfigError` for a key that is not among the known ones."""
         known = list(known)
-        for key in self._values:
+        for key in self.values:
             if key not in known:
                 raise self.error(key, f"unknown key; {nearest(key, known)}")
 
@@ -132,16 +166,33 @@ class Table:
     def get(self, key: str, read: Callable[[object], T], default: D) -> T | D: ...
     def get(self, key: str, read: Callable[[object], T], default: D | None = None) -> T | D | None:
         """Return the key's value as `read` returns it, or the default where it is absent."""
-        if key not in self._values:
+        if key not in self.values:
             return default
         try:
-            return read(self._values[key])
+            return read(self.values[key])
         except ValueError as error:
             raise self.error(key, str(error)) from None
 
+    def read(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
+        """Return the values of the keys that are present and have a reader, by field. Raises `ConfigError`, also for a
+        key that is not among the settings.
+        """
+        self.only(settings)
+        found: dict[str, Any] = {}
+        for key, (read, field, _, is_path, required) in settings.items():
+            if required and key not in self.values:
+                raise self.error(key, "is missing")
+            if read is not None and key in self.values:
+                value: Any = self.path(key, read) if is_path else self.get(key, read)
+                if isinstance(field, tuple):
+                    found.update(zip(field, value, strict=True))
+                else:
+                    found[field or key] = value
+        return found
+
     def required(self, key: str, read: Callable[[object], T]) -> T:
         """Return the key's value as `read` returns it. Raises `ConfigError` where it is absent."""
-        if key not in self._values:
+        if key not in self.values:
             raise self.error(key, "is missing")
         return cast(T, self.get(key, read))
 
@@ -166,7 +217,7 @@ class Table:
 
     def table(self, key: str) -> "Table":
         """Return the table under a key, an empty one where it is absent."""
-        values = self._values.get(key, {})
+        values = self.values.get(key, {})
         if not isinstance(values, dict):
             raise self.error(key, "must be a table")
         return Table(self.source, self.folder, values, (*self._path, key))
@@ -174,16 +225,16 @@ class Table:
     def tables(self, key: str) -> list["Table"]:
         """Return the named tables under a key, in the file's order."""
         parent = self.table(key)
-        for name in parent._values:
+        for name in parent.values:
             if not _NAME.fullmatch(name):
                 raise parent.error(name, "a name is made of letters, digits, dots, dashes and underscores")
-            if not isinstance(parent._values[name], dict):
+            if not isinstance(parent.values[name], dict):
                 raise parent.error(name, f"must be a table, as in [{key}.main]")
-        return [parent.table(name) for name in parent._values]
+        return [parent.table(name) for name in parent.values]
 
     def array(self, key: str) -> list["Table"]:
         """Return the tables of an array of tables, in the file's order."""
-        values = self._values.get(key, [])
+        values = self.values.get(key, [])
         if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
             raise self.error(key, f"must be tables, each under [[{key}]]")
         return [

@@ -1,67 +1,18 @@
 """`[upstream.NAME]`: which brokers, and how the relay connects to them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Final
 
 from stomprelay.config import address, endpoint
 from stomprelay.config.location import Location, locate
-from stomprelay.config.table import Table
-from stomprelay.config.values import (
-    BEATS,
-    LIMITS,
-    choice,
-    connect_value,
-    count,
-    destination,
-    flag,
-    header_name,
-    limits,
-    passcode,
-    passcode_content,
-    rate,
-    seconds,
-    seconds_or_none,
-    terms,
-    text,
-    versions,
-)
-from stomprelay.relay.model.group import Broker, Policy
+from stomprelay.config.settings import SETTINGS, built
+from stomprelay.config.table import Table, written
+from stomprelay.config.values import connect_value, passcode, passcode_content, text
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
-from stomprelay.relay.model.profile import PROFILES
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
-
-KEYS: Final = (
-    "uri",
-    "host",
-    "login",
-    "passcode",
-    "passcode_file",
-    "versions",
-    "profile",
-    *BEATS,
-    "connect_timeout",
-    "disconnect_timeout",
-    "keep_alive_eol",
-    "connect_escape",
-    "close_on_error",
-    "proxy_protocol",
-    "client_address_header",
-    "policy",
-    "connected",
-    "confirm",
-    "resend_buffer",
-    "reconnect_rate",
-    "rebalance_rate",
-    "drain_timeout",
-    "limits",
-    "health",
-    "tls",
-)
-HEALTH_KEYS: Final = ("failures", "pause", "longest_pause", "probe", "destination")
-TLS_KEYS: Final = ("ca", "certificate", "key", "name")
 
 PARTS: Final = (
     "{group}: sessions may be on different brokers ({choice}), and who receives on one gets nothing that is sent to "
@@ -69,7 +20,6 @@ PARTS: Final = (
 )
 """What is to be said of `Upstream.parts`."""
 
-_POLICIES: Final = {policy.value: policy for policy in Policy}
 _MOVING: Final = {
     "connected": "connected",
     "confirm": "confirm",
@@ -104,45 +54,39 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
     return there
 
 
-def read(table: Table) -> Upstream:
-    """Return the upstream in a table. The file that holds its passcode is read now. Raises `ConfigError`."""
-    table.only(KEYS)
-    bounds = table.table("limits")
-    bounds.only(LIMITS)
-    place = table.required("uri", location)
-    policy = table.get("policy", choice(_POLICIES))
-    connected = table.get("connected", flag, Upstream.connected)
+def places(values: Mapping[str, object]) -> str:
+    """Return what the values of a table say about the groups of its upstream, in a form that can be compared."""
+    return written([values.get(key) for key in ("uri", "policy", "connected")])
+
+
+def read(table: Table, running: Upstream | None = None) -> Upstream:
+    """Return the upstream in a table, with the groups of the one that is `running`, if there is one whose table says
+    the same of them. The file that holds its passcode is read now. Raises `ConfigError`.
+    """
+    found = table.read(SETTINGS["upstream.NAME"])
+    found |= table.table("limits").read(SETTINGS["upstream.NAME.limits"])
+    health = table.table("health")
+    found |= health.read(SETTINGS["upstream.NAME.health"])
+    place = running or table.required("uri", location)
     try:
-        groups = place.groups(table.name, policy, connected=connected)
+        groups = (
+            place.groups
+            if isinstance(place, Upstream)
+            else place.groups(
+                table.name, found.get("policy"), connected=found.get("connected", Upstream.connected)
+            )
+        )
     except ValueError as error:
         raise table.error("policy", str(error)) from None
     upstream = Upstream(
         table.name,
         groups,
-        host=table.get("host", connect_value),
         credentials=_credentials(table),
-        versions=table.get("versions", versions),
-        profile=table.get("profile", choice(PROFILES), Upstream.profile),
-        heart_beat=terms(table, Upstream.heart_beat),
-        limits=limits(bounds, Upstream.limits),
-        connect_timeout=table.get("connect_timeout", seconds, Upstream.connect_timeout),
-        disconnect_timeout=table.get("disconnect_timeout", seconds, Upstream.disconnect_timeout),
-        keep_alive=table.get("keep_alive_eol", seconds_or_none, Upstream.keep_alive),
-        connect_escape=table.get("connect_escape", flag),
-        close_on_error=table.get("close_on_error", flag, Upstream.close_on_error),
-        proxy_protocol=table.get("proxy_protocol", flag, Upstream.proxy_protocol),
-        client_address_header=table.get("client_address_header", header_name),
         quorum=place.quorum,
         fan_out_queues=place.fan_out_queues,
-        confirm=table.get("confirm", flag, Upstream.confirm),
-        resend_buffer=table.get("resend_buffer", count, Upstream.resend_buffer),
-        reconnect_rate=table.get("reconnect_rate", rate, Upstream.reconnect_rate),
-        rebalance_rate=table.get("rebalance_rate", rate, Upstream.rebalance_rate),
-        drain_timeout=table.get("drain_timeout", seconds_or_none, Upstream.drain_timeout),
-        policy=policy,
-        connected=connected,
-        checks=_checks(table.table("health")),
+        **built(Upstream, found),
     )
+    _check_health(health, upstream.checks)
     for key in _idle(upstream):
         raise table.error(key, _needs_a_list(upstream))
     if _unread_header(upstream):
@@ -167,20 +111,11 @@ def _needs_a_list(upstream: Upstream) -> str:
     return f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"'
 
 
-def _checks(table: Table) -> Checks:
-    table.only(HEALTH_KEYS)
-    checks = Checks(
-        table.get("failures", count, Checks.failures),
-        table.get("pause", seconds, Checks.pause),
-        table.get("longest_pause", seconds, Checks.longest_pause),
-        table.get("probe", seconds_or_none, Checks.probe),
-        table.get("destination", destination),
-    )
+def _check_health(table: Table, checks: Checks) -> None:
     if checks.pause > checks.longest_pause:
         raise table.error("pause", f"must not be longer than longest_pause, {checks.longest_pause:g} seconds")
     if checks.destination is not None and not checks.probe:
         raise table.error("destination", "needs probe: how often a message is sent there")
-    return checks
 
 
 def _credentials(table: Table) -> Credentials | None:
@@ -201,28 +136,15 @@ def _credentials(table: Table) -> Credentials | None:
 
 def _tls(upstream: Table, brokers: Iterable[Broker]) -> ClientTLS:
     table = upstream.table("tls")
-    table.only(TLS_KEYS)
+    found = table.read(SETTINGS["upstream.NAME.tls"])
     if not any(broker.tls for broker in brokers):
         own = any(endpoint.client(broker.endpoint).own_tls for broker in brokers)
         reason = "the endpoint brings TLS of its own" if own else "the address does not ask for TLS"
         raise table.error(
             None, f"{reason}; with this table uri has to be ssl://host:port or wss://host:port/path"
         )
-    certificate, key = table.path("certificate", text), table.path("key", text)
-    if (certificate is None) != (key is None):
-        missing, given = ("certificate", "key") if certificate is None else ("key", "certificate")
+    tls = ClientTLS(**found)
+    if (tls.certificate is None) != (tls.key is None):
+        missing, given = ("certificate", "key") if tls.certificate is None else ("key", "certificate")
         raise table.error(missing, f"is missing; {given} is of no use without it")
-    return ClientTLS(table.path("ca", text), certificate, key, table.get("name", _name))
-
-
-def _name(value: object) -> str:
-    name = text(value)
-    return name if _is_address(name) else address.host_name(name)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return tls

@@ -5,15 +5,19 @@ A reader takes the value and returns what the code works with. It raises `ValueE
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from math import inf
 from typing import Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
-from stomprelay.config.table import Table, nearest
-from stomprelay.session.heartbeat import Terms
+from stomprelay.config.table import nearest
+from stomprelay.journal.settings import ALL, NOTHING
+from stomprelay.relay.model.listener import ANY_ORIGIN
+from stomprelay.session.subscriptions import MODES
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CONNECT_HEADERS
 
 T = TypeVar("T")
@@ -276,27 +280,125 @@ texts: Final = several(text, "a string that is not empty, or a list of such")
 """Reads a text, or a list of texts."""
 
 
-# Settings that the tables of listeners and upstreams share
+# Values of single settings
 
-BEATS: Final = ("heart_beat", "heart_beat_idle", "heart_beat_tolerance")
-LIMITS: Final = ("headers", "header_line", "body")
+LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
+"""How much may be logged."""
+BODIES: Final = {"none": NOTHING, "all": ALL}
+"""Words for how much of a body is recorded."""
+MOST_WORKERS: Final = 256
+"""Processes that a relay may have: more than any machine of ours has cores, and few enough for a slip of the pen."""
+LONGEST_PATH: Final = 100
+"""Bytes of the path of a UNIX socket: systems take from 104 to 108, with the zero behind it."""
+
+_PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+_PATTERN: Final = re.compile(r"[^\s:]+(:[^\r\n]*)?")
 
 
-def terms(table: Table, default: Terms) -> Terms:
-    """Return the heart-beats of a leg, from the keys BEATS. Raises `ConfigError`."""
-    can_send, wants = table.get("heart_beat", heart_beat, (default.can_send, default.wants))
-    return Terms(
-        can_send,
-        wants,
-        table.get("heart_beat_idle", share, default.idle),
-        table.get("heart_beat_tolerance", multiple, default.tolerance),
-    )
+def workers(value: object) -> int:
+    """Return the number of workers."""
+    number = count(value)
+    if number > MOST_WORKERS:
+        raise ValueError(f"must be {MOST_WORKERS} at most, not {number}")
+    return number
 
 
-def limits(table: Table, default: Limits) -> Limits:
-    """Return the limits of a leg's decoder, from the keys LIMITS. Raises `ConfigError`."""
-    return Limits(
-        table.get("headers", headers, default.headers),
-        table.get("header_line", count, default.header_line),
-        table.get("body", count, default.body),
-    )
+def socket_path(value: object) -> str:
+    """Return the path of a UNIX socket."""
+    path = text(value)
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise ValueError(f"must have {LONGEST_PATH} bytes at most, as the path of a UNIX socket")
+    return path
+
+
+def web_path(value: object) -> str:
+    """Return the path of a WebSocket's URL."""
+    if not isinstance(value, str) or not _PATH.fullmatch(value):
+        raise ValueError(f"must be a path as in a URL, such as /ws, not {shown(value)}")
+    return value
+
+
+def origins(value: object) -> tuple[str, ...]:
+    """Return the origins of web pages in a list."""
+    if not isinstance(value, list) or not all(
+        isinstance(each, str) and (each == ANY_ORIGIN or _ORIGIN.fullmatch(each)) for each in value
+    ):
+        raise ValueError(
+            "must be a list of origins as browsers send them, such as https://app.example.net, in lower case and "
+            f"without a path, or {ANY_ORIGIN} for all, not {shown(value)}"
+        )
+    return tuple(value)
+
+
+def bodies(value: object) -> int:
+    """Return how many bytes of a body are recorded."""
+    if isinstance(value, str) and value in BODIES:
+        return BODIES[value]
+    try:
+        return count(value)
+    except ValueError:
+        raise ValueError(f'must be "none", "all" or a number of bytes, not {shown(value)}') from None
+
+
+def header_names(value: object) -> tuple[str, ...]:
+    """Return the names of headers in a list."""
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of names of headers, not {shown(value)}")
+    for each in value:
+        if not isinstance(each, str) or not each or any(mark in each for mark in "\n\r\0"):
+            raise ValueError(f"must be names of headers, and {shown(each)} is none")
+    return tuple(value)
+
+
+def printable(value: object) -> str:
+    """Return a text that can be shown in a line."""
+    found = text(value)
+    if not found.isprintable():
+        raise ValueError(f"must be printable, not {shown(value)}")
+    return found
+
+
+_some_modes: Final = several(
+    choice({each.decode(): each for each in sorted(MODES)}), "an ack mode, or a list of such"
+)
+
+
+def ack_modes(value: object) -> frozenset[bytes]:
+    """Return the ack modes of SUBSCRIBE: one, or those in a list."""
+    return frozenset(_some_modes(value))
+
+
+def _header_pattern(value: object) -> str:
+    found = text(value)
+    if not _PATTERN.fullmatch(found):
+        raise ValueError(f"must be a header's name, or name:value, not {shown(value)}")
+    return found
+
+
+header_patterns: Final = several(_header_pattern, "a header, or a list of such")
+"""Reads a glob of a header, or a list of them."""
+
+
+def service_url(value: object) -> str:
+    """Return the URL of a service that is told passcodes."""
+    url = text(value)
+    try:
+        found = urlsplit(url)
+        host, _ = found.hostname or "", found.port
+    except ValueError:
+        raise ValueError("must be a URL such as https://auth.example.net/stomp") from None
+    if found.scheme not in ("http", "https") or not host or not url.isascii() or not url.isprintable():
+        raise ValueError("must be a URL such as https://auth.example.net/stomp")
+    if found.username is not None or found.query or found.fragment or " " in url:
+        raise ValueError("must be a URL without a user, a query, a fragment or blanks")
+    if found.scheme == "http" and not _loopback(host):
+        raise ValueError("must be https://, for it is told passcodes, unless on the loopback interface")
+    return url
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -118,17 +118,45 @@ def _watched(config: Config) -> bool:
     return config.admin is not None or config.metrics is not None
 
 
-def _warn_of(config: Config, *, parting: bool) -> None:
-    """Log what is to be said of an admin endpoint whose token others can read; with `parting` of groups whose sessions
-    may be on different brokers.
+def _warnings(config: Config, *, parting: bool) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the warnings, with their facts, about an admin endpoint whose token others can read; with `parting` about
+    groups whose sessions may be on different brokers.
     """
     place, token = config.admin, config.admin_token
     if place is not None and token is not None and unencrypted(place, config.admin_tls):
-        _log.warn("admin: {endpoint}: {warning}", endpoint=place, warning=UNENCRYPTED)
+        yield "admin: {endpoint}: {warning}", {"endpoint": place, "warning": UNENCRYPTED}
     for upstream in config.upstreams if parting else ():
         for group in upstream.parts:
             text = PARTS.format(group=group.name, choice=choice(group))
-            _log.warn("upstream {upstream}: {text}", upstream=upstream.name, text=text)
+            yield "upstream {upstream}: {text}", {"upstream": upstream.name, "text": text}
+
+
+def _doors(config: Config) -> list[tuple[object, ...]]:
+    """Return what of the listeners of a configuration decides how their endpoints are listened on."""
+    return [(each.name, each.endpoint, each.tls, each.web is None) for each in config.listeners]
+
+
+def _admin_doors(config: Config) -> tuple[object, ...]:
+    """Return what of a configuration decides how admin and metrics are listened on, and what they show."""
+    admin = (config.admin, config.admin_token, config.admin_tls, config.admin_console)
+    return (*admin, config.admin_hosts, config.metrics)
+
+
+_PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
+"""How endpoints begin for which no file is read."""
+
+
+def _reads_files(config: Config) -> bool:
+    """Return whether files beside the configuration say how a connection is made, so that a reload reads them again."""
+    brokers = [broker for upstream in config.upstreams for broker in upstream.brokers]
+    places = [each.endpoint for each in config.listeners] + [each.endpoint for each in brokers]
+    places += [each for each in (config.admin, config.metrics) if each is not None]
+    tls = [config.admin_tls, *[each.tls for each in config.listeners]]
+    return (
+        any(each is not None for each in tls)
+        or any(each.tls for each in brokers)
+        or not all(each.startswith(_PLAIN) for each in places)
+    )
 
 
 def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
@@ -221,7 +249,8 @@ class RelayService(MultiService):
         self._checks.setServiceParent(self)
         self.admin = Ports(self._admin_services(config))
         self.admin.setServiceParent(self)
-        _warn_of(config, parting=inherited is None)
+        self._look_at(config)
+        self._warn()
         self._certificates = CertificateWatch(reactor)
         self._certificates.watch(self._connections())
         self._certificates.setServiceParent(self)
@@ -330,37 +359,71 @@ class RelayService(MultiService):
         """
         found = change(source, self.config, wanted)
         config = found.config
-        brokers = found.brokers
-        embedded = self._embedded_broker(config, brokers)
-        endpoints = self._broker_endpoints(brokers, embedded)
-        ports = (
-            self._listening.change(self._listeners(config)),
-            self.admin.change(self._admin_services(config)),
-        )
+        before = self.config
+        again = self._reads_files or self._inherited is not None
+        ports = []
+        if again or _doors(config) != _doors(before):
+            ports.append(self._listening.change(self._listeners(config)))
+        if again or _admin_doors(config) != _admin_doors(before):
+            ports.append(self.admin.change(self._admin_services(config)))
+        led = again or config.listeners is not before.listeners
+        moved = again or (led and config.upstreams != before.upstreams) or bool(found.continued)
+        embedded, endpoints = self.embedded, self._endpoints
+        if moved:
+            brokers = found.brokers
+            embedded = self._embedded_broker(config, brokers)
+            endpoints = self._broker_endpoints(brokers, embedded)
 
         def commit() -> None:
-            set_level(config.log_level)
-            self.config = config
             if embedded is not None and self.embedded is None:
                 self.embedded = embedded
                 embedded.setServiceParent(self)
-            self._change_brokers(found, endpoints)
-            self.state.sessions.change(config.listeners)
-            self._rule_sessions()
-            self._admission.most = config.clients
-            self._runtime.memory.limit = memory_limit(config.memory)
-            self.clients.fast_path = config.fast_path
-            self._identification.change(config.auths)
+            if moved:
+                self._change_brokers(found, endpoints)
+            if led:
+                self.state.sessions.change(config.listeners)
+                self._rule_sessions()
+            if config.auths != before.auths:
+                self._identification.change(config.auths)
+            if _watched(config):
+                self._runtime.tallies.count_destinations()
+            if moved or _watched(config) != _watched(before):
+                self._checks.change(watched=_watched(config))
+            if moved:
+                self.state.pauses.remove(found.left)
+            self._use(config, anew=moved or bool(ports))
+
+        def committed() -> None:
+            if again or self._reads_files:
+                self._certificates.watch(self._connections())
+
+        return Prepared(found, ports, commit, committed)
+
+    def _use(self, config: Config, *, anew: bool) -> None:
+        """Use all of another configuration that is about no session; `anew`: endpoints or upstreams are others."""
+        before, self.config = self.config, config
+        if config.log_level != before.log_level:
+            set_level(config.log_level)
+        self._admission.most = config.clients
+        self._runtime.memory.limit = memory_limit(config.memory)
+        self.clients.fast_path = config.fast_path
+        if config.journal != before.journal:
             if self.state.journal is not None:
                 self.state.journal.change(config.journal)
             self.state.tails.change(config.journal)
-            if _watched(config):
-                self._runtime.tallies.count_destinations()
-            self._checks.change(watched=_watched(config))
-            self.state.pauses.remove(found.left)
-            _warn_of(config, parting=self._inherited is None)
+        if anew:
+            self._look_at(config)
+        self._warn()
 
-        return Prepared(found, ports, commit, lambda: self._certificates.watch(self._connections()))
+    def _look_at(self, config: Config) -> None:
+        """Find out what is to be said of a configuration, and whether a reload reads files beside it."""
+        self._reads_files = _reads_files(config)
+        self._warnings = list(_warnings(config, parting=self._inherited is None))
+
+    def _warn(self) -> None:
+        """Log what is to be said of the configuration, if there is anything."""
+        for text, facts in self._warnings:
+            _log.warn(text, **facts)
 
     def _change_brokers(self, found: Change, endpoints: Mapping[Broker, BrokerEndpoint]) -> None:
         """Connect to the brokers of another configuration, and to those that sessions began with."""
@@ -396,8 +459,8 @@ class RelayService(MultiService):
 
         some()
 
-    def _reload(self, source: Source, wanted: Config) -> Deferred[Reloaded]:
-        prepared = self.prepare(source.path or COMMAND_LINE, wanted)
+    def _reload(self, source: Source) -> Deferred[Reloaded]:
+        prepared = self.prepare(source.path or COMMAND_LINE, source.read(self.config))
         prepared.open()
         return prepared.commit()
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredLock
 
-from stomprelay.config import Config, ConfigError
+from stomprelay.config import ConfigError
 from stomprelay.config.change import Source
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
@@ -34,16 +34,16 @@ class Reloads(Service):
     """Has the configuration read anew from `source`, and used: at SIGHUP, from `startService` on, and by `reload`. One
     after the other.
 
-    `use` is given the source as it is now and what it says, and returns what changed, or a Deferred of that; it raises
-    `ConfigError`, `BadEndpoint` or `CannotStart` where that cannot be used, or the Deferred fails so, and nothing has
-    changed then. `notice` is called with True before and with False after.
+    `use` is given the source as it is now, and returns what changed, or a Deferred of that; it raises `ConfigError`,
+    `BadEndpoint` or `CannotStart` where that cannot be used, or the Deferred fails so, and nothing has changed then.
+    `notice` is called with True before and with False after.
     """
 
     def __init__(
         self,
         reactor: Any,
         source: Source,
-        use: Callable[[Source, Config], "Reloaded | Deferred[Reloaded]"],
+        use: Callable[[Source], "Reloaded | Deferred[Reloaded]"],
         notice: Callable[[bool], None],
     ) -> None:
         self._source = source
@@ -100,7 +100,7 @@ class Reloads(Service):
         try:
             source = self._source.again()
             with source.here():
-                found = self._use(source, source.read())
+                found = self._use(source)
             return await found if isinstance(found, Deferred) else found
         except ConfigError as error:
             raise NotReloaded(str(error)) from None

@@ -66,7 +66,7 @@ class ListenerSessions:
         rates are those of the sessions that run as well.
         """
         self.listener = listener
-        if self.limiter.change(listener.rates):
+        if listener.rates != self.limiter.rates and self.limiter.change(listener.rates):
             for driver in tuple(self._drivers):
                 driver.limited(self.limited_by(driver.address))
         self.cost = 1 + sum(
@@ -140,7 +140,7 @@ class Sessions:
             found = known.pop(each.name, None)
             if found is None:
                 found = ListenerSessions(each, self._ended)
-            else:
+            elif found.listener is not each:
                 found.change(each)
             self.listeners[each.name] = found
         self.removed = {name: each for name, each in known.items() if len(each)}

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import Config, ConfigError, load
-from stomprelay.config.change import Change, Takes, change, takes
+from stomprelay.config.change import Change, change
+from stomprelay.config.settings import takes
+from stomprelay.config.table import Takes
 
 FILE = """
 [listener.public]

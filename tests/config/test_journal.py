@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from stomprelay.config.journal import bodies, read, spell_bodies
+from stomprelay.config.config import read_journal as read
+from stomprelay.config.summary import spell_bodies
 from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.values import bodies
 from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
 
 

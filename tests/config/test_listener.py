@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from stomprelay.config.address import broker
-from stomprelay.config.listener import ENDPOINT, read, server_endpoint
+from stomprelay.config.endpoint import server_endpoint
+from stomprelay.config.listener import ENDPOINT, read
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web

@@ -3,10 +3,10 @@
 import pytest
 
 from stomprelay.config import Config, ConfigError, load, share
-from stomprelay.config import rates as module
-from stomprelay.config.change import Takes, change, takes
+from stomprelay.config.change import change
+from stomprelay.config.settings import takes
 from stomprelay.config.summary import summary
-from stomprelay.config.table import Table
+from stomprelay.config.table import Takes
 from stomprelay.relay.model.rates import RateLimits, Rates
 
 LIMITS = """
@@ -86,13 +86,14 @@ def test_addresses_behind_a_proxy() -> None:
 
 def test_users_that_nobody_knows() -> None:
     """Where it is not found out who clients are, a limit of users is a mistake."""
-    table = Table("", "", {"user": {"frames": 1.0}, "clients_per_user": 5}, ("limits",))
     with pytest.raises(ConfigError, match=r"limits\.user: has no effect without auth"):
-        module.read(table, "tcp:1", identified=False)
+        load("f", "[listener.a]\nlimits.user.frames = 1.0\n")
     with pytest.raises(ConfigError, match=r"limits\.clients_per_user: has no effect without auth"):
-        module.per_user(table, identified=False)
-    assert module.read(table, "tcp:1", identified=True).user == Rates(frames=1.0)
-    assert module.per_user(table, identified=True) == 5
+        load("f", "[listener.a]\nlimits.clients_per_user = 5\n")
+    text = "[listener.public.limits]\nuser.frames = 1.0\nclients_per_user = 5\n"
+    [found] = config(text).listeners
+    assert found.rates.user == Rates(frames=1.0)
+    assert found.clients_per_user == 5
 
 
 def test_workers_share_what_all_clients_have() -> None:

@@ -9,22 +9,8 @@ import pytest
 
 from stomprelay.auth.settings import AuthService, AuthSettings, Told
 from stomprelay.auth.tokens import Tokens
-from stomprelay.broker.bounds import Bounds
-from stomprelay.config import (
-    Config,
-    ConfigError,
-    auth,
-    default,
-    journal,
-    listener,
-    load,
-    rates,
-    rules,
-    upstream,
-    values,
-)
-from stomprelay.config import config as whole
-from stomprelay.config.change import takes
+from stomprelay.config import Config, ConfigError, default, listener, load
+from stomprelay.config.settings import SETTINGS, takes
 from stomprelay.journal.settings import ALL, BodyRule
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.model.rates import Rates
@@ -35,45 +21,8 @@ SCENES = sorted((ROOT / "config").glob("*.toml"))
 
 def keys() -> set[str]:
     """Every key that the code takes."""
-    tables = {
-        "": [
-            key
-            for key in whole.KEYS
-            if key
-            not in (
-                "admin_tls",
-                "limits",
-                "listener",
-                "upstream",
-                "route",
-                "rule",
-                "broker",
-                "journal",
-                "auth",
-            )
-        ],
-        "admin_tls.": listener.TLS_KEYS,
-        "limits.": whole.LIMIT_KEYS,
-        "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls", "web")],
-        "listener.NAME.limits.": listener.LIMIT_KEYS,
-        "listener.NAME.limits.address.": rates.KEYS,
-        "listener.NAME.limits.user.": rates.KEYS,
-        "listener.NAME.tls.": listener.TLS_KEYS,
-        "listener.NAME.web.": listener.WEB_KEYS,
-        "upstream.NAME.": [key for key in upstream.KEYS if key not in ("limits", "health", "tls")],
-        "upstream.NAME.limits.": values.LIMITS,
-        "upstream.NAME.health.": upstream.HEALTH_KEYS,
-        "upstream.NAME.tls.": upstream.TLS_KEYS,
-        "route[N].": listener.ROUTE_KEYS,
-        "rule[N].": rules.KEYS,
-        "broker.": [field.name for field in fields(Bounds)],
-        "journal.": [key for key in journal.KEYS if key != "capture"],
-        "journal.capture[N].": journal.CAPTURE_KEYS,
-        "auth.NAME.": [key for key in auth.KEYS if key not in ("token", "service")],
-        "auth.NAME.token.": auth.TOKEN_KEYS,
-        "auth.NAME.service.": auth.SERVICE_KEYS,
-    }
-    return {table + key for table, names in tables.items() for key in names}
+    found = {f"{table}.{key}".removeprefix(".") for table, rows in SETTINGS.items() for key in rows}
+    return {key for key in found if SETTINGS.keys().isdisjoint((key, f"{key}.NAME", f"{key}[N]"))}
 
 
 def told(config: Config) -> list[Any]:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from stomprelay.config.address import broker
-from stomprelay.config.listener import ROUTE_KEYS, RouteRule, read_route, routed
+from stomprelay.config.listener import RouteRule, read_route, routed
+from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, Match, Route
@@ -41,7 +42,7 @@ def test_every_pattern(match: Match) -> None:
 
 def test_every_setting_is_known() -> None:
     """No key beside the patterns, the upstream and the listener."""
-    assert set(ROUTE_KEYS) == {match.value for match in Match} | {"upstream", "listener"}
+    assert set(SETTINGS["route[N]"]) == {match.value for match in Match} | {"upstream", "listener"}
 
 
 @pytest.mark.parametrize(

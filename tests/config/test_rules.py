@@ -8,7 +8,8 @@ import pytest
 
 from stomprelay.config import ConfigError, load
 from stomprelay.config.address import broker
-from stomprelay.config.rules import KEYS, RuleFor, read_default, read_rule, ruled
+from stomprelay.config.rules import RuleFor, read_rule, ruled
+from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
@@ -109,7 +110,7 @@ def test_what_cannot_be(values: dict[str, Any], said: str) -> None:
 
 def test_every_setting_is_known() -> None:
     """The keys are those of this module's rules."""
-    assert len(KEYS) == len(set(KEYS)) == 11
+    assert len(SETTINGS["rule[N]"]) == 11
 
 
 def test_who_has_which() -> None:
@@ -127,12 +128,12 @@ def test_who_has_which() -> None:
 
 @pytest.mark.parametrize(
     ("values", "found"),
-    [({}, None), ({"rules_default": "allow"}, True), ({"rules_default": "deny"}, False)],
+    [("", None), ("rules_default = 'allow'", True), ("rules_default = 'deny'", False)],
 )
-def test_the_default(values: dict[str, str], found: bool | None) -> None:
+def test_the_default(values: str, found: bool | None) -> None:
     """Without the key it is not said; with it there is something to be judged by, even without a rule."""
-    rules = read_default(Table("f", "/", values, ("listener", "a")))
-    assert rules == (None if found is None else AccessRules((), found))
+    [listener] = load("f", f"[listener.a]\n{values}\n").listeners
+    assert listener.rules == (None if found is None else AccessRules((), found))
 
 
 def test_a_file_with_rules(tmp_path: Path) -> None:

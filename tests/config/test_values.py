@@ -7,9 +7,6 @@ from math import inf, nan
 import pytest
 
 from stomprelay.config import values
-from stomprelay.config.table import ConfigError, Table
-from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
 
 
 @pytest.mark.parametrize(
@@ -163,32 +160,3 @@ def test_a_file_that_holds_no_passcode(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"empty|must not contain") as error:
         values.passcode_content(content)
     assert "heim" not in str(error.value)
-
-
-# Settings that the tables of listeners and upstreams share
-
-
-def table(**values: object) -> Table:
-    """A table with these values."""
-    return Table("f", "/", values)
-
-
-def test_terms() -> None:
-    """Each part of the heart-beats has its own key, and its own default."""
-    default = Terms(1, 2, 0.3, 4.0)
-    assert values.terms(table(), default) == default
-    assert values.terms(table(heart_beat=[5, 0]), default) == Terms(5, 0, 0.3, 4.0)
-    assert values.terms(table(heart_beat_idle=1, heart_beat_tolerance=3), default) == Terms(1, 2, 1.0, 3.0)
-
-
-def test_limits() -> None:
-    """Each limit has its own key, and its own default."""
-    default = Limits(1, 2, 3)
-    assert values.limits(table(), default) == default
-    assert values.limits(table(headers=4, header_line=5, body=6), default) == Limits(4, 5, 6)
-
-
-def test_a_wrong_limit_is_named() -> None:
-    """The key is part of the error."""
-    with pytest.raises(ConfigError, match=r"^f: header_line: must be a positive whole number, not 0$"):
-        values.limits(table(header_line=0), Limits())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import Config, ConfigError, default, load, overridden, share
-from stomprelay.config.config import MOST_WORKERS
+from stomprelay.config.values import MOST_WORKERS
 
 FILE = """
 [listener.public]

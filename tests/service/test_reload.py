@@ -436,7 +436,7 @@ class Scene:
         self.reloads = Reloads(
             MemoryReactorClock(),
             Source(None, "", {}, os.getcwd()),
-            lambda source, config: use(),
+            lambda _source: use(),
             self.notices.append,
         )
         self.reloads.startService()

@@ -192,9 +192,9 @@ class WorkersService(MultiService):
         await maybeDeferred(signals.stopService)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _reload(self, source: Source, wanted: Config) -> Deferred[Reloaded]:
+    def _reload(self, source: Source) -> Deferred[Reloaded]:
         """Have all workers use another configuration, once it is certain that it can be used."""
-        prepared = self._alone.prepare(source.path or COMMAND_LINE, wanted)
+        prepared = self._alone.prepare(source.path or COMMAND_LINE, source.read())
         config = prepared.change.config
         ports = self._listeners.change(self._listening(config))
         prepared.ports += [ports, self.admin.change(admin_services(config, self.crew, self._reactor))]
