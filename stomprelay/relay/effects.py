@@ -92,7 +92,7 @@ class Outbox(effects.Outbox[Effect]):
     def send(self, leg: Leg, data: bytes, now: float) -> None:
         """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""
         if not leg.gone:
-            leg.heartbeat.sent(now)
+            leg.heartbeat.sent_at = now
             if self._effects is None:
                 self._effects = [Send(leg, data)]
             else:

@@ -166,7 +166,7 @@ class Relay:
         """Whether the relay ends the session, so that of what brokers send the client gets RECEIPTs alone: they are
         read from though it takes nothing.
         """
-        return self._connection is not None and self._connection.shutdown.ending
+        return self._connection is not None and self._connection.shutdown.ending is not None
 
     @property
     def over(self) -> bool:
@@ -296,12 +296,12 @@ class Relay:
         """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
         connection = self._connection
         if connection is not None:
-            if not connection.asked:
+            if not connection.guard.asked:
                 return []
             if identity.user != self.identity.user:
                 return self.unknown(_SOMEBODY_ELSE, now)
             self.identity = identity
-            return self._act(lambda: connection.review(now).renewed(identity, now))
+            return self._act(lambda: connection.renewed(identity, now))
         let = None if self._opening is None else self._opening.identified(identity)
         return [] if let is None else self._act(lambda: self._let_in(let, now))
 
@@ -315,9 +315,9 @@ class Relay:
         """It was not found out who the client is, or it may not come in; or the new token that it shows is not good."""
         connection = self._connection
         if connection is not None:
-            if connection.asked and not self.client.closed:
+            if connection.guard.asked and not self.client.closed:
                 turn_away(refusal, self.counters, self._outbox, not_renewed)
-                connection.review(now).refused()
+                connection.guard.answered()  # it may stay as long as its token is good, and gets no receipt
             return self._outbox.drain()
         if self._opening is not None:
             self._opening.unknown(refusal, now)
@@ -408,8 +408,10 @@ class Relay:
         if rules == self._rules:
             return []
         self._rules = rules
-        connection, whose = self._connection, (self.identity, self.counters)
-        return [] if connection is None else self._act(lambda: connection.review(now).ruled(rules, *whose))
+        connection = self._connection
+        if connection is None:
+            return []
+        return self._act(lambda: connection.ruled(rules, self.identity, now))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""

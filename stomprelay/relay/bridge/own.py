@@ -56,8 +56,8 @@ class ToClient(Bridge):
 _NEEDLE: Final = b"\n%b:" % TRACE
 _LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
 
-Headed = Callable[[Frame, Bridge], bytes | None]
-"""What becomes of a frame's head, see `carry`."""
+Headed = Callable[[Frame], bytes | None]
+"""What becomes of a frame's head, see `NewHead`."""
 
 
 def _lines(frame: Frame) -> bytes:
@@ -92,11 +92,11 @@ class Tracer:
     def headed(self, headed: Headed) -> Headed:
         """The same for `carry`, which wants no more than heads."""
 
-        def traced(frame: Frame, bridge: Bridge) -> bytes | None:
+        def traced(frame: Frame) -> bytes | None:
             if frame.command is not SEND:
-                return headed(frame, bridge)
+                return headed(frame)
             marked = frame.with_lines(self._marked(frame), body=False)
-            head = headed(marked, bridge)
+            head = headed(marked)
             return marked.data if head is None else head
 
         return traced

@@ -14,13 +14,14 @@ _TAKEN: Final = 65536
 
 class InputBuffer:
     """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
-    `pace` is how fast they may be; None: as fast as can be.
+    `pace` is how fast they may be; None: as fast as can be. `cost` is how many bytes are kept; `paused`: the client is
+    not read from because of this buffer.
 
     Call `paced` after each change, with the other reasons not to read; `hold` when something came that has to wait,
     `stop` for the client to be read from no more.
     """
 
-    __slots__ = ("_at", "_chunks", "_client", "_most", "_outbox", "_paused", "_size", "_stopped", "pace")
+    __slots__ = ("_at", "_chunks", "_client", "_most", "_outbox", "_stopped", "cost", "pace", "paused")
 
     def __init__(self, client: Leg, outbox: Outbox, most: int) -> None:
         self._client = client
@@ -29,36 +30,23 @@ class InputBuffer:
         # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
         self._chunks: deque[bytes] | None = None
         self._at = 0
-        self._size = 0
+        self.cost = 0
         self.pace: Pace | None = None
-        self._paused = False
+        self.paused = False
         self._stopped = False
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def cost(self) -> int:
-        """The bytes that are kept."""
-        return self._size
-
-    @property
-    def paused(self) -> bool:
-        """Whether the client is not read from because of this buffer."""
-        return self._paused
 
     @property
     def unread(self) -> bool:
         """Whether the client sent more than was carried yet, since it is connected: here, or in its decoder."""
         client = self._client
-        return self._size > 0 or (client.state is State.CONNECTED and client.decoder.behind)
+        return self.cost > 0 or (client.state is State.CONNECTED and client.decoder.behind)
 
     def append(self, data: bytes) -> None:
         """Keep a chunk."""
         if self._chunks is None:
             self._chunks = deque()
         self._chunks.append(data)
-        self._size += len(data)
+        self.cost += len(data)
 
     def take(self) -> bytes:
         """Return the oldest bytes, a whole chunk or several small ones, which are kept no longer. There are some."""
@@ -70,7 +58,7 @@ class InputBuffer:
         while chunks and size + len(chunks[0]) <= _TAKEN:
             taken.append(chunks.popleft())
             size += len(taken[-1])
-        self._size -= size
+        self.cost -= size
         if not chunks:
             self._chunks = None
         return b"".join(taken)
@@ -84,7 +72,7 @@ class InputBuffer:
             parts.append(part)
             most -= len(part)
             self._at += len(part)
-            self._size -= len(part)
+            self.cost -= len(part)
             if self._at == len(chunks[0]):
                 chunks.popleft()
                 self._at = 0
@@ -101,7 +89,7 @@ class InputBuffer:
     def clear(self) -> None:
         """Forget all chunks: the session is over."""
         self._chunks = None
-        self._at = self._size = 0
+        self._at = self.cost = 0
         if self.pace is not None:
             self.pace.leave()
 
@@ -112,8 +100,8 @@ class InputBuffer:
 
     def hold(self) -> None:
         """Stop reading from the client until `paced` finds no reason for it."""
-        if not self._paused:
-            self._paused = True
+        if not self.paused:
+            self.paused = True
             self._outbox.put(Pause(self._client))
 
     def paced(self, *, full: bool, crowded: bool) -> None:
@@ -121,10 +109,10 @@ class InputBuffer:
         (`full`); go on when nothing is kept and not too much waits any more (`crowded`).
         """
         waiting = self.pace is not None and self.pace.waiting
-        if self._paused:
-            if not self._size and not crowded and not waiting and not self._stopped:
-                self._paused = False
+        if self.paused:
+            if not self.cost and not crowded and not waiting and not self._stopped:
+                self.paused = False
                 self._outbox.put(Resume(self._client))
-        elif full or waiting or self._size >= self._most:
-            self._paused = True
+        elif full or waiting or self.cost >= self._most:
+            self.paused = True
             self._outbox.put(Pause(self._client))

@@ -17,42 +17,38 @@ _NONE: Final = frozenset[Leg]()
 
 
 class Turns:
-    """The legs of a session of which more came than is carried in one turn: what comes on them waits behind that until
-    `had`. What the client sent waits in the `buffer` as well, for its brokers or for its pace. `allowed`: what may pass
-    straight on now, because nothing waits on either side. `deadline`: when to `release` more, in seconds, because the
-    pace has the client wait until then; infinity where it does not.
+    """The legs of a session of which more came than is carried in one turn, `deferred`: what comes on them waits behind
+    that until `had`. What the client sent waits in the `buffer` as well, for its brokers or for its pace. `allowed`:
+    what may pass straight on now, because nothing waits on either side. `deadline`: when to `release` more, in
+    seconds, because the pace has the client wait until then; infinity where it does not.
     """
 
-    __slots__ = ("_buffer", "_client", "_deferred", "_flow", "_outbox", "allowed", "deadline")
+    __slots__ = ("_buffer", "_client", "_flow", "_outbox", "allowed", "deadline", "deferred")
 
     def __init__(self, client: Leg, flow: Flow, buffer: InputBuffer, outbox: Outbox) -> None:
         self._client = client
         self._flow = flow
         self._buffer = buffer
         self._outbox = outbox
-        self._deferred = _NONE
+        self.deferred = _NONE
         self.allowed: tuple[Pass, ...] = ()
         self.deadline = inf
 
-    def awaits(self, leg: Leg) -> bool:
-        """Whether what is left of this leg waits for its next turn."""
-        return leg in self._deferred
-
     def had(self, leg: Leg) -> None:
         """The next turn of the leg has come, or it needs none any more."""
-        self._deferred -= {leg}
+        self.deferred -= {leg}
 
-    def give_way(self, leg: Leg, *, more: bool = False) -> None:
-        """Leave to the next turn what the leg has more than was carried in this one, or that there is `more` to do."""
-        if (more or leg.decoder.behind) and not leg.closed and leg not in self._deferred:
-            self._deferred |= {leg}
+    def give_way(self, leg: Leg) -> None:
+        """Leave to the next turn what there is more to do on this leg than was done in this one."""
+        if not leg.closed and leg not in self.deferred:
+            self.deferred |= {leg}
             self._outbox.put(GiveWay(leg))
 
     @property
     def readable(self) -> bool:
         """Whether what the client sent may be carried to brokers now, as far as its pace allows."""
         client = self._client
-        return client.state is State.CONNECTED and self._flow.flowing and client not in self._deferred
+        return client.state is State.CONNECTED and self._flow.flowing and client not in self.deferred
 
     @property
     def held_by(self) -> TokenBucket | None:
@@ -69,11 +65,11 @@ class Turns:
         if pace is None:
             if self.readable:
                 carry(now, b"", TURN)
-            while buffer and self.readable:
+            while buffer.cost and self.readable:
                 carry(now, buffer.take(), TURN)
         elif buffer.unread and self.readable:
             behind = client.decoder.behind
-            if not pace.ready(0 if behind else len(buffer), now):
+            if not pace.ready(0 if behind else buffer.cost, now):
                 self.deadline = pace.until
                 if pace.held_by is not None and not pace.told:
                     pace.told = True
@@ -82,8 +78,9 @@ class Turns:
                 frames, size = pace.begin()
                 data = b"" if behind else buffer.part(size)
                 frames -= carry(now, data, frames)
-                pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or len(buffer) > 0)
-                self.give_way(client, more=client.state is State.CONNECTED and buffer.unread)
+                pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or buffer.cost > 0)
+                if client.decoder.behind or (client.state is State.CONNECTED and buffer.unread):
+                    self.give_way(client)
 
     def let_pass(self, able: Collection[Pass]) -> None:
         """Ask that of these what may pass straight on does so, and no more than that."""
@@ -96,10 +93,10 @@ class Turns:
         """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
         if leg.state is not State.CONNECTED or to.state is not State.CONNECTED or leg.gone or to.gone:
             return False
-        if leg in self._deferred or leg.decoder.buffered:
+        if leg in self.deferred or leg.decoder.buffered:
             return False
         buffer = self._buffer
-        return not (leg is self._client and (buffer or buffer.paused or buffer.pace is not None))
+        return not (leg is self._client and (buffer.cost or buffer.paused or buffer.pace is not None))
 
 
 def _changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:

@@ -22,7 +22,7 @@ from stomprelay.relay.link.suspicion import CLOSED, STRANGE
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import left, moved, refused, vain
+from stomprelay.relay.notes import left, lost, moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, How, Resume
 from stomprelay.session.handshake import Offer
@@ -489,7 +489,7 @@ class Link:
     @property
     def hasty(self) -> bool:
         """Whether it has a broker that is to be sent more in the next turn: then call `Flow.to_client`."""
-        return self.up and self.resender is not None and self.resender.hasty
+        return self.resender is not None and self.resender.hasty and self.up
 
     def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
@@ -499,8 +499,16 @@ class Link:
             self.state.silent = True
             self.state.broker.health.doubt(self.state.broker.health.sight())
 
-    def lost(self) -> None:
-        """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
+    def lost(self, reason: str) -> None:
+        """Record that the broker was lost, for this reason: the next one is a failover. Call `hang_up`, then `seek`.
+        Does nothing for one that was being left anyway.
+        """
+        if not self.leaving and not self.done:
+            self.session.counters["brokers_lost"] += 1
+            self._lost()
+            self._outbox.put(lost(self.broker, self.upstream, reason))
+
+    def _lost(self) -> None:
         self.recovering = True
         self._goes_back()
         broker = self.broker
@@ -699,7 +707,7 @@ class Link:
         if not self.leaving:
             self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
             self.session.counters["brokers_lost"] += 1
-            self.lost()
+            self._lost()
         self.abandon()
 
     def proved(self) -> None:
