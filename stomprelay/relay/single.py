@@ -1,9 +1,10 @@
 """Frames between a client and the one broker that it has at a time, both ways, until one disconnects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
@@ -46,6 +47,7 @@ class Single:
     """
 
     __slots__ = (
+        "_bridges",
         "_client",
         "_counter",
         "_ends",
@@ -68,6 +70,7 @@ class Single:
         "survives",
     )
 
+    _bridges: Bridges  # of the frames that are carried now
     coupled = True
     """The service reads from neither leg faster than the other can be written to."""
 
@@ -209,8 +212,9 @@ class Single:
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, `most` at most."""
         link, client, resender, tracer = self._link, self._client, self._resender, self._tracer
-        connection = link.connection
-        broker = connection.leg
+        connection = link.state
+        assert isinstance(connection, Connected)
+        broker, self._bridges = connection.leg, connection.bridges
         frames: Iterator[Frame | Run]
         if self.guard.active or tracer is not None or client.gone:
             frames = islice(self._looked_at(client.decoder.frames()), most)
@@ -242,7 +246,7 @@ class Single:
 
     def _upward(self, frame: Frame) -> bytes | None:
         """What becomes of a client's frame, without a resender; see `NewHead`."""
-        session, bridge = self._session, self._link.connection.bridges.to_broker
+        session, bridge = self._session, self._bridges.to_broker
         if frame.command is not DISCONNECT:
             head = bridge.head(frame, session)
             # A head that is remembered asks for no receipt.
@@ -337,8 +341,9 @@ class Single:
 
     def to_client(self, link: Link, now: float) -> None:
         """Carry the frames that the broker's leg has."""
-        connection, session, joiner = link.connection, self._session, Joiner()
-        broker = connection.leg
+        connection, session, joiner = link.state, self._session, Joiner()
+        assert isinstance(connection, Connected)
+        broker, self._bridges = connection.leg, connection.bridges
         self._erred = self.erred or self._ends
         passing = NOTHING_PASSES
         if not self._erred and (self._passing or self._from_client(connection)) is not None:
@@ -367,15 +372,14 @@ class Single:
 
     def _downward(self, frame: Frame) -> bytes | None:
         """What becomes of a broker's frame; see `NewHead`."""
-        connection = self._link.connection
-        bridge = connection.bridges.to_client
+        bridge = self._bridges.to_client
         if frame.command is MESSAGE:
             if self._ends:
                 return NOTHING
             if self._erred:
                 self.erred = False  # it goes on: the ERROR will not explain what happens later
             return bridge.head(frame, self._session)
-        receipt = self._session.asked(frame.header(RECEIPT_ID, connection.leg.dialect))
+        receipt = self._session.asked(frame.header(RECEIPT_ID, self._bridges.broker))
         self._session.received(receipt)
         if frame.command is not ERROR:
             self._session.unproved = 0
@@ -435,9 +439,9 @@ class Single:
             if self.safe:
                 self.send_disconnect(now)
 
-    def take_refused(self) -> list[StompError]:
+    def take_refused(self) -> Sequence[StompError]:
         """Return those of its resender."""
-        return [] if self._resender is None else [*self._resender.take_refused()]
+        return () if self._resender is None else self._resender.take_refused()
 
     def over(self, link: Link) -> bool:
         """Whether the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""

@@ -5,6 +5,8 @@ Whole conversations across a loss are in `test_failover`; here is what only the 
 
 from itertools import pairwise
 from math import inf
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
+from stomprelay.relay.flow import Flow
 from stomprelay.session.effects import Event, How, Pause, Resume, Send
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State
@@ -592,7 +595,7 @@ class Buffered(InputBuffer):
 
     def asks(self, *, full: bool = False, crowded: bool = False) -> list[Effect]:
         """What it asks for when the flow is so full."""
-        self.paced(full=full, crowded=crowded)
+        self.paced(cast(Flow, SimpleNamespace(full=full, crowded=crowded)))
         return self.outbox.drain()
 
 

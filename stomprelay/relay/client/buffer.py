@@ -5,6 +5,7 @@ from typing import Final
 
 from stomprelay.relay.client.pace import Pace
 from stomprelay.relay.effects import Outbox
+from stomprelay.relay.flow import Flow
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
 
@@ -104,15 +105,15 @@ class InputBuffer:
             self.paused = True
             self._outbox.put(Pause(self._client))
 
-    def paced(self, *, full: bool, crowded: bool) -> None:
-        """Stop reading from the client when too much is kept here, or its pace has it wait, or elsewhere too much waits
-        (`full`); go on when nothing is kept and not too much waits any more (`crowded`).
+    def paced(self, flow: Flow) -> None:
+        """Stop reading from the client when too much is kept here, or its pace has it wait, or too much waits in the
+        flow (`full`); go on when nothing is kept and not too much waits there any more (`crowded`).
         """
         waiting = self.pace is not None and self.pace.waiting
         if self.paused:
-            if not self.cost and not crowded and not waiting and not self._stopped:
+            if not (self.cost or waiting or self._stopped or flow.crowded):
                 self.paused = False
                 self._outbox.put(Resume(self._client))
-        elif full or waiting or self.cost >= self._most:
+        elif waiting or self.cost >= self._most or flow.full:
             self.paused = True
             self._outbox.put(Pause(self._client))

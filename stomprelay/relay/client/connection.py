@@ -38,7 +38,7 @@ JUDGED: Final = 128
 class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first, and `settle` at the end of each input.
 
-    Its `Flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
+    Its `flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
     what the loss of either side means. `login`: the client's, or None.
     """
 
@@ -46,10 +46,10 @@ class ClientConnection:
         "_buffer",
         "_client",
         "_due",
-        "_flow",
         "_listener",
         "_offer",
         "_outbox",
+        "flow",
         "login",
         "session",
         "shutdown",
@@ -66,52 +66,27 @@ class ClientConnection:
         self.login = offer.first(LOGIN)
         self._outbox = outbox
         self._due = False
-        self._flow = flow
+        self.flow = flow
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
         self.turns = Turns(client, flow, self._buffer, outbox)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
 
     @property
-    def guard(self) -> Guard:
-        """What judges the client's frames."""
-        return self._flow.guard
-
-    @property
-    def links(self) -> list[Link]:
-        """The session's links to groups of brokers."""
-        return self._flow.links
-
-    @property
-    def coupled(self) -> bool:
-        """Whether there is one broker at a time, so that it sets the client's pace."""
-        return self._flow.coupled
-
-    @property
     def over(self) -> bool:
         """Whether the client's leg is closed, and no link has a broker or looks for one."""
-        return self._client.closed and all(link.ended for link in self._flow.links)
+        return self._client.closed and all(link.ended for link in self.flow.links)
 
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
         deadline = min(self.shutdown.deadline, self.turns.deadline)
-        for link in self._flow.links:
+        for link in self.flow.links:
             deadline = min(deadline, link.until)
-            for leg in (link.leg, link.next_leg):
+            for leg in (link.state.leg, link.next_leg):
                 if leg is not None and leg.state is State.CONNECTED:
                     deadline = min(deadline, leg.heartbeat.deadline)
         return deadline
-
-    @property
-    def kept(self) -> int:
-        """The bytes that are kept of the session, those of frames that brokers have begun among them."""
-        size = self.session.kept.size
-        for link in self._flow.links:
-            leg = link.leg
-            if leg is not None:
-                size += leg.decoder.buffered
-        return size
 
     @property
     def flows(self) -> bool:
@@ -121,7 +96,7 @@ class ClientConnection:
     @property
     def safe(self) -> bool:
         """Whether all that the client sent is where it shall be."""
-        return not self._buffer.unread and self._flow.safe
+        return not self._buffer.unread and self.flow.safe
 
     def limit(self, pace: Pace | None, now: float) -> None:
         """Have the client's frames go on at this pace from now on; None: as fast as can be."""
@@ -138,7 +113,7 @@ class ClientConnection:
         client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         if paused:
             self._buffer.hold()
-        self._begin(self._flow.links, now)
+        self._begin(self.flow.links, now)
 
     def received(self, leg: Leg, data: bytes, now: float) -> None:
         """Bytes were received on a leg: carry the frames in them to the other side."""
@@ -153,7 +128,7 @@ class ClientConnection:
         try:
             match leg.state:
                 case State.CONNECTED if downstream:
-                    ready = leg not in self.turns.deferred and self._flow.flowing
+                    ready = leg not in self.turns.deferred and self.flow.flowing
                     if ready and buffer.pace is None and not buffer.cost:
                         self._to_broker(now, data)
                     else:
@@ -240,7 +215,7 @@ class ClientConnection:
         else:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
-                self._carry(leg, lambda: self._flow.to_client(link, now), now)
+                self._carry(leg, lambda: self.flow.to_client(link, now), now)
             leg.lost()
             clean = reason == CLOSED
             if self.shutdown.answered_by_closing(link):
@@ -273,7 +248,7 @@ class ClientConnection:
                 self._fail(self._client, error, now)
             self._wake()
             return
-        links = self._flow.links
+        links = self.flow.links
         legs = [leg for each in links for leg in (each.leg, each.next_leg)]
         dead = self._outbox.beat([self._client, *legs] if self.shutdown.listening else legs, now)
         if dead is not None:
@@ -294,15 +269,15 @@ class ClientConnection:
         """Have the session leave this broker, or perhaps stay: see `Relay.leave`. Does nothing once the client sent
         DISCONNECT.
         """
-        for link in self._flow.links:
-            if link.broker is broker and self._flow.disconnect is DisconnectState.NONE:
+        for link in self.flow.links:
+            if link.broker is broker and self.flow.disconnect is DisconnectState.NONE:
                 link.leave(now, within, to, may_stay=may_stay)
         self._move(now)
         self._wake()
 
     def reconsidered(self, now: float) -> None:
         """A broker is up again, or was resumed: links that wait try at once."""
-        waiting = [link for link in self._flow.links if link.waiting]
+        waiting = [link for link in self.flow.links if link.waiting]
         for link in waiting:
             link.reconsidered(now)
         self._sought(waiting, now)
@@ -326,12 +301,12 @@ class ClientConnection:
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot be written to for now; one that is only asked yet gets nothing more anyway."""
         if self._arriving(leg) is None:
-            self._flow.blocked(leg)
+            self.flow.blocked(leg)
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """A broker's connection can be written to again: send what waits."""
         if self._arriving(leg) is None:
-            self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
+            self._carry(self._client, lambda: self.flow.unblocked(leg, now), now)
 
     def settle(self, *, passes: bool) -> None:
         """Ask to be woken when something is due; with `passes`, that what may pass straight on does so, and no more."""
@@ -341,7 +316,7 @@ class ClientConnection:
                 self._outbox.insert(0, Wake(self.deadline))  # first: `Resume` may lead to a newer one
         turns = self.turns
         if turns.allowed or (passes and self._client.state is State.CONNECTED):
-            turns.let_pass(self._flow.passes() if passes and not self.shutdown.begun else [])
+            turns.let_pass(self.flow.passes() if passes and not self.shutdown.begun else [])
 
     # Brokers accept
 
@@ -369,7 +344,7 @@ class ClientConnection:
                 return
             case bytes() as error:
                 self._outbox.put(denied(asked, link.upstream))
-                told = self._flow.denied(link, error, now)
+                told = self.flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1
                     self.shutdown.refuse(told, ended(End.BROKER, "a broker answered CONNECT with ERROR"))
@@ -378,7 +353,7 @@ class ClientConnection:
 
     def _accepted(self, link: Link, accepted: Accepted, now: float) -> None:
         """A link has a broker. The client is answered when there are enough of them, and only once."""
-        client, flow, counters, outbox = self._client, self._flow, self.session.counters, self._outbox
+        client, flow, counters, outbox = self._client, self.flow, self.session.counters, self._outbox
         leg, broker = link.connection.leg, link.connection.broker
         first = client.state is State.CONNECTING and flow.ready
         if link.recovering:  # a failover
@@ -440,7 +415,7 @@ class ClientConnection:
         """Carry a turn's worth of the client's frames, `most` at most: those that were read from its leg, with `data`
         behind them. Return how many they were.
         """
-        client, flow = self._client, self._flow
+        client, flow = self._client, self.flow
         before, failure, frames = flow.disconnect, None, self.session.client_frames
         try:
             if data:
@@ -464,23 +439,24 @@ class ClientConnection:
         link = self._link(leg)
         if link is None or leg.state is State.CLOSED:
             return
-        before, failure = self._flow.disconnect, None
+        before, failure = self.flow.disconnect, None
         try:
-            self._flow.to_client(link, now)
+            self.flow.to_client(link, now)
         except StompError as error:
             failure = error
         self._carried(leg, before, failure, now)
-        if link.done:
+        survives = self.flow.survives
+        if survives and link.done:
             self._broker_lost(link, "", now)
             return
-        if link.hasty or leg.decoder.behind:
+        if leg.decoder.behind or (survives and link.hasty):
             self.turns.give_way(leg)
-        if self._buffer.unread:
+        if (survives or self._buffer.pace is not None) and self._buffer.unread:
             self._release(now)
 
     def _carry(self, leg: Leg, act: Callable[[], None], now: float) -> None:
         """Call `act`, by which frames of the leg pass."""
-        before, failure = self._flow.disconnect, None
+        before, failure = self.flow.disconnect, None
         try:
             act()
         except StompError as error:
@@ -489,14 +465,14 @@ class ClientConnection:
 
     def _hurry(self) -> None:
         """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
-        for link in self._flow.links:
+        for link in self.flow.links:
             if link.hasty and link.leg is not None:
                 self.turns.give_way(link.leg)
         self._wake()
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
-        flow, shutdown, client = self._flow, self.shutdown, self._client
+        flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
         if failure is not None:
@@ -519,7 +495,7 @@ class ClientConnection:
 
     def _dismiss(self, now: float) -> None:
         """Refuse to the client what brokers close connections for."""
-        for error in self._flow.take_refused():
+        for error in self.flow.take_refused():
             self.shutdown.fail(self._client, error, now, rest=True)
             self._hurry()
 
@@ -534,26 +510,26 @@ class ClientConnection:
         elif self._buffer.pace is not None:
             self._pace()
             self._wake()
-        elif self._flow.survives:
+        elif self.flow.survives:
             self._pace()
 
     def _pace(self) -> None:
         """Stop or resume reading from the client, by how much of what it sent waits."""
         if not self._client.closed:
-            self._buffer.paced(full=self._flow.full, crowded=self._flow.crowded)
+            self._buffer.paced(self.flow)
 
     # Brokers come and go
 
     def _link(self, leg: Leg) -> Link | None:
         """Return the link that has this leg; None where there is none."""
-        for link in self._flow.links:
-            if link.leg is leg:
+        for link in self.flow.links:
+            if link.state.leg is leg:
                 return link
         return None
 
     def _arriving(self, leg: Leg) -> Link | None:
         """Return the link that has this leg to the broker that it is to move to; None where there is none."""
-        for link in self._flow.links:
+        for link in self.flow.links:
             if link.next_leg is leg:
                 return link
         return None
@@ -572,7 +548,7 @@ class ClientConnection:
         try:
             for link in links:
                 if link.ended:
-                    self._flow.given_up(link, now)
+                    self.flow.given_up(link, now)
         except StompError as error:
             failure = error
         if lost:
@@ -581,16 +557,18 @@ class ClientConnection:
             self._wake()
             return
         self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
-        self._broker_failed(failure, [link for link in self._flow.links if link.ended], now)
+        self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
 
     def _move(self, now: float) -> bool:
         """Links that are to leave their broker do so at a quiet moment, which may be now. Returns whether one does,
         which has its time to answer from now on.
         """
-        leaving = [link for link in self._flow.links if link.departing and link.leaves(now)]
-        for link in leaving:
-            link.disconnect(now)
-        return bool(leaving)
+        moves = False
+        for link in self.flow.links:
+            if link.departing and link.leaves(now):
+                link.disconnect(now)
+                moves = True
+        return moves
 
     def _wake(self) -> None:
         """Have the next time at which something is due asked for at the end of the input."""
@@ -605,7 +583,7 @@ class ClientConnection:
 
     def _broker_lost(self, link: Link, reason: str, now: float, *, clean: bool = False) -> None:
         """A broker was lost while a client was connected, or was left. `clean`: it closed in good order."""
-        flow = self._flow
+        flow = self.flow
         if flow.over(link):
             self.shutdown.ended_with(link, reason, clean=clean)
             return
@@ -660,7 +638,7 @@ class ClientConnection:
 
     def renewed(self, identity: Identity, now: float) -> None:
         """The client has shown a new token: it may stay until that expires, with the groups of that."""
-        client, guard = self._client, self._flow.guard
+        client, guard = self._client, self.flow.guard
         if client.gone or client.closed:
             return
         self.shutdown.expires = identity.until
@@ -673,7 +651,7 @@ class ClientConnection:
 
     def ruled(self, rules: AccessRules | None, identity: Identity, now: float) -> None:
         """These are the rules from now on."""
-        flow = self._flow
+        flow = self.flow
         if flow.guard is UNGUARDED and rules is not None:
             flow.guard = Guard(rules, identity, self.session.counters)
         elif flow.guard is not UNGUARDED:
@@ -682,7 +660,7 @@ class ClientConnection:
 
     def _doubt(self, now: float) -> None:
         """Have all subscriptions judged again."""
-        flow = self._flow
+        flow = self.flow
         if flow.guard is not UNGUARDED:
             flow.guard.doubt([each for link in flow.links for each in link.session.subscriptions])
             self._review(now)
@@ -691,12 +669,12 @@ class ClientConnection:
         """Judge more of the subscriptions that may not be allowed any more. End the session where one is not, unless it
         is about to end.
         """
-        guard, client = self._flow.guard, self._client
+        guard, client = self.flow.guard, self._client
         if not guard.doubts or client.closed or self.shutdown.begun:
             return
         error = guard.objection(JUDGED)
         if error is None:
-            if self._flow.guard.doubts or client.decoder.behind:
+            if self.flow.guard.doubts or client.decoder.behind:
                 self.turns.give_way(client)
             return
         text = f"the rules were changed: {error.detail}"

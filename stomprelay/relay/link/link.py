@@ -136,8 +136,9 @@ class Link:
         """Whether it leaves its broker as soon as it is quiet: another one has accepted the session, or none may be
         asked, and it waits until one is resumed.
         """
-        move = self._move
-        return move is not None and (move.next is None or move.next.accepted is not None)
+        state = self.state
+        move = state.move if isinstance(state, Connected) else None
+        return isinstance(move, Move) and (move.next is None or move.next.accepted is not None)
 
     def leaves(self, now: float) -> bool:
         """Return whether a link that is `departing` goes now: it is quiet, or its time is over."""
@@ -169,8 +170,9 @@ class Link:
     @property
     def next_leg(self) -> Leg | None:
         """The leg to the broker that it is to move to, where one was asked."""
-        following = self._following
-        return None if following is None else following.handshake.leg
+        state = self.state
+        move = state.move if isinstance(state, Connected) else None
+        return move.next.handshake.leg if isinstance(move, Move) and move.next is not None else None
 
     @property
     def may_stay(self) -> bool:
@@ -198,10 +200,7 @@ class Link:
     @property
     def leg(self) -> Leg | None:
         """The leg to the broker that it has, or asks."""
-        state = self.state
-        if type(state) is Connected or isinstance(state, (Connected, Ended)):
-            return state.leg
-        return state.handshake.leg if isinstance(state, Asking) else None
+        return self.state.leg
 
     @property
     def broker(self) -> Broker | None:
@@ -284,23 +283,25 @@ class Link:
             self._next(now)
 
     def _next(self, now: float, rest: float = 0.0) -> None:
-        attempt = self._search.schedule.next(now)
+        search = self._search
+        attempt = search.schedule.next(now)
         if attempt is None:
             self._give_up(now)
             return
         at = max(attempt.at, now + rest)
-        if self._search.schedule.vain:
-            self._outbox.put(vain(self.group, self.upstream, self._search.schedule.passes))
+        if search.schedule.vain:
+            self._outbox.put(vain(self.group, self.upstream, search.schedule.passes))
         if self.asking:
             self.hang_up(How.ABORT)
         self.state = Waiting(attempt.broker)
-        self.until = min(at, self._search.schedule.deadline)
+        self.until = min(at, search.schedule.deadline)
         if at <= now:
             self._open(attempt.broker, now)
 
     def _give_up(self, now: float) -> None:
-        reason = self._search.schedule.verdict(now)
-        self._search.schedule.ended()
+        search = self._search
+        reason = search.schedule.verdict(now)
+        search.schedule.ended()
         self.state = Ended(reason, self.leg)
         self.until = inf
 
@@ -308,10 +309,11 @@ class Link:
         """Open a connection to `broker`: the time of the attempt has come. Plan the next attempt where there is
         none, or where it is not worth a try any more.
         """
-        if self._search.suspicion.proved:
+        search = self._search
+        if search.suspicion.proved:
             self._reject()
             return
-        if broker is None or not self._search.schedule.stands(now):
+        if broker is None or not search.schedule.stands(now):
             self._next(now)
             return
         self._ask(self._handshake(broker), now)
@@ -369,16 +371,17 @@ class Link:
         return None
 
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
+        search = self._search
         leg, broker, bridges = handshake.leg, handshake.broker, accepted.bridges
         self.state = Connected(leg, broker, bridges, accepted.product)
         self.state.queue_sent(self._resent)
         self._resent = 0
         self.until = inf
         self._fresh = False
-        self._search.suspicion.cleared()
+        search.suspicion.cleared()
         broker.health.answered()
         self.state.place = broker.health.joined()
-        self._search.schedule.found(now)
+        search.schedule.found(now)
         if self.resender is None:
             self._attempts = None
         else:
@@ -427,20 +430,22 @@ class Link:
         broker.health.failed(self.upstream.checks, now, self._chance)
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
+        search = self._search
         self.session.counters["brokers_refused"] += 1
         self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
-        if self._search.suspicion.proved:
+        if search.suspicion.proved:
             self._reject()
         else:
-            self._next(now, self._search.suspicion.rest)
+            self._next(now, search.suspicion.rest)
 
     def _reject(self) -> None:
         """Give the session up, because of what its client said in CONNECT."""
-        self._search.schedule.ended()
+        search = self._search
+        search.schedule.ended()
         self.session.counters["connects_rejected"] += 1
-        self.state = Ended(self._search.suspicion.fault, self.leg, unwelcome=True)
+        self.state = Ended(search.suspicion.fault, self.leg, unwelcome=True)
         self.until = inf
 
     def prevented(self, reason: str, now: float) -> None:

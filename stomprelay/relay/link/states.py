@@ -3,6 +3,7 @@ to look for one.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.link.handshake import Accepted, Handshake
@@ -30,6 +31,7 @@ class Attempts:
 class Waiting:
     """It waits for the time of its next attempt, at `broker`; without one, until an operator resumes a broker."""
 
+    leg: ClassVar[None] = None
     broker: Broker | None = None
 
 
@@ -43,6 +45,11 @@ class Asking:
     deadline: float
     sight: Sight
     told: bool = False
+
+    @property
+    def leg(self) -> Leg:
+        """The leg to the broker that is asked."""
+        return self.handshake.leg
 
 
 @dataclass(slots=True)
