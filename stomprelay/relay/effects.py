@@ -82,7 +82,7 @@ class Outbox(effects.Outbox[Effect]):
             if type(effect) is Open:
                 self.opened(effect.leg)
             elif type(effect) is Close and effect.leg in self.legs:
-                self.legs = tuple(leg for leg in self.legs if leg is not effect.leg)
+                self.legs = tuple([leg for leg in self.legs if leg is not effect.leg])
         super().put(*effects)
 
     def opened(self, leg: Leg) -> None:

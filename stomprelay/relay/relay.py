@@ -22,8 +22,8 @@ from typing import Final, ParamSpec
 
 from stomprelay.relay.client.connection import ClientConnection
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
-from stomprelay.relay.client.pace import pace_of
 from stomprelay.relay.client.shutdown import CROWDED, EXPIRED, KILLED, STOPPING, Reason
+from stomprelay.relay.client.turns import pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.flow import LOST
@@ -494,14 +494,11 @@ class Relay:
         """Return the effects of `act`, called with the rest, or those of `failed` where it raises."""
         try:
             act(*args, **kwargs)
-            self._settle()
+            if self._connection is not None:
+                self._connection.settle(passes=self._passes and self._sample is None)
         except Exception as error:
             return self.failed(error)
         return self._outbox.drain()
-
-    def _settle(self) -> None:
-        if self._connection is not None:
-            self._connection.settle(passes=self._passes and self._sample is None)
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client.buffer import InputBuffer
+from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import Flow
 from stomprelay.session.effects import Event, How, Pause, Resume, Send

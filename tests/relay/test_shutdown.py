@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.client.shutdown import Shutdown
+from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.guard import Guard

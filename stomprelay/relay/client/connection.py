@@ -4,10 +4,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from stomprelay.relay.client.buffer import InputBuffer
-from stomprelay.relay.client.pace import Pace
 from stomprelay.relay.client.shutdown import ERRED, STOPPING, Reason, Shutdown
-from stomprelay.relay.client.turns import Turns
+from stomprelay.relay.client.turns import InputBuffer, Pace, Turns
 from stomprelay.relay.effects import Outbox, Took
 from stomprelay.relay.flow import DisconnectState, Flow
 from stomprelay.relay.forward import TURN, give_receipts

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
 
-from stomprelay.relay.client.buffer import InputBuffer
+from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, Flow, broker_lost
 from stomprelay.relay.link.link import Link

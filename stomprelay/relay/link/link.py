@@ -222,12 +222,10 @@ class Link:
 
     def broker_at(self, leg: Leg) -> Broker | None:
         """Return the broker to which a leg of this link leads; None where it has no such leg."""
-        if leg is self.leg:
-            return self.broker or self.asked
-        following = self._following
-        return (
-            following.handshake.broker if following is not None and following.handshake.leg is leg else None
-        )
+        state = self.state
+        if leg is state.leg:
+            return state.broker if isinstance(state, Connected) else self.asked
+        return self._following.handshake.broker if self._following and leg is self.next_leg else None
 
     @property
     def reason(self) -> str:

@@ -174,8 +174,9 @@ class RelayDriver(Driver):
         if protocol.leg is relay.client:
             self.perform(relay.opened(now))
             return
-        known = (link.broker_at(protocol.leg) for link in relay.links)
-        broker = next((each for each in known if each is not None), None)
+        broker = None
+        for link in relay.links:
+            broker = broker or link.broker_at(protocol.leg)
         output = BrokerOutput(self, protocol, broker)
         self._outputs = (*self._outputs, output)
         protocol.set_producer(output)
