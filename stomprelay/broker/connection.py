@@ -93,7 +93,7 @@ class Connection:
         leg = self.leg
         if leg.closed:
             return []
-        leg.heartbeat.received(now)
+        leg.heartbeat.received_at = now
         self._start_turn()
         try:
             if leg.state is State.OPENING:

@@ -42,7 +42,7 @@ class Output:
             end()
         rest = self.outbox.drain()
         for buffer in self._filled:
-            buffer.leg.heartbeat.sent(now)
+            buffer.leg.heartbeat.sent_at = now
             self.outbox.put(Send(buffer.leg, buffer.drain()))
         self._filled.clear()
         self.outbox.put(*rest)

@@ -82,7 +82,7 @@ class Outbox(effects.Outbox[Effect]):
             if type(effect) is Open:
                 self.opened(effect.leg)
             elif type(effect) is Close and effect.leg in self.legs:
-                self.legs = tuple(leg for leg in self.legs if leg is not effect.leg)
+                self.legs = tuple([leg for leg in self.legs if leg is not effect.leg])
         super().put(*effects)
 
     def opened(self, leg: Leg) -> None:
@@ -92,7 +92,7 @@ class Outbox(effects.Outbox[Effect]):
     def send(self, leg: Leg, data: bytes, now: float) -> None:
         """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""
         if not leg.gone:
-            leg.heartbeat.sent(now)
+            leg.heartbeat.sent_at = now
             if self._effects is None:
                 self._effects = [Send(leg, data)]
             else:

@@ -1,5 +1,6 @@
 """What a relay needs of whatever joins its client to brokers, one of them or many."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -112,7 +113,7 @@ class Flow(Protocol):
     def connected(self, link: Link, now: float) -> None:
         """A link has a broker: send it what it has to know. Raises `StompError` for what cannot be sent to it."""
 
-    def take_refused(self) -> list[StompError]:
+    def take_refused(self) -> Sequence[StompError]:
         """Return, since the last call, the errors about frames of the client that no broker is sent any more, because
         brokers closed the connection for them. The client's session must end with the first; what else it sent is
         still delivered.

@@ -61,6 +61,9 @@ class Joiner:
                     head = new_head(found)
                 if head is None and frame.start == stop and frame.data is data:
                     stop = frame.after
+                elif head is None and not stop:
+                    data, self._start, stop = frame.data, frame.start, frame.after
+                    self._data = data
                 elif head is NO_MORE:
                     break
                 elif head is None or head:
@@ -81,8 +84,7 @@ class Joiner:
             frame = frame.instead or frame
         data = self._data
         if frame.data is not data or frame.start != self._stop:
-            if self._stop > self._start:
-                self._done.append(self._passed())
+            self._end()
             data = self._data = frame.data
             self._start = frame.start
         if head is not None:
@@ -99,32 +101,31 @@ class Joiner:
 
     def write(self, wire: bytes) -> None:
         """Put in whole frames of the relay's own."""
-        if self._stop > self._start:
-            self._done.append(self._passed())
+        self._end()
         self._done.append(wire)
-        self._start = self._stop
 
-    def trail(self) -> None:
-        """Put in the LF that the peer writes behind the last frame of the chunk, where it has not come yet: with the
-        next chunk it would come too late for clients that wait for it.
+    def take(self, *, trails: bool = False) -> bytes:
+        """Return all of it, which is forgotten here. Where the peer `trails`, with the LF that it writes behind the
+        last frame of the chunk, also where that has not come yet: with the next chunk it would come too late for
+        clients that wait for it.
         """
-        if self._stop and self._stop == len(self._data) and self._data[-1] == 0:
+        data, start, stop, done = self._data, self._start, self._stop, self._done
+        if trails and stop and stop == len(data) and data[-1] == 0:
             self.write(b"\n")
-
-    def take(self) -> bytes:
-        """Return all of it, which is forgotten here."""
-        done = self._done
-        if self._stop > self._start:
-            done.append(self._passed())
+        elif not done:
+            self._data = b""
+            self._start = self._stop = 0
+            return data[start:stop]  # a whole chunk is not copied by that
+        else:
+            self._end()
         self.clear()
         return b"".join(done)
 
-    def _passed(self) -> bytes:
-        """Return the slice that passes as it came; a whole chunk as it is."""
-        data = self._data
-        if self._stop - self._start == len(data):
-            return data
-        return data[self._start : self._stop]
+    def _end(self) -> None:
+        """Put the slice that passes as it came behind the rest, where there is one."""
+        if self._stop > self._start:
+            self._done.append(self._data[self._start : self._stop])
+        self._start = self._stop
 
     def clear(self) -> None:
         """Forget what was put in: it is not to be written."""

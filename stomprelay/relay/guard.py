@@ -183,10 +183,11 @@ class Renewal:
 
 class Guard:
     """Judges the frames of one client by the rules for it, if there are any; `counters` has those that it refuses.
-    Those by which the client shows a new token are for its `renewal`, where there is one.
+    Those by which the client shows a new token are for its `renewal`, where there is one. While it is `active`, every
+    frame of the client has to go through `judged`.
     """
 
-    __slots__ = ("_counters", "_doubted", "_identity", "_known", "_policy", "_renewal", "_rules")
+    __slots__ = ("_counters", "_doubted", "_identity", "_known", "_policy", "_renewal", "_rules", "active")
 
     def __init__(
         self,
@@ -199,18 +200,15 @@ class Guard:
         self._rules = rules
         self._identity = identity
         self._counters = counters
+        self.active = rules is not None or renewal is not None
         self._policy: Policy | None = None
         self._known: dict[bytes, Matching] | None = None
         self._doubted: list[Subscription] | None = None
 
-    @property
-    def active(self) -> bool:
-        """Whether every frame of the client has to go through `judged`."""
-        return self._rules is not None or self._renewal is not None
-
     def ruled(self, rules: AccessRules | None) -> None:
         """From now on these are the rules."""
         self._rules = rules
+        self.active = rules is not None or self._renewal is not None
         self._policy = self._known = None
 
     @property

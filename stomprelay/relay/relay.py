@@ -18,12 +18,12 @@ An ERROR of ours is written, then the client's leg lingers so that it arrives. O
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import Final
+from typing import Final, ParamSpec
 
 from stomprelay.relay.client.connection import ClientConnection
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
-from stomprelay.relay.client.pace import pace_of
 from stomprelay.relay.client.shutdown import CROWDED, EXPIRED, KILLED, STOPPING, Reason
+from stomprelay.relay.client.turns import pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.flow import LOST
@@ -46,6 +46,8 @@ from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
+
+Arguments = ParamSpec("Arguments")
 
 _SOMEBODY_ELSE: Final = Refusal(Ground.TOKEN, "it is of another user")
 
@@ -133,7 +135,7 @@ class Relay:
     @property
     def links(self) -> list[Link]:
         """The session's links to groups of brokers."""
-        return [] if self._connection is None else self._connection.links
+        return [] if self._connection is None else self._connection.flow.links
 
     @property
     def allowed(self) -> tuple[Pass, ...]:
@@ -152,7 +154,7 @@ class Relay:
         """Whether client and broker are read from no faster than the other one can be written to. Otherwise call
         `blocked` and `unblocked` for a broker that is written to too fast.
         """
-        return self._connection is not None and self._connection.coupled
+        return self._connection is not None and self._connection.flow.coupled
 
     @property
     def held_by(self) -> TokenBucket | None:
@@ -166,7 +168,7 @@ class Relay:
         """Whether the relay ends the session, so that of what brokers send the client gets RECEIPTs alone: they are
         read from though it takes nothing.
         """
-        return self._connection is not None and self._connection.shutdown.ending
+        return self._connection is not None and self._connection.shutdown.ending is not None
 
     @property
     def over(self) -> bool:
@@ -177,7 +179,13 @@ class Relay:
     def kept(self) -> int:
         """How many bytes are kept of the session now, those of frames that are not complete among them."""
         size = self.client.decoder.buffered
-        return size if self._connection is None else size + self._connection.kept
+        if self._connection is not None:
+            size += self._connection.session.kept.size
+            for link in self._connection.flow.links:
+                leg = link.state.leg
+                if leg is not None:
+                    size += leg.decoder.buffered
+        return size
 
     @property
     def flows(self) -> bool:
@@ -188,7 +196,7 @@ class Relay:
     def pledged(self) -> bool:
         """Whether SENDs are kept that `confirm` promises to deliver."""
         connection = self._connection
-        if connection is None or not any(link.upstream.confirm for link in connection.links):
+        if connection is None or not any(link.upstream.confirm for link in connection.flow.links):
             return False
         return not connection.safe
 
@@ -221,7 +229,8 @@ class Relay:
                     self._opening.fail(error)
                 if let is not None:
                     self._let_in(let, now)
-            self._settle()
+            if self._connection is not None:
+                self._connection.settle(passes=self._passes and self._sample is None)
         except Exception as fault:
             return self.failed(fault)
         return self._outbox.drain()
@@ -252,7 +261,7 @@ class Relay:
         """
         connection = self._connection
         if connection is not None:
-            return self._act(lambda: connection.connected(leg, now, address))
+            return self._act(connection.connected, leg, now, address)
         self._outbox.put(Close(leg, How.ABORT))
         return self._outbox.drain()
 
@@ -261,20 +270,20 @@ class Relay:
         connection = self._connection
         if connection is None or leg.closed:
             return []
-        return self._act(lambda: connection.refused(leg, reason, now))
+        return self._act(connection.refused, leg, reason, now)
 
     def prevented(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """The connection that an `Open` asked for could not be tried, for a reason that lies with this process."""
         connection = self._connection
         if connection is None or leg.closed:
             return []
-        return self._act(lambda: connection.prevented(leg, reason, now))
+        return self._act(connection.prevented, leg, reason, now)
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
         connection = self._connection
         if connection is not None:
-            return self._act(lambda: connection.lost(leg, reason, now))
+            return self._act(connection.lost, leg, reason, now)
         if self._opening is not None and not leg.closed:
             self._opening.lost(reason)
         return self._outbox.drain()
@@ -289,21 +298,21 @@ class Relay:
                 self._opening.half_closed_by_client()
             return self._outbox.drain()
         if not connection.shutdown.owing:
-            return self._act(lambda: connection.lost(self.client, CLOSED, now))
-        return self._act(lambda: connection.half_closed(now))
+            return self._act(connection.lost, self.client, CLOSED, now)
+        return self._act(connection.half_closed, now)
 
     def identified(self, identity: Identity, now: float) -> list[Effect]:
         """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
         connection = self._connection
         if connection is not None:
-            if not connection.asked:
+            if not connection.flow.guard.asked:
                 return []
             if identity.user != self.identity.user:
                 return self.unknown(_SOMEBODY_ELSE, now)
             self.identity = identity
-            return self._act(lambda: connection.review(now).renewed(identity, now))
+            return self._act(connection.renewed, identity, now)
         let = None if self._opening is None else self._opening.identified(identity)
-        return [] if let is None else self._act(lambda: self._let_in(let, now))
+        return [] if let is None else self._act(self._let_in, let, now)
 
     def unwanted(self, error: StompError) -> list[Effect]:
         """It was found out who the client is, and it may not come in now: it is sent this as its ERROR."""
@@ -315,9 +324,9 @@ class Relay:
         """It was not found out who the client is, or it may not come in; or the new token that it shows is not good."""
         connection = self._connection
         if connection is not None:
-            if connection.asked and not self.client.closed:
+            if connection.flow.guard.asked and not self.client.closed:
                 turn_away(refusal, self.counters, self._outbox, not_renewed)
-                connection.review(now).refused()
+                connection.flow.guard.answered()  # it may stay as long as its token is good, and gets no receipt
             return self._outbox.drain()
         if self._opening is not None:
             self._opening.unknown(refusal, now)
@@ -341,7 +350,7 @@ class Relay:
         if connection is not None:
             if now >= connection.shutdown.expires:
                 return self.end(EXPIRED, now)
-            return self._act(lambda: connection.woke(now))
+            return self._act(connection.woke, now)
         if self._opening is not None and not self.client.closed:
             self._opening.woke(now)
         return self._outbox.drain()
@@ -353,14 +362,14 @@ class Relay:
         connection = self._connection
         if connection is None:
             return self.stopped(now)
-        return [] if self.over else self._act(lambda: connection.stop_began(now))
+        return [] if self.over else self._act(connection.stop_began, now)
 
     def stopped(self, now: float) -> list[Effect]:
         """The service stops: the client is sent an ERROR, and all legs are closed. What is lost by it is counted."""
         connection = self._connection
         if connection is None:
             return self.end(STOPPING, now)
-        return [] if self.over else self._act(lambda: connection.shutdown.cut(STOPPING))
+        return [] if self.over else self._act(connection.shutdown.cut, STOPPING)
 
     def killed(self, now: float) -> list[Effect]:
         """An operator ends the session: in good order, see `end`; at once where its end has begun."""
@@ -375,7 +384,7 @@ class Relay:
         connection = self._connection
         if connection is None or not connection.shutdown.begun:
             return self.end(why, now)
-        return [] if self.over else self._act(lambda: connection.shutdown.cut(why))
+        return [] if self.over else self._act(connection.shutdown.cut, why)
 
     def end(self, why: Reason, now: float) -> list[Effect]:
         """The session has to end, for this reason. Its client is read from no more. What it sent is delivered and its
@@ -385,7 +394,7 @@ class Relay:
         if self.over:
             return []
         if connection is not None:
-            return self._act(lambda: connection.end(why, now))
+            return self._act(connection.end, why, now)
         if self._opening is not None:
             self._opening.fail(StompError(why.message, why.detail))
         return self._outbox.drain()
@@ -399,7 +408,7 @@ class Relay:
         connection = self._connection
         if connection is None:
             return []
-        return self._act(lambda: connection.leave(broker, now, within, to, may_stay=may_stay))
+        return self._act(connection.leave, broker, now, within, to, may_stay=may_stay)
 
     def ruled(self, rules: AccessRules | None, now: float) -> list[Effect]:
         """These are the rules of its listener from now on. The session ends where it has a subscription that they do
@@ -408,13 +417,15 @@ class Relay:
         if rules == self._rules:
             return []
         self._rules = rules
-        connection, whose = self._connection, (self.identity, self.counters)
-        return [] if connection is None else self._act(lambda: connection.review(now).ruled(rules, *whose))
+        connection = self._connection
+        if connection is None:
+            return []
+        return self._act(connection.ruled, rules, self.identity, now)
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""
         connection = self._connection
-        return [] if connection is None else self._act(lambda: connection.reconsidered(now))
+        return [] if connection is None else self._act(connection.reconsidered, now)
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""
@@ -424,12 +435,12 @@ class Relay:
     def unblocked(self, leg: Leg, now: float) -> list[Effect]:
         """It takes more again."""
         connection = self._connection
-        return [] if connection is None or leg.closed else self._act(lambda: connection.unblocked(leg, now))
+        return [] if connection is None or leg.closed else self._act(connection.unblocked, leg, now)
 
     def limited(self, address: str | None, now: float) -> list[Effect]:
         """The listener's limits on how fast clients send have changed; `address` as the limiter wants it now."""
         connection, self.address = self._connection, address
-        return [] if connection is None else self._act(lambda: self._limit(connection, now))
+        return [] if connection is None else self._act(self._limit, connection, now)
 
     def _limit(self, connection: ClientConnection, now: float) -> None:
         connection.limit(pace_of(self.limiter, self.address, self.identity.user, now), now)
@@ -444,7 +455,9 @@ class Relay:
         if connection is None or client.state is not State.CONNECTED or client.decoder.buffered:
             return []
         limits = client.decoder.limits
-        self._sample = Sample(self.listener, connection.links, connection.session.dialect, limits, looks, now)
+        self._sample = Sample(
+            self.listener, connection.flow.links, connection.session.dialect, limits, looks, now
+        )
         return self._act(lambda: None)
 
     @property
@@ -475,18 +488,17 @@ class Relay:
 
     # What no input may raise
 
-    def _act(self, act: Callable[[], None]) -> list[Effect]:
-        """Return the effects of `act`, or those of `failed` where it raises."""
+    def _act(
+        self, act: Callable[Arguments, None], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> list[Effect]:
+        """Return the effects of `act`, called with the rest, or those of `failed` where it raises."""
         try:
-            act()
-            self._settle()
+            act(*args, **kwargs)
+            if self._connection is not None:
+                self._connection.settle(passes=self._passes and self._sample is None)
         except Exception as error:
             return self.failed(error)
         return self._outbox.drain()
-
-    def _settle(self) -> None:
-        if self._connection is not None:
-            self._connection.settle(passes=self._passes and self._sample is None)
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
@@ -500,8 +512,8 @@ class Relay:
         lost = 0
         if connection is not None:
             for end in (
-                lambda: connection.shutdown.lose(connection.links),
-                *(link.end for link in connection.links),
+                lambda: connection.shutdown.lose(connection.flow.links),
+                *(link.end for link in connection.flow.links),
             ):
                 try:
                     end()

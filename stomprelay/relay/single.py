@@ -1,10 +1,10 @@
 """Frames between a client and the one broker that it has at a time, both ways, until one disconnects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
@@ -30,7 +30,7 @@ from stomprelay.wire.names import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
-from stomprelay.wire.run import Passing, Run
+from stomprelay.wire.run import NOTHING_PASSES, Passing, Run
 
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 """Commands of a client that is gone which need not be sent to a broker any more."""
@@ -42,13 +42,16 @@ class Single:
     """A `Flow` with one link: one `Send` a chunk, made of slices.
 
     What the client sends is judged by `guard`. Where the session survives its broker, it goes by the link's resender; a
-    `tracer` marks it first, and a `counter` counts it by destination. `erred`: the broker sent an ERROR.
+    `tracer` marks it first, and a `counter` counts it by destination. `links` has its link; it `survives` its broker
+    where that has a resender. `erred`: the broker sent an ERROR.
     """
 
     __slots__ = (
+        "_bridges",
         "_client",
         "_counter",
         "_ends",
+        "_erred",
         "_frame",
         "_goodbye",
         "_known",
@@ -63,8 +66,11 @@ class Single:
         "disconnect_receipt",
         "erred",
         "guard",
+        "links",
+        "survives",
     )
 
+    _bridges: Bridges  # of the frames that are carried now
     coupled = True
     """The service reads from neither leg faster than the other can be written to."""
 
@@ -79,12 +85,14 @@ class Single:
     ) -> None:
         self.disconnect = DisconnectState.NONE
         self.disconnect_receipt: bytes | None = None
-        self.erred = self._paused = self._ends = False
+        self.erred = self._erred = self._paused = self._ends = False
         self._goodbye: bytes | None = None
         self._client = client
         self._link = link
+        self.links = [link]
         self._session = link.session
         self._resender = link.resender
+        self.survives = link.resender is not None
         self._outbox = outbox
         self.guard = guard
         self._tracer = tracer
@@ -96,16 +104,6 @@ class Single:
             self._session.kept.watch(link.resender.unconfirmed)
 
     @property
-    def links(self) -> list[Link]:
-        """Its link."""
-        return [self._link]
-
-    @property
-    def survives(self) -> bool:
-        """Whether its link has a resender."""
-        return self._resender is not None
-
-    @property
     def ready(self) -> bool:
         """Whether there is a broker."""
         return self._link.up
@@ -115,8 +113,10 @@ class Single:
         """Whether there is a broker that has all it has to know, and the session does not wait for the last answers
         before it leaves it.
         """
-        link = self._link
-        return link.up and not self._careful and not (link.departing and self._session.quiet)
+        state, resender = self._link.state, self._resender
+        if type(state) is not Connected or (resender is not None and resender.careful):
+            return False
+        return state.move is None or not (self._link.departing and self._session.quiet)
 
     @property
     def _careful(self) -> bool:
@@ -161,7 +161,7 @@ class Single:
         from_client = self._from_client(link.connection)
         if from_client is None:
             return []
-        from_broker = self._from_broker()[1]
+        from_broker = self._from_broker(link.connection)[1]
         return [from_broker] if self.guard.active else [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
@@ -188,9 +188,9 @@ class Single:
             straight = queue_runs(straight, self._link.queue_sent)
         return passing, Pass(self._client, connection.leg, straight)
 
-    def _from_broker(self) -> tuple[Passing, Pass]:
+    def _from_broker(self, connection: Connected) -> tuple[Passing, Pass]:
         """Return what of the broker's may pass now on its way through the relay, and past it."""
-        connection, session = self._link.connection, self._session
+        session = self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm
         ours = self._resender.received_all if self._resender is not None and asks else None
@@ -211,13 +211,31 @@ class Single:
 
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, `most` at most."""
-        connection = self._link.connection
-        broker = connection.leg
+        link, client, resender, tracer = self._link, self._client, self._resender, self._tracer
+        connection = link.state
+        assert isinstance(connection, Connected)
+        broker, self._bridges = connection.leg, connection.bridges
+        frames: Iterator[Frame | Run]
+        if self.guard.active or tracer is not None or client.gone:
+            frames = islice(self._looked_at(client.decoder.frames()), most)
+        else:
+            passing = self._passing or self._from_client(connection)
+            frames = client.decoder.runs(NOTHING_PASSES if passing is None else passing[0], most)
+        if self._counter is not None:
+            frames = self._counted(self._counter, frames, client)
         try:
-            if self._resender is None:
-                self._forward(connection, now, most)
-            else:
-                self._resend(self._resender, connection, now, most)
+            if resender is not None:
+                self._resend(resender, frames, connection, now)
+                return
+            joiner = Joiner()
+            try:
+                joiner.carry(frames, self._upward if tracer is None else tracer.headed(self._upward))
+            finally:
+                self._session.client_sent(joiner.frames)
+                connection.sent_frames += joiner.frames
+                data = joiner.take()
+                if data:
+                    self._outbox.send(broker, data, now)
         finally:
             if self.disconnect is DisconnectState.SENT and broker.state is State.CONNECTED:
                 broker.enter(State.LEAVING)
@@ -226,38 +244,31 @@ class Single:
                 self._paused = False
                 self._outbox.put(Resume(broker))
 
-    def _forward(self, connection: Connected, now: float, most: int) -> None:
-        """Carry the client's frames that are complete, `most` of them, without a resender."""
-        bridge, joiner, frames = connection.bridges.to_broker, Joiner(), self._client_frames(most)
-        upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
-        try:
-            joiner.carry(frames, lambda frame: upward(frame, bridge))
-        finally:
-            self._session.client_sent(joiner.frames)
-            connection.count(joiner.frames, sent=True)
-            data = joiner.take()
-            if data:
-                self._outbox.send(connection.leg, data, now)
-
-    def _upward(self, frame: Frame, bridge: Bridge) -> bytes | None:
+    def _upward(self, frame: Frame) -> bytes | None:
         """What becomes of a client's frame, without a resender; see `NewHead`."""
+        session, bridge = self._session, self._bridges.to_broker
         if frame.command is not DISCONNECT:
-            head = bridge.head(frame, self._session)
-            if frame.command is SEND and frame.raw(RECEIPT_HEADER) is None:
-                self._session.pass_unproved(1)
+            head = bridge.head(frame, session)
+            # A head that is remembered asks for no receipt.
+            if frame.command is SEND and (
+                (frame.memo is not None and frame.memo is session.memo) or frame.raw(RECEIPT_HEADER) is None
+            ):
+                session.unproved += 1
             return head
         self._disconnecting(frame)
-        if not self._session.receipts:
+        if not session.receipts:
             self.disconnect = DisconnectState.SENT
-            return bridge.head(frame, self._session)
-        self._frame = bridge.carry(frame, self._session)
+            return bridge.head(frame, session)
+        self._frame = bridge.carry(frame, session)
         return NOTHING
 
-    def _resend(self, resender: Resender, connection: Connected, now: float, most: int) -> None:
-        """Carry the client's frames that are complete, `most` of them, by the resender."""
+    def _resend(
+        self, resender: Resender, frames: Iterator[Frame | Run], connection: Connected, now: float
+    ) -> None:
+        """Carry these frames of the client by the resender."""
         count = 0
         try:
-            for frame in self._client_frames(most):
+            for frame in frames:
                 if type(frame) is Run:
                     count += frame.count
                     resender.send(frame)
@@ -273,33 +284,26 @@ class Single:
                         resender.send(frame)
         finally:
             self._session.client_sent(count)
-            connection.count(count, sent=True)
+            connection.sent_frames += count
             resender.flush(now)
             self._give_receipts(resender, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
 
-    def _client_frames(self, most: int) -> Iterator[Frame | Run]:
-        """Return the client's frames, so many at most."""
-        decoder, tracer = self._client.decoder, self._tracer
-        if self.guard.active or (tracer is not None and self._resender is not None):
-            frames: Iterator[Frame] = decoder.frames()
-            if self.guard.active:
-                frames = self.guard.judged(frames, self._client.dialect)
-            if tracer is not None and self._resender is not None:
-                frames = tracer.frames(frames)
-            return self._counted(islice(frames, most), self._client)
-        passing = self._from_client(self._link.connection)
-        if tracer is not None or passing is None or self._client.gone:
-            return self._counted(islice(decoder.frames(), most), self._client)
-        return self._counted(decoder.runs(passing[0], most), self._client)
+    def _looked_at(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """Return these frames of the client, judged and marked with traces, where that is wanted."""
+        if self.guard.active:
+            frames = self.guard.judged(frames, self._client.dialect)
+        if self._tracer is not None and self._resender is not None:
+            frames = self._tracer.frames(frames)
+        return frames
 
-    def _counted(self, frames: Iterator[Frame | Run], leg: Leg) -> Iterator[Frame | Run]:
-        """Return these frames of a leg, counted by destination where somebody wants to know."""
-        if self._counter is None:
-            return frames
+    def _counted(
+        self, counter: DestinationCounter, frames: Iterator[Frame | Run], leg: Leg
+    ) -> Iterator[Frame | Run]:
+        """Return these frames of a leg, counted by destination."""
         frames = queue_frames(frames, self._link.queue_sent if leg is self._client else self._link.queue_gave)
-        return self._counter.counting(frames, self._session, leg.dialect)
+        return counter.counting(frames, self._session, leg.dialect)
 
     def _disconnecting(self, frame: Frame) -> None:
         """Keep the client's DISCONNECT until all that was sent before is safe."""
@@ -337,26 +341,25 @@ class Single:
 
     def to_client(self, link: Link, now: float) -> None:
         """Carry the frames that the broker's leg has."""
-        connection, session, joiner = link.connection, self._session, Joiner()
-        broker, bridge = connection.leg, connection.bridges.to_client
-        erred = self.erred or self._ends
-        frames: Iterator[Frame | Run]
-        if erred or self._from_client(connection) is None:
-            frames = islice(broker.decoder.frames(), TURN)
-        else:
-            frames = broker.decoder.runs(self._from_broker()[0], TURN)
+        connection, session, joiner = link.state, self._session, Joiner()
+        assert isinstance(connection, Connected)
+        broker, self._bridges = connection.leg, connection.bridges
+        self._erred = self.erred or self._ends
+        passing = NOTHING_PASSES
+        if not self._erred and (self._passing or self._from_client(connection)) is not None:
+            passing = self._from_broker(connection)[0]
+        frames = broker.decoder.runs(passing, TURN)
+        if self._counter is not None:
+            frames = self._counted(self._counter, frames, broker)
         try:
-            frames = self._counted(frames, broker)
-            joiner.carry(frames, lambda frame: self._downward(frame, broker, bridge, erred))
+            joiner.carry(frames, self._downward)
             if self._resender is not None and self._resender.careful:
                 self._resender.go_on(now)
                 self._resender.flush(now)
         finally:
             session.broker_sent(joiner.frames)
-            connection.count(joiner.frames, sent=False)
-            if broker.decoder.trails:
-                joiner.trail()
-            data = joiner.take()
+            connection.received_frames += joiner.frames
+            data = joiner.take(trails=broker.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
             if self._resender is not None:
@@ -367,15 +370,16 @@ class Single:
                 self._paused = True
                 self._outbox.put(Pause(broker))
 
-    def _downward(self, frame: Frame, broker: Leg, bridge: Bridge, erred: bool) -> bytes | None:
-        """What becomes of a broker's frame; see `NewHead`. `erred`: an ERROR came before this chunk."""
+    def _downward(self, frame: Frame) -> bytes | None:
+        """What becomes of a broker's frame; see `NewHead`."""
+        bridge = self._bridges.to_client
         if frame.command is MESSAGE:
             if self._ends:
                 return NOTHING
-            if erred:
+            if self._erred:
                 self.erred = False  # it goes on: the ERROR will not explain what happens later
             return bridge.head(frame, self._session)
-        receipt = self._session.asked(frame.header(RECEIPT_ID, broker.dialect))
+        receipt = self._session.asked(frame.header(RECEIPT_ID, self._bridges.broker))
         self._session.received(receipt)
         if frame.command is not ERROR:
             self._session.unproved = 0
@@ -435,9 +439,9 @@ class Single:
             if self.safe:
                 self.send_disconnect(now)
 
-    def take_refused(self) -> list[StompError]:
+    def take_refused(self) -> Sequence[StompError]:
         """Return those of its resender."""
-        return [] if self._resender is None else [*self._resender.take_refused()]
+        return () if self._resender is None else self._resender.take_refused()
 
     def over(self, link: Link) -> bool:
         """Whether the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""

@@ -70,7 +70,11 @@ def _shared(send: float, expect: float) -> tuple[float, float]:
 
 
 class HeartBeat:
-    """The beats of one leg. All times are `now` of the caller's clock, in seconds."""
+    """The beats of one leg. All times are `now` of the caller's clock, in seconds.
+
+    Set `sent_at` when bytes are written to the peer: the next beat is due one interval later. Set `received_at` when
+    bytes come from it: its silence begins anew.
+    """
 
     __slots__ = ("_intervals", "reading", "received_at", "sent_at")
 
@@ -86,14 +90,6 @@ class HeartBeat:
         """
         self._intervals = _intervals(ours, theirs)
         self.received_at = self.sent_at = now
-
-    def sent(self, now: float) -> None:
-        """Record that bytes were written to the peer: the next beat is due one interval after `now`."""
-        self.sent_at = now
-
-    def received(self, now: float) -> None:
-        """Record that bytes were received from the peer: its silence begins anew."""
-        self.received_at = now
 
     def keep_alive(self, every: float, now: float) -> None:
         """Send a beat after `every` seconds without a write, although no heart-beats were agreed."""
@@ -111,7 +107,7 @@ class HeartBeat:
         self.received_at = now
 
     def due(self, now: float) -> bool:
-        """Whether a beat must be sent to the peer now; if so send `BEAT`, then call `sent`."""
+        """Whether a beat must be sent to the peer now; if so send `BEAT`, then set `sent_at`."""
         return now >= self.sent_at + self._intervals[0]
 
     def dead(self, now: float) -> bool:

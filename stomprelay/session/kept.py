@@ -41,7 +41,10 @@ class Budget:
     @property
     def size(self) -> int:
         """The number of bytes that are kept."""
-        return self._size + sum([each.cost for each in self._watched])
+        size = self._size
+        for each in self._watched:
+            size += each.cost
+        return size
 
     @property
     def full(self) -> bool:

@@ -75,23 +75,25 @@ class Leg:
     The caller that performs effects maps legs to sockets; a leg has none. Before CONNECT and CONNECTED a leg's
     dialect is that of 1.0, in which those frames are written.
 
-    `gone`: the connection has ended, yet the leg is not closed, because what came on it is still to be delivered.
+    `closed`: nothing may be written to it any more. `gone`: the connection has ended, yet the leg is not closed,
+    because what came on it is still to be delivered.
     """
 
-    __slots__ = ("decoder", "dialect", "gone", "heartbeat", "side", "state")
+    __slots__ = ("closed", "decoder", "dialect", "gone", "heartbeat", "side", "state")
 
     def __init__(self, side: Side, limits: Limits, dialect: Dialect = V1_0) -> None:
         self.side = side
         self.state = State.OPENING
         self.dialect = dialect
         self.heartbeat = HeartBeat()
-        self.gone = False
+        self.gone = self.closed = False
         self.decoder = Decoder(dialect, EXPECTED[side, self.state], limits)
 
     def enter(self, state: State, dialect: Dialect | None = None) -> None:
         """Change to `state`; where a `dialect` is given, frames are read in it from the next one on."""
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
+        self.closed = state is State.CLOSED
         self.dialect = dialect or self.dialect
         self.decoder.expect(self.dialect, EXPECTED[self.side, state])
         if state is State.CLOSED:
@@ -106,8 +108,3 @@ class Leg:
         """Whether its heart-beats count. A client that sent DISCONNECT is owed beats until it is answered."""
         leaving = self.state is State.LEAVING and self.side is Side.DOWNSTREAM
         return leaving or self.state is State.CONNECTED
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing may be written to it any more."""
-        return self.state is State.CLOSED

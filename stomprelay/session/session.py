@@ -103,13 +103,13 @@ class Session:
     `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes,
     `unproved` counts those that it was sent without one since its last RECEIPT, where nobody else counts them;
     `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
-    `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here,
-    as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
-    `client_frames` and `broker_frames` count those of the client and of its brokers, as `counters` does for all
-    sessions; of those that one client has on several brokers only the first does. `sent_to` are destinations that the
-    client sent to lately, where somebody counts them. All of these share `orders`, by
-    which their deliveries are numbered: see `beside`. `active_at` is when something but a beat was received last from
-    the client or a broker, in seconds; at the beginning `now`.
+    `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here, as
+    the decoder marks repeated heads, and `memo_head` its new head, which the next SENDs with that head get, too;
+    `traces` counts those that did. `client_frames` and `broker_frames` count those of the client and of its brokers, as
+    `counters` does for all sessions; of those that one client has on several brokers only the first does. `sent_to` are
+    destinations that the client sent to lately, where somebody counts them. All of these share `orders`, by which their
+    deliveries are numbered: see `beside`. `active_at` is when something but a beat was received last from the client or
+    a broker, in seconds; at the beginning `now`.
     """
 
     __slots__ = (
@@ -319,15 +319,8 @@ class Session:
         """
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
-    def remember(self, memo: bytes, head: bytes | None) -> None:
-        """Keep `head`, the new head of a SEND that changed nothing in the session: the next SENDs with the head
-        `memo` get the same new head.
-        """
-        self.memo = memo
-        self.memo_head = head
-
     def forget_head(self) -> None:
-        """Forget what `remember` kept. Call it for each new broker, which may need another head."""
+        """Forget the `memo`. Call it for each new broker, which may need another head."""
         self.memo = None
 
     def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:

@@ -5,13 +5,16 @@ Whole conversations across a loss are in `test_failover`; here is what only the 
 
 from itertools import pairwise
 from math import inf
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client.buffer import InputBuffer
+from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
+from stomprelay.relay.flow import Flow
 from stomprelay.session.effects import Event, How, Pause, Resume, Send
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State
@@ -481,7 +484,7 @@ def test_a_leg_that_was_sent_nothing_for_half_the_interval_is_sent_a_beat() -> N
     """Every leg on its own, and once: the beat is something sent."""
     client, broker = leg(Side.DOWNSTREAM), leg()
     assert beaten(client, broker, now=0.4) == ([], None)
-    client.heartbeat.sent(0.4)
+    client.heartbeat.sent_at = 0.4
     assert beaten(client, broker, now=0.5) == ([Send(broker, b"\n")], None)
     assert beaten(client, broker, now=0.5) == ([], None)
     assert beaten(client, broker, now=0.9) == ([Send(client, b"\n")], None)
@@ -503,7 +506,7 @@ def test_no_beats_were_agreed() -> None:
 def test_a_peer_that_is_silent_for_twice_the_interval_is_dead() -> None:
     """Received from at the very last moment it is not; a dead peer is sent no beat."""
     client, broker = leg(Side.DOWNSTREAM), leg()
-    client.heartbeat.received(0.1)
+    client.heartbeat.received_at = 0.1
     effects, dead = beaten(client, broker, now=2.0)
     assert dead is broker
     assert effects == [Send(client, b"\n")]
@@ -513,8 +516,8 @@ def test_the_first_of_the_dead() -> None:
     """A dead client ends the session: it is looked at first. The legs behind a dead one are looked at next time."""
     client, one, other = leg(Side.DOWNSTREAM), leg(), leg()
     assert beaten(client, one, other, now=2.0) == ([], client)
-    client.heartbeat.received(2.0)
-    client.heartbeat.sent(2.0)
+    client.heartbeat.received_at = 2.0
+    client.heartbeat.sent_at = 2.0
     assert beaten(client, one, other, now=2.0) == ([], one)
 
 
@@ -553,7 +556,7 @@ def in_state(side: Side, state: State) -> Leg:
 def test_a_leg_that_has_no_beats(side: Side, state: State) -> None:
     """Before CONNECTED nothing may be written, after DISCONNECT a broker expects nothing, a closed leg is no leg."""
     one, other = in_state(side, state), leg()
-    other.heartbeat.received(99.0)
+    other.heartbeat.received_at = 99.0
     assert not one.beating
     assert other.beating
     assert beaten(one, other, now=100.0) == ([Send(other, b"\n")], None)
@@ -592,7 +595,7 @@ class Buffered(InputBuffer):
 
     def asks(self, *, full: bool = False, crowded: bool = False) -> list[Effect]:
         """What it asks for when the flow is so full."""
-        self.paced(full=full, crowded=crowded)
+        self.paced(cast(Flow, SimpleNamespace(full=full, crowded=crowded)))
         return self.outbox.drain()
 
 
@@ -602,12 +605,12 @@ def test_chunks_come_back_as_they_came() -> None:
     large = b"x" * 65536
     for chunk in (b"SEND\n", b"\n", large, b"\0"):
         buffer.append(chunk)
-    assert len(buffer) == 7 + len(large)
+    assert buffer.cost == 7 + len(large)
     assert [buffer.take(), buffer.take()] == [b"SEND\n\n", large]
-    assert len(buffer) == 1
+    assert buffer.cost == 1
     buffer.append(b"ACK")
     assert buffer.take() == b"\0ACK"
-    assert not buffer
+    assert not buffer.cost
 
 
 def test_the_client_is_paused_at_the_bound() -> None:
@@ -671,7 +674,7 @@ def test_a_buffer_that_is_cleared() -> None:
     buffer = Buffered(10)
     buffer.append(b"1234567890")
     buffer.clear()
-    assert not buffer
+    assert not buffer.cost
     assert buffer.asks() == []
     buffer.append(b"12")
     assert buffer.take() == b"12"
@@ -703,8 +706,8 @@ def test_nothing_is_lost_and_the_client_is_not_paused_twice(
                 assert expected.startswith(taken)
                 expected = expected.removeprefix(taken)
         effects += buffer.asks(full=full, crowded=crowded)
-        assert len(buffer) == len(expected)
-        assert buffer.paused or (len(buffer) < most and not full)
+        assert buffer.cost == len(expected)
+        assert buffer.paused or (buffer.cost < most and not full)
         assert buffer.paused is (len(effects) % 2 == 1)
     assert effects[:1] in ([], [Pause(CLIENT)])
     assert all(one != other for one, other in pairwise(effects))

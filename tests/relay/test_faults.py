@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.client import opening
-from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.client.connection import ClientConnection
-from stomprelay.relay.client.search import Search
 from stomprelay.relay.client.shutdown import Shutdown
+from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Outbox, Report
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.fanout.member import Member
@@ -106,9 +105,9 @@ STEPS: list[tuple[type, str]] = [
     (ClientConnection, "received"),
     (ClientConnection, "lost"),
     (ClientConnection, "woke"),
-    (Search, "lost"),
-    (Search, "again"),
-    (Search, "ended"),
+    (ClientConnection, "_broker_lost"),
+    (ClientConnection, "_sought"),
+    (Link, "go_on"),
     (Link, "end"),
     (Link, "hang_up"),
     (Link, "lost"),

@@ -50,9 +50,7 @@ def carry(leg: Leg, new_head: NewHead) -> tuple[bytes, int]:
     """What is written of the frames that a leg has, and how many were looked at."""
     joiner = Joiner()
     joiner.carry(leg.decoder.frames(), new_head)
-    if leg.decoder.trails:
-        joiner.trail()
-    return joiner.take(), joiner.frames
+    return joiner.take(trails=leg.decoder.trails), joiner.frames
 
 
 # One by one

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client.review import JUDGED
+from stomprelay.relay.client.connection import JUDGED
 from stomprelay.relay.guard import readings
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import LossPolicy

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from stomprelay.relay.client.connection import JUDGED
 from stomprelay.relay.client.opening import REFUSAL
-from stomprelay.relay.client.review import JUDGED
 from stomprelay.relay.client.shutdown import ECHO
 from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity
 from stomprelay.relay.model.rules import AccessRule, AccessRules

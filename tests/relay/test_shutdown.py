@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.client.shutdown import Shutdown
+from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.guard import Guard
@@ -253,7 +253,7 @@ def test_what_a_client_that_is_gone_left_unread() -> None:
     assert play.counters["possibly_lost"] == 4
     assert play.counters["clients_undelivered"] == 1
     assert play.counters["brokers_lost"] == 0
-    assert not play.buffer
+    assert not play.buffer.cost
 
 
 def test_its_time_is_not_prolonged_by_an_answer() -> None:

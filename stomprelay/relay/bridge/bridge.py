@@ -154,7 +154,7 @@ class Bridge:
         except StompError as error:
             raise error.asked_for(frame.header(RECEIPT_HEADER, self.source)) from None
         if memo is not None and session.traces == traces:
-            session.remember(memo, head)
+            session.memo, session.memo_head = memo, head
         return head
 
     def misreads(self, receipts: bytes) -> bool:

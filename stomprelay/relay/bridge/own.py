@@ -30,14 +30,6 @@ _LINES: Final = re.compile(
 )
 
 
-def without_own(frame: Frame) -> bytes | None:
-    """Return a frame's header lines without those that a relay put in, from the LF of the command line to that of the
-    blank line; None where there are none.
-    """
-    data, start, body = frame.data, frame.head - 1, frame.body
-    return None if _LINES.search(data, start, body) is None else _LINES.sub(b"", data[start:body])
-
-
 class ToClient(Bridge):
     """A bridge to a client: what a relay put into a MESSAGE for itself is taken out before anything else is done."""
 
@@ -45,8 +37,10 @@ class ToClient(Bridge):
         """As `Bridge.head`."""
         if frame.command is not MESSAGE:
             return super().head(frame, session)
-        lines = without_own(frame)
-        bare = frame if lines is None else frame.with_lines(lines, body=False)
+        data, start, body = frame.data, frame.head - 1, frame.body
+        bare = frame
+        if _LINES.search(data, start, body):
+            bare = frame.with_lines(_LINES.sub(b"", data[start:body]), body=False)
         head = None
         if self.judges or (self.tracked and session.subscriptions.acknowledging):
             head = super().head(bare, session)
@@ -56,8 +50,8 @@ class ToClient(Bridge):
 _NEEDLE: Final = b"\n%b:" % TRACE
 _LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
 
-Headed = Callable[[Frame, Bridge], bytes | None]
-"""What becomes of a frame's head, see `carry`."""
+Headed = Callable[[Frame], bytes | None]
+"""What becomes of a frame's head, see `NewHead`."""
 
 
 def _lines(frame: Frame) -> bytes:
@@ -92,11 +86,11 @@ class Tracer:
     def headed(self, headed: Headed) -> Headed:
         """The same for `carry`, which wants no more than heads."""
 
-        def traced(frame: Frame, bridge: Bridge) -> bytes | None:
+        def traced(frame: Frame) -> bytes | None:
             if frame.command is not SEND:
-                return headed(frame, bridge)
+                return headed(frame)
             marked = frame.with_lines(self._marked(frame), body=False)
-            head = headed(marked, bridge)
+            head = headed(marked)
             return marked.data if head is None else head
 
         return traced

@@ -1,22 +1,25 @@
 """A client that sent CONNECT, joined to its brokers: what is received on any leg, and what is due by time."""
 
 from collections.abc import Callable
+from math import inf
+from typing import Final
 
-from stomprelay.relay.client.buffer import InputBuffer
-from stomprelay.relay.client.pace import Pace
-from stomprelay.relay.client.review import Review
-from stomprelay.relay.client.search import Search
 from stomprelay.relay.client.shutdown import ERRED, STOPPING, Reason, Shutdown
-from stomprelay.relay.client.turns import Turns
-from stomprelay.relay.effects import Outbox
+from stomprelay.relay.client.turns import InputBuffer, Pace, Turns
+from stomprelay.relay.effects import Outbox, Took
 from stomprelay.relay.flow import DisconnectState, Flow
-from stomprelay.relay.forward import TURN
+from stomprelay.relay.forward import TURN, give_receipts
+from stomprelay.relay.guard import UNGUARDED, Guard
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.group import Broker
+from stomprelay.relay.link.suspicion import STRANGE
+from stomprelay.relay.model.access import Identity
+from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.relay.model.histogram import SILENCE
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.notes import SILENT, End, denied, ended, fell_silent, unheard
-from stomprelay.session.effects import Wake
+from stomprelay.session.effects import Close, How, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, NO_BEATS
 from stomprelay.session.leg import Leg, State
@@ -26,11 +29,14 @@ from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.names import LOGIN
 
+JUDGED: Final = 128
+"""How many subscriptions are judged by new rules in one turn: a few milliseconds' work."""
+
 
 class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first, and `settle` at the end of each input.
 
-    Its `Flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
+    Its `flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
     what the loss of either side means. `login`: the client's, or None.
     """
 
@@ -38,10 +44,10 @@ class ClientConnection:
         "_buffer",
         "_client",
         "_due",
-        "_flow",
         "_listener",
         "_offer",
         "_outbox",
+        "flow",
         "login",
         "session",
         "shutdown",
@@ -58,63 +64,37 @@ class ClientConnection:
         self.login = offer.first(LOGIN)
         self._outbox = outbox
         self._due = False
-        self._flow = flow
+        self.flow = flow
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
         self.turns = Turns(client, flow, self._buffer, outbox)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
 
     @property
-    def _search(self) -> Search:
-        return Search(self._flow, self._outbox)
-
-    def review(self, now: float) -> Review:
-        """Return what is done when its rules change."""
-        flow, shutdown, outbox = self._flow, self.shutdown, self._outbox
-        return Review(
-            self._client, flow, shutdown, self.turns, outbox, self._wake, lambda why: self.end(why, now)
-        )
-
-    @property
-    def asked(self) -> bool:
-        """Whether the client has shown a token, and it is not known yet whose it is."""
-        return self._flow.guard.asked
-
-    @property
-    def links(self) -> list[Link]:
-        """The session's links to groups of brokers."""
-        return self._flow.links
-
-    @property
-    def coupled(self) -> bool:
-        """Whether there is one broker at a time, so that it sets the client's pace."""
-        return self._flow.coupled
-
-    @property
     def over(self) -> bool:
         """Whether the client's leg is closed, and no link has a broker or looks for one."""
-        return self._client.closed and all(link.ended for link in self.links)
+        return self._client.closed and all(link.ended for link in self.flow.links)
 
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
-        return min(self.shutdown.deadline, self._search.deadline, self.turns.deadline)
-
-    @property
-    def kept(self) -> int:
-        """The bytes that are kept of the session, those of frames that brokers have begun among them."""
-        legs = [link.leg.decoder.buffered for link in self.links if link.leg is not None]
-        return self.session.kept.size + sum(legs)
+        deadline = min(self.shutdown.deadline, self.turns.deadline)
+        for link in self.flow.links:
+            deadline = min(deadline, link.until)
+            for leg in (link.state.leg, link.next_leg):
+                if leg is not None and leg.state is State.CONNECTED:
+                    deadline = min(deadline, leg.heartbeat.deadline)
+        return deadline
 
     @property
     def flows(self) -> bool:
         """Whether what the client sends next goes on to its brokers."""
-        return not (self._client.gone or self._buffer) and self.turns.readable
+        return not (self._client.gone or self._buffer.cost) and self.turns.readable
 
     @property
     def safe(self) -> bool:
         """Whether all that the client sent is where it shall be."""
-        return not self._buffer.unread and self._flow.safe
+        return not self._buffer.unread and self.flow.safe
 
     def limit(self, pace: Pace | None, now: float) -> None:
         """Have the client's frames go on at this pace from now on; None: as fast as can be."""
@@ -131,31 +111,35 @@ class ClientConnection:
         client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         if paused:
             self._buffer.hold()
-        self._seek(now, lambda: self._search.begin(self.links, now))
+        self._begin(self.flow.links, now)
 
     def received(self, leg: Leg, data: bytes, now: float) -> None:
         """Bytes were received on a leg: carry the frames in them to the other side."""
-        downstream = leg is self._client
+        buffer, downstream = self._buffer, leg is self._client
         if downstream and (leg.gone or self.shutdown.ending):
             return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
-        leg.heartbeat.received(now)
-        if data == BEAT and not (leg.decoder.buffered or (downstream and self._buffer)):
+        leg.heartbeat.received_at = now
+        if data == BEAT and not (leg.decoder.buffered or (downstream and buffer.cost)):
             return
         self.session.active_at = now
         try:
             match leg.state:
                 case State.CONNECTED if downstream:
-                    self._from_client(data, now)
+                    ready = leg not in self.turns.deferred and self.flow.flowing
+                    if ready and buffer.pace is None and not buffer.cost:
+                        self._to_broker(now, data)
+                    else:
+                        self._wait(data, now)
                 case State.CONNECTED | State.LEAVING if not downstream:
                     leg.decoder.feed(data)
-                    if not self.turns.awaits(leg):
+                    if leg not in self.turns.deferred:
                         self._to_client(leg, now)
                 case State.OPENING:
                     self._answered(leg, data, now)
                 case State.CONNECTING:
                     leg.decoder.feed(data)
-                    self._buffer.hold()
+                    buffer.hold()
         except StompError as error:
             self._fail(leg, error, now)
 
@@ -163,49 +147,61 @@ class ClientConnection:
         """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
         session, downstream = self.session, leg is self._client
         session.counters["client_bytes" if downstream else "broker_bytes"] += size
-        link = self._search.link(to if downstream else leg)
-        sent = session.client_sent if downstream else session.broker_sent
-        sent(frames)
-        if link is not None and link.broker is not None:
-            link.connection.count(frames, sent=downstream)
+        link = self._link(to if downstream else leg)
+        connected = None if link is None or link.broker is None else link.connection
+        if downstream:
+            session.client_sent(frames)
+            if connected is not None:
+                connected.sent_frames += frames
+        else:
+            session.broker_sent(frames)
+            if connected is not None:
+                connected.received_frames += frames
         session.active_at = at
-        leg.heartbeat.received(at)
-        to.heartbeat.sent(at)
+        leg.heartbeat.received_at = to.heartbeat.sent_at = at
 
     def gave_way(self, leg: Leg, now: float) -> None:
         """Others had their turn: go on with what waits on the leg."""
         self.turns.had(leg)
         if leg is self._client:
-            self.review(now).go_on()
+            self._review(now)
             self._release(now)
         else:
             self._to_client(leg, now)
 
     def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
-        """The connection that an `Open` asked for is established: send CONNECT to the broker."""
-        self._search.connected(leg, now, address)
+        """The connection that an `Open` asked for is established: its link sends CONNECT. One that no link needs any
+        more is closed.
+        """
+        link = self._link(leg) or self._arriving(leg)
+        if leg.closed or link is None:
+            self._outbox.put(Close(leg, How.ABORT))
+        else:
+            link.connected(leg, now, address)
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
         """The connection that an `Open` asked for failed: try the next broker."""
-        arriving = self._search.arriving(leg)
+        arriving, link = self._arriving(leg), self._link(leg)
         if arriving is not None:
-            self._stopped_short(arriving, leg, f"did not connect: {reason}", now)
-            return
-        self._seek(now, lambda: self._search.refused(leg, reason, now))
+            self._stopped_short(arriving, f"did not connect: {reason}", now)
+        elif link is not None and not leg.closed:
+            link.refused(reason, now)
+            self._sought([link], now)
 
     def prevented(self, leg: Leg, reason: str, now: float) -> None:
         """The connection that an `Open` asked for could not be tried: try the next broker."""
-        arriving = self._search.arriving(leg)
+        arriving, link = self._arriving(leg), self._link(leg)
         if arriving is not None:
-            self._stopped_short(arriving, leg, f"could not be asked: {reason}", now)
-            return
-        self._seek(now, lambda: self._search.prevented(leg, reason, now))
+            self._stopped_short(arriving, f"could not be asked: {reason}", now)
+        elif link is not None and not leg.closed:
+            link.prevented(reason, now)
+            self._sought([link], now)
 
     def lost(self, leg: Leg, reason: str, now: float) -> None:
         """A leg's connection ended without our `Close`."""
-        link, arriving = self._search.link(leg), self._search.arriving(leg)
+        link, arriving = self._link(leg), self._arriving(leg)
         if arriving is not None:
-            self._stopped_short(arriving, leg, f"closed the connection: {reason}", now)
+            self._stopped_short(arriving, f"closed the connection: {reason}", now)
             return
         if leg is self._client and not (leg.closed or leg.gone):
             self.shutdown.vanished(reason, now)
@@ -217,7 +213,7 @@ class ClientConnection:
         else:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
-                self._carry(leg, lambda: self._flow.to_client(link, now), now)
+                self._carry(leg, lambda: self.flow.to_client(link, now), now)
             leg.lost()
             clean = reason == CLOSED
             if self.shutdown.answered_by_closing(link):
@@ -250,27 +246,39 @@ class ClientConnection:
                 self._fail(self._client, error, now)
             self._wake()
             return
-        legs = [leg for each in self.links for leg in (each.leg, each.next_leg)]
+        links = self.flow.links
+        legs = [leg for each in links for leg in (each.leg, each.next_leg)]
         dead = self._outbox.beat([self._client, *legs] if self.shutdown.listening else legs, now)
         if dead is not None:
             self._fell_silent(dead, now)
             return
-        for link in self.links:
+        for link in links:
             if link.leaving and now >= link.until:
                 self._broker_lost(link, "", now)
                 return
-        self._seek(now, lambda: self._search.woke(now))
+        due = [link for link in links if now >= link.until]
+        for link in due:
+            link.woke(now)
+        self._sought(due, now)
         if now >= self.turns.deadline or (self._client.state is State.CONNECTED and self._buffer.unread):
             self._release(now)  # its pace allows more, or a link stays, for which the client was held
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None, *, may_stay: bool) -> None:
-        """Have the session leave this broker, or perhaps stay: see `Relay.leave`."""
-        self._search.leave(broker, now, within, to, may_stay=may_stay)
+        """Have the session leave this broker, or perhaps stay: see `Relay.leave`. Does nothing once the client sent
+        DISCONNECT.
+        """
+        for link in self.flow.links:
+            if link.broker is broker and self.flow.disconnect is DisconnectState.NONE:
+                link.leave(now, within, to, may_stay=may_stay)
+        self._move(now)
         self._wake()
 
     def reconsidered(self, now: float) -> None:
         """A broker is up again, or was resumed: links that wait try at once."""
-        self._seek(now, lambda: self._search.reconsidered(now))
+        waiting = [link for link in self.flow.links if link.waiting]
+        for link in waiting:
+            link.reconsidered(now)
+        self._sought(waiting, now)
 
     def stop_began(self, now: float) -> None:
         """The service begins to stop; see `Relay.stop_began`."""
@@ -290,13 +298,13 @@ class ClientConnection:
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot be written to for now; one that is only asked yet gets nothing more anyway."""
-        if self._search.arriving(leg) is None:
-            self._flow.blocked(leg)
+        if self._arriving(leg) is None:
+            self.flow.blocked(leg)
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """A broker's connection can be written to again: send what waits."""
-        if self._search.arriving(leg) is None:
-            self._carry(self._client, lambda: self._flow.unblocked(leg, now), now)
+        if self._arriving(leg) is None:
+            self._carry(self._client, lambda: self.flow.unblocked(leg, now), now)
 
     def settle(self, *, passes: bool) -> None:
         """Ask to be woken when something is due; with `passes`, that what may pass straight on does so, and no more."""
@@ -306,40 +314,51 @@ class ClientConnection:
                 self._outbox.insert(0, Wake(self.deadline))  # first: `Resume` may lead to a newer one
         turns = self.turns
         if turns.allowed or (passes and self._client.state is State.CONNECTED):
-            turns.let_pass(self._flow.passes() if passes and not self.shutdown.begun else [])
+            turns.let_pass(self.flow.passes() if passes and not self.shutdown.begun else [])
 
     # Brokers accept
 
     def _answered(self, leg: Leg, data: bytes, now: float) -> None:
         """A broker's first frame: the session is accepted, the search goes on, or its ERROR is the client's."""
-        arriving = self._search.arriving(leg)
+        arriving = self._arriving(leg)
         if arriving is not None:
             arriving.next_answered(data, now)
             self._left_at_once(now)
             return
-        link = self._search.link(leg)
+        link = self._link(leg)
         if link is None:
             return
-        asked = link.asked
-        match self._search.answered(link, data, now):
+        asked, answer = link.asked, None
+        try:
+            answer = link.answered(data, now)
+        except StompError as wrong:
+            # What is not STOMP is as good as no answer where there may be another broker.
+            if link.resender is None:
+                raise
+            link.refused(f"it answered CONNECT with what is not STOMP: {wrong.message}", now, STRANGE)
+        match answer:
             case Accepted() as accepted:
                 self._accepted(link, accepted, now)
                 return
             case bytes() as error:
                 self._outbox.put(denied(asked, link.upstream))
-                told = self._flow.denied(link, error, now)
+                told = self.flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1
                     self.shutdown.refuse(told, ended(End.BROKER, "a broker answered CONNECT with ERROR"))
                     return
-        self._seek(now, lambda: self._search.ended([link], now))
+        self._sought([link], now)
 
     def _accepted(self, link: Link, accepted: Accepted, now: float) -> None:
         """A link has a broker. The client is answered when there are enough of them, and only once."""
-        client, flow, counters, outbox = self._client, self._flow, self.session.counters, self._outbox
+        client, flow, counters, outbox = self._client, self.flow, self.session.counters, self._outbox
         leg, broker = link.connection.leg, link.connection.broker
         first = client.state is State.CONNECTING and flow.ready
-        self._search.found(link, now)
+        if link.recovering:  # a failover
+            counters["failovers"] += 1
+            outbox.put(Took(SILENCE, link.upstream.name, now - link.seeks_since))
+            if link.before is not None:
+                link.before.count(BrokerTally(failovers=1))
         at, resent, before = len(outbox), counters["frames_resent"], link.before
         if first:
             self._welcome(accepted, now)
@@ -382,11 +401,8 @@ class ClientConnection:
 
     # Frames
 
-    def _from_client(self, data: bytes, now: float) -> None:
-        """Read bytes of the client; while there is no broker keep them."""
-        if self._buffer.pace is None and not self._buffer and self.turns.readable:
-            self._to_broker(now, data)
-            return
+    def _wait(self, data: bytes, now: float) -> None:
+        """Keep bytes of the client that cannot go on now."""
         self._buffer.append(data)
         if self._buffer.pace is None:
             self._pace()
@@ -397,7 +413,7 @@ class ClientConnection:
         """Carry a turn's worth of the client's frames, `most` at most: those that were read from its leg, with `data`
         behind them. Return how many they were.
         """
-        client, flow = self._client, self._flow
+        client, flow = self._client, self.flow
         before, failure, frames = flow.disconnect, None, self.session.client_frames
         try:
             if data:
@@ -407,31 +423,38 @@ class ClientConnection:
                 self.session.kept.check()
         except StompError as error:
             failure = error
-        opened = flow.opened()
+        opened = None if flow.coupled else flow.opened()
         if opened:
-            self._seek(now, lambda: self._search.begin(opened, now))
+            self._begin(opened, now)
         if not (opened and client.closed):
             self._carried(client, before, failure, now)
-            if client.state is State.CONNECTED:
+            if client.state is State.CONNECTED and client.decoder.behind:
                 self.turns.give_way(client)
         return self.session.client_frames - frames
 
     def _to_client(self, leg: Leg, now: float) -> None:
         """Carry the frames that were read from a broker's leg to the client."""
-        link = self._search.link(leg)
-        if link is None or leg.closed:
+        link = self._link(leg)
+        if link is None or leg.state is State.CLOSED:
             return
-        self._carry(leg, lambda: self._flow.to_client(link, now), now)
-        if link.done:
+        before, failure = self.flow.disconnect, None
+        try:
+            self.flow.to_client(link, now)
+        except StompError as error:
+            failure = error
+        self._carried(leg, before, failure, now)
+        survives = self.flow.survives
+        if survives and link.done:
             self._broker_lost(link, "", now)
             return
-        self.turns.give_way(leg, more=link.hasty)
-        if self._buffer.unread:
+        if leg.decoder.behind or (survives and link.hasty):
+            self.turns.give_way(leg)
+        if (survives or self._buffer.pace is not None) and self._buffer.unread:
             self._release(now)
 
     def _carry(self, leg: Leg, act: Callable[[], None], now: float) -> None:
         """Call `act`, by which frames of the leg pass."""
-        before, failure = self._flow.disconnect, None
+        before, failure = self.flow.disconnect, None
         try:
             act()
         except StompError as error:
@@ -440,36 +463,37 @@ class ClientConnection:
 
     def _hurry(self) -> None:
         """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
-        for link in self.links:
+        for link in self.flow.links:
             if link.hasty and link.leg is not None:
-                self.turns.give_way(link.leg, more=True)
+                self.turns.give_way(link.leg)
         self._wake()
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
-        flow, shutdown = self._flow, self.shutdown
-        self._dismiss(now)
+        flow, shutdown, client = self.flow, self.shutdown, self._client
+        if flow.survives:
+            self._dismiss(now)
         if failure is not None:
             shutdown.fail(leg, failure, now)
         elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
             shutdown.end(ERRED, now)
-        elif shutdown.drained:
+        elif shutdown.stopping and shutdown.drained:
             shutdown.end(STOPPING, now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
             self._wake()
-        if shutdown.delivered:
+        if (shutdown.ending or client.gone) and shutdown.delivered:
             shutdown.conclude()
         elif flow.survives and not shutdown.ending:
-            if self._search.move(now):
+            if self._move(now):
                 self._wake()
             self._pace()
-        if shutdown.may_finish(now):
+        if (shutdown.ending or shutdown.finish_at < inf) and shutdown.may_finish(now):
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
         """Refuse to the client what brokers close connections for."""
-        for error in self._flow.take_refused():
+        for error in self.flow.take_refused():
             self.shutdown.fail(self._client, error, now, rest=True)
             self._hurry()
 
@@ -484,25 +508,65 @@ class ClientConnection:
         elif self._buffer.pace is not None:
             self._pace()
             self._wake()
-        elif self._flow.survives:
+        elif self.flow.survives:
             self._pace()
 
     def _pace(self) -> None:
         """Stop or resume reading from the client, by how much of what it sent waits."""
         if not self._client.closed:
-            self._buffer.paced(full=self._flow.full, crowded=self._flow.crowded)
+            self._buffer.paced(self.flow)
 
     # Brokers come and go
 
-    def _seek(self, now: float, act: Callable[[], None]) -> None:
-        """Call `act`, which looks for brokers. End the session where it raises `StompError`."""
+    def _link(self, leg: Leg) -> Link | None:
+        """Return the link that has this leg; None where there is none."""
+        for link in self.flow.links:
+            if link.state.leg is leg:
+                return link
+        return None
+
+    def _arriving(self, leg: Leg) -> Link | None:
+        """Return the link that has this leg to the broker that it is to move to; None where there is none."""
+        for link in self.flow.links:
+            if link.next_leg is leg:
+                return link
+        return None
+
+    def _begin(self, links: list[Link], now: float) -> None:
+        """Look for brokers for these."""
+        for link in links:
+            link.seek(now)
+        self._sought(links, now)
+
+    def _sought(self, links: list[Link], now: float, *, lost: bool = False) -> None:
+        """These looked for brokers, having `lost` theirs or for another reason. Some may have found none for good: end
+        the session where it cannot do without.
+        """
+        failure = None
         try:
-            act()
+            for link in links:
+                if link.ended:
+                    self.flow.given_up(link, now)
         except StompError as error:
-            self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
-            self._broker_failed(error, [link for link in self.links if link.ended], now)
-        else:
+            failure = error
+        if lost:
+            self.shutdown.searching()
+        if failure is None:
             self._wake()
+            return
+        self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
+        self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
+
+    def _move(self, now: float) -> bool:
+        """Links that are to leave their broker do so at a quiet moment, which may be now. Returns whether one does,
+        which has its time to answer from now on.
+        """
+        moves = False
+        for link in self.flow.links:
+            if link.departing and link.leaves(now):
+                link.disconnect(now)
+                moves = True
+        return moves
 
     def _wake(self) -> None:
         """Have the next time at which something is due asked for at the end of the input."""
@@ -517,11 +581,11 @@ class ClientConnection:
 
     def _broker_lost(self, link: Link, reason: str, now: float, *, clean: bool = False) -> None:
         """A broker was lost while a client was connected, or was left. `clean`: it closed in good order."""
-        flow = self._flow
+        flow = self.flow
         if flow.over(link):
             self.shutdown.ended_with(link, reason, clean=clean)
             return
-        self._search.lost(link, reason)
+        link.lost(reason)
         before = flow.disconnect
         if self.shutdown.ending:
             self.shutdown.lost += link.unproved  # which `Flow.lost` counts
@@ -533,29 +597,21 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        found: Accepted | None = None
-
-        def again() -> None:
-            nonlocal found
-            try:
-                found = self._search.again(link, now)
-            finally:
-                self.shutdown.searching()
-
-        self._seek(now, again)
+        found = link.move(now) if link.leaving else link.go_on(How.ABORT, now)
+        self._sought([link], now, lost=True)
         if found is not None:
             self._accepted(link, found, now)
         if not self.over:
             self._carried(self._client, before, None, now)
 
-    def _stopped_short(self, link: Link, leg: Leg, reason: str, now: float) -> None:
+    def _stopped_short(self, link: Link, reason: str, now: float) -> None:
         """The broker that a link was to move to cannot be had, or was lost: it asks the next one, or stays."""
         link.next_refused(reason, now)
         self._left_at_once(now)
 
     def _left_at_once(self, now: float) -> None:
         """Links that can leave now do so; a client that was held for one that stays goes on."""
-        self._search.move(now)
+        self._move(now)
         self._wake()
         if self._client.state is State.CONNECTED:
             self._release(now)
@@ -563,11 +619,11 @@ class ClientConnection:
     def _fell_silent(self, leg: Leg, now: float) -> None:
         """A peer sent nothing for longer than the heart-beats allow: the leg is lost."""
         self.session.counters["beats_missed"] += 1
-        arriving = self._search.arriving(leg)
+        arriving = self._arriving(leg)
         if arriving is not None:
-            self._stopped_short(arriving, leg, SILENT, now)
+            self._stopped_short(arriving, SILENT, now)
             return
-        link = self._search.link(leg)
+        link = self._link(leg)
         if link is not None:
             link.fell_silent(now)
             self._broker_lost(link, SILENT, now)
@@ -575,3 +631,49 @@ class ClientConnection:
         self._outbox.put(fell_silent())
         missed = StompError("heart-beat missed", "nothing came for longer than was agreed")
         self._fail(leg, missed, now, End.CLIENT)
+
+    # Its rules change, or it shows a new token
+
+    def renewed(self, identity: Identity, now: float) -> None:
+        """The client has shown a new token: it may stay until that expires, with the groups of that."""
+        client, guard = self._client, self.flow.guard
+        if client.gone or client.closed:
+            return
+        self.shutdown.expires = identity.until
+        self._wake()
+        changed = guard.renewed(identity)
+        receipt = guard.answered()
+        give_receipts([] if receipt is None else [receipt], client, self._outbox, now)
+        if changed:
+            self._doubt(now)
+
+    def ruled(self, rules: AccessRules | None, identity: Identity, now: float) -> None:
+        """These are the rules from now on."""
+        flow = self.flow
+        if flow.guard is UNGUARDED and rules is not None:
+            flow.guard = Guard(rules, identity, self.session.counters)
+        elif flow.guard is not UNGUARDED:
+            flow.guard.ruled(rules)
+        self._doubt(now)
+
+    def _doubt(self, now: float) -> None:
+        """Have all subscriptions judged again."""
+        flow = self.flow
+        if flow.guard is not UNGUARDED:
+            flow.guard.doubt([each for link in flow.links for each in link.session.subscriptions])
+            self._review(now)
+
+    def _review(self, now: float) -> None:
+        """Judge more of the subscriptions that may not be allowed any more. End the session where one is not, unless it
+        is about to end.
+        """
+        guard, client = self.flow.guard, self._client
+        if not guard.doubts or client.closed or self.shutdown.begun:
+            return
+        error = guard.objection(JUDGED)
+        if error is None:
+            if self.flow.guard.doubts or client.decoder.behind:
+                self.turns.give_way(client)
+            return
+        text = f"the rules were changed: {error.detail}"
+        self.end(Reason("a subscription is no longer allowed", error.detail, text, error.quoted), now)

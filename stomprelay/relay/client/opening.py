@@ -104,7 +104,7 @@ class Opening:
         """Bytes came. Raises `StompError` for what is no CONNECT; then call `fail`."""
         client, listener = self._client, self._listener
         self._counters["client_bytes"] += len(data)
-        client.heartbeat.received(now)
+        client.heartbeat.received_at = now
         if self._offered is not None:
             client.decoder.feed(data)
             if not self.paused:

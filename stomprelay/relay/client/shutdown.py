@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
 
-from stomprelay.relay.client.buffer import InputBuffer
+from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, Flow, broker_lost
 from stomprelay.relay.link.link import Link
@@ -74,13 +74,13 @@ class Shutdown:
     be delivered. That, and what `end` has delivered, has one `disconnect_timeout`, whatever brokers do meanwhile.
     `lost` is how many SENDs may be lost by the session's end. `until` is when the step that is under way must be done;
     then call `unanswered` and `overdue`. `finish_at`: when to call `finish` for a client that half-closed its
-    connection. `expires`: when to call `end`, because the client may be there no longer.
+    connection. `expires`: when to call `end`, because the client may be there no longer. `ending`: why the relay ends
+    the session; None while it does not. `stopping`: the relay stops, see `drained`.
     """
 
     __slots__ = (
         "_buffer",
         "_client",
-        "_ending",
         "_finish_by",
         "_flow",
         "_last",
@@ -88,11 +88,12 @@ class Shutdown:
         "_outbox",
         "_session",
         "_spoken_for",
-        "_stopping",
         "_tries",
+        "ending",
         "expires",
         "finish_at",
         "lost",
+        "stopping",
         "until",
     )
 
@@ -115,8 +116,8 @@ class Shutdown:
         self.lost = 0
         self._spoken_for = False
         self._last = inf
-        self._stopping = False
-        self._ending: Reason | None = None
+        self.stopping = False
+        self.ending: Reason | None = None
         self._tries = len(listener.upstream.brokers)
 
     @property
@@ -129,17 +130,12 @@ class Shutdown:
     @property
     def begun(self) -> bool:
         """Whether the session's end has begun in any way."""
-        return self._stopping or self.ending or self.until < inf
-
-    @property
-    def ending(self) -> bool:
-        """Whether the relay ends the session: the client is read from no more, and sent RECEIPTs and an ERROR alone."""
-        return self._ending is not None
+        return self.stopping or self.ending is not None or self.until < inf
 
     @property
     def _limited(self) -> bool:
         """Whether all that is left to be done has one `disconnect_timeout`."""
-        return self._client.gone or self.ending
+        return self._client.gone or self.ending is not None
 
     # The steps of an orderly end
 
@@ -237,14 +233,14 @@ class Shutdown:
         if self._buffer.unread or client.state is not State.CONNECTED or not flow.flowing:
             return False
         subscribed = any(len(link.session.subscriptions) for link in flow.links)
-        return self.ending or now >= self._finish_by or not subscribed
+        return self.ending is not None or now >= self._finish_by or not subscribed
 
     def finish(self, now: float) -> None:
         """Where it `may_finish`, send the DISCONNECT that the client has not sent. Where a client that half-closed its
         connection may not within the `disconnect_timeout`, it is taken for gone. Raises as `Flow.to_broker`.
         """
         if self.may_finish(now):
-            self._spoken_for = not self.ending
+            self._spoken_for = self.ending is None
             self._flow.finish(now)
         elif now >= self._finish_by:
             self.vanished(CLOSED, now)
@@ -341,7 +337,7 @@ class Shutdown:
         if client.closed:
             return
         if not self.ending:
-            self._ending = why
+            self.ending = why
             client.heartbeat.paused()
             if not client.gone:
                 self._limit(now)
@@ -356,7 +352,7 @@ class Shutdown:
 
     def conclude(self) -> None:
         """End the session now, whatever was confirmed: the client is sent its ERROR, where there is one for it."""
-        client, why = self._client, self._ending
+        client, why = self._client, self.ending
         if why is None:
             how = How.FLUSH if client.gone else How.LINGER
             self.close(how, ended(End.CLIENT, "what the client said is delivered"))
@@ -377,7 +373,7 @@ class Shutdown:
         client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
-        self._stopping = True
+        self.stopping = True
         self._buffer.stop()
         for link in flow.links:
             link.stay()
@@ -390,7 +386,7 @@ class Shutdown:
         """Whether the relay stops and all that the client sent is where it shall be, as far as receipts were asked for:
         then call `end`. A client that was not answered CONNECTED has sent nothing that counts.
         """
-        if not self._stopping or self.ending or self._flow.disconnect is not DisconnectState.NONE:
+        if not self.stopping or self.ending or self._flow.disconnect is not DisconnectState.NONE:
             return False
         finished = not self._buffer.unread and self._flow.safe
         return finished or self._client.state is State.CONNECTING
@@ -403,8 +399,8 @@ class Shutdown:
             self.close(how, ended(End.CLIENT, "client said goodbye"))
             return
         self.lose(flow.links)
-        if self._ending is None:
-            self._ending = why._replace(receipt=flow.disconnect_receipt)
+        if self.ending is None:
+            self.ending = why._replace(receipt=flow.disconnect_receipt)
             self._outbox.put(replace(self._noted(why), quiet=True))
         self.conclude()
 
@@ -484,7 +480,7 @@ class Shutdown:
         if not self.ending:
             error = broker_lost(upstream, flow.disconnect_receipt)
             self._outbox.put(failed(self._client.side.value, error, detail=True))
-            self._ending = _because(error, End.BROKER)
+            self.ending = _because(error, End.BROKER)
         self.conclude()
 
     def _unsent(self) -> int:
@@ -498,7 +494,7 @@ class Shutdown:
             while True:
                 for frame in client.decoder.frames():
                     count += frame.command is SEND
-                if not self._buffer:
+                if not self._buffer.cost:
                     break
                 client.decoder.feed(self._buffer.take())
         return count

@@ -1,58 +1,267 @@
-"""Whose frames go on now, without the core or by it, and whose when others had their turn."""
+"""What a client sent and nobody has read yet, how fast it may go on, and whose frames go on now.
 
+What the client sent waits for a broker, for its turn, or for what it may send of the token buckets that its session
+shares with others.
+"""
+
+from collections import deque
 from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
-from stomprelay.relay.client.buffer import InputBuffer
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.forward import TURN
-from stomprelay.relay.model.rates import TokenBucket
+from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
 from stomprelay.relay.notes import limited
-from stomprelay.session.effects import GiveWay
+from stomprelay.session.effects import GiveWay, Pause, Resume
 from stomprelay.session.leg import Leg, State
+
+NOW: Final = -inf
+"""Nothing is waited for."""
+
+
+class Pace:
+    """Takes from `buckets` what the session is to carry next, and waits until it may.
+
+    Ask `ready` first. Where it is, carry at most `frames` frames and feed at most `size` bytes, after `begin` and
+    before `done`. `until`: when to ask again; `NOW` while nothing was taken. `held_by` is the bucket that made it wait
+    last, `told` whether that was noted. One `ready` takes no more than a part of a second's worth, so what a session
+    keeps from others is little.
+    """
+
+    __slots__ = ("_begun", "_buckets", "_early", "_since", "frames", "held_by", "size", "told", "until")
+
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
+        self._begun = 0
+        self._early = 0
+        self._since = 0.0
+        self.frames = self.size = 0
+        self.until = NOW
+        self.held_by: TokenBucket | None = None
+        self.told = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the session waits for tokens."""
+        return self.until > NOW
+
+    def came_early(self, size: int) -> None:
+        """So many bytes were fed before the pace began: they are taken out of the buckets with the next ones."""
+        self._early = size
+
+    def ready(self, size: int, now: float) -> bool:
+        """Whether more may be carried now, of which `size` bytes wait to be fed. Otherwise ask again at `until`. Raises
+        `StompError` for the session to end with, where a bucket refuses what it has no tokens for.
+        """
+        if not self.waiting:
+            self._take(size, now)
+        if now < self.until:
+            return False
+        if self.held_by is not None and self._since < now:
+            self.held_by.tally.seconds += now - self._since
+        return True
+
+    def _take(self, size: int, now: float) -> None:
+        frames = TURN
+        for each in self._buckets:
+            if each.limit is Limit.FRAMES:
+                frames = min(frames, each.slice, max(int(each.left(now)), 1))
+            else:
+                size = min(size, each.slice)
+        self.frames, self.size, self.until, self._since = frames, size, now, now
+        refused = self.held_by = None
+        early, self._early = self._early, 0
+        begun, self._begun = self._begun, 0
+        for each in self._buckets:
+            at = each.take(frames - begun if each.limit is Limit.FRAMES else size + early, now)
+            if at > now and each.refuses:
+                refused = each
+            if at > self.until:
+                self.until, self.held_by = at, each
+        if refused is not None:
+            self.leave()
+            raise refused.refusal()
+        if self.held_by is not None:
+            self.held_by.tally.paused += 1
+
+    def begin(self) -> tuple[int, int]:
+        """Return how many frames may be carried now, and how many bytes fed; they are spent. Call `done` next."""
+        spent = self.frames, self.size
+        self.frames = self.size = 0
+        self.until = NOW
+        return spent
+
+    def done(self, frames: int, size: int, *, begun: bool) -> None:
+        """So many frames and bytes of those were not needed. `begun`: bytes of a further frame wait. One token is kept
+        for it: to be put back and taken again for each part of a long frame would have others wait for nothing.
+        """
+        if begun and frames:
+            self._begun = 1
+            frames -= 1
+        for each in self._buckets:
+            each.give_back(frames if each.limit is Limit.FRAMES else size)
+
+    def leave(self) -> None:
+        """The session is over, or has another pace: put back what was taken and not spent."""
+        frames, size = self.begin()
+        begun, self._begun = self._begun, 0
+        self.done(frames + begun, size, begun=False)
+
+
+def pace_of(limiter: Limiter | None, address: str | None, user: str, now: float) -> Pace | None:
+    """Return the pace of such a client of the limiter's listener; None where nothing limits what it sends."""
+    buckets = () if limiter is None else limiter.buckets(now, address, user)
+    return Pace(buckets) if buckets else None
+
+
+_TAKEN: Final = 65536
+"""How many bytes of small chunks are taken together."""
+
+
+class InputBuffer:
+    """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
+    `pace` is how fast they may be; None: as fast as can be. `cost` is how many bytes are kept; `paused`: the client is
+    not read from because of this buffer.
+
+    Call `paced` after each change, with the other reasons not to read; `hold` when something came that has to wait,
+    `stop` for the client to be read from no more.
+    """
+
+    __slots__ = ("_at", "_chunks", "_client", "_most", "_outbox", "_stopped", "cost", "pace", "paused")
+
+    def __init__(self, client: Leg, outbox: Outbox, most: int) -> None:
+        self._client = client
+        self._outbox = outbox
+        self._most = most
+        # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
+        self._chunks: deque[bytes] | None = None
+        self._at = 0
+        self.cost = 0
+        self.pace: Pace | None = None
+        self.paused = False
+        self._stopped = False
+
+    @property
+    def unread(self) -> bool:
+        """Whether the client sent more than was carried yet, since it is connected: here, or in its decoder."""
+        client = self._client
+        return self.cost > 0 or (client.state is State.CONNECTED and client.decoder.behind)
+
+    def append(self, data: bytes) -> None:
+        """Keep a chunk."""
+        if self._chunks is None:
+            self._chunks = deque()
+        self._chunks.append(data)
+        self.cost += len(data)
+
+    def take(self) -> bytes:
+        """Return the oldest bytes, a whole chunk or several small ones, which are kept no longer. There are some."""
+        chunks = self._chunks
+        assert chunks is not None
+        taken = [chunks.popleft()[self._at :]]
+        self._at = 0
+        size = len(taken[0])
+        while chunks and size + len(chunks[0]) <= _TAKEN:
+            taken.append(chunks.popleft())
+            size += len(taken[-1])
+        self.cost -= size
+        if not chunks:
+            self._chunks = None
+        return b"".join(taken)
+
+    def part(self, most: int) -> bytes:
+        """Return the oldest bytes, so many at most, which are kept no longer."""
+        parts: list[bytes] = []
+        chunks = self._chunks
+        while chunks and most > 0:
+            part = chunks[0][self._at : self._at + most]
+            parts.append(part)
+            most -= len(part)
+            self._at += len(part)
+            self.cost -= len(part)
+            if self._at == len(chunks[0]):
+                chunks.popleft()
+                self._at = 0
+        if not chunks:
+            self._chunks = None
+        return b"".join(parts)
+
+    def limit(self, pace: Pace | None) -> None:
+        """Have this pace from now on."""
+        if self.pace is not None:
+            self.pace.leave()
+        self.pace = pace
+
+    def clear(self) -> None:
+        """Forget all chunks: the session is over."""
+        self._chunks = None
+        self._at = self.cost = 0
+        if self.pace is not None:
+            self.pace.leave()
+
+    def stop(self) -> None:
+        """Stop reading from the client for good: what was received of it is all that counts."""
+        self._stopped = True
+        self.hold()
+
+    def hold(self) -> None:
+        """Stop reading from the client until `paced` finds no reason for it."""
+        if not self.paused:
+            self.paused = True
+            self._outbox.put(Pause(self._client))
+
+    def paced(self, flow: Flow) -> None:
+        """Stop reading from the client when too much is kept here, or its pace has it wait, or too much waits in the
+        flow (`full`); go on when nothing is kept and not too much waits there any more (`crowded`).
+        """
+        waiting = self.pace is not None and self.pace.waiting
+        if self.paused:
+            if not (self.cost or waiting or self._stopped or flow.crowded):
+                self.paused = False
+                self._outbox.put(Resume(self._client))
+        elif waiting or self.cost >= self._most or flow.full:
+            self.paused = True
+            self._outbox.put(Pause(self._client))
+
 
 _NONE: Final = frozenset[Leg]()
 
 
 class Turns:
-    """The legs of a session of which more came than is carried in one turn: what comes on them waits behind that until
-    `had`. What the client sent waits in the `buffer` as well, for its brokers or for its pace. `allowed`: what may pass
-    straight on now, because nothing waits on either side. `deadline`: when to `release` more, in seconds, because the
-    pace has the client wait until then; infinity where it does not.
+    """The legs of a session of which more came than is carried in one turn, `deferred`: what comes on them waits behind
+    that until `had`. What the client sent waits in the `buffer` as well, for its brokers or for its pace. `allowed`:
+    what may pass straight on now, because nothing waits on either side. `deadline`: when to `release` more, in
+    seconds, because the pace has the client wait until then; infinity where it does not.
     """
 
-    __slots__ = ("_buffer", "_client", "_deferred", "_flow", "_outbox", "allowed", "deadline")
+    __slots__ = ("_buffer", "_client", "_flow", "_outbox", "allowed", "deadline", "deferred")
 
     def __init__(self, client: Leg, flow: Flow, buffer: InputBuffer, outbox: Outbox) -> None:
         self._client = client
         self._flow = flow
         self._buffer = buffer
         self._outbox = outbox
-        self._deferred = _NONE
+        self.deferred = _NONE
         self.allowed: tuple[Pass, ...] = ()
         self.deadline = inf
 
-    def awaits(self, leg: Leg) -> bool:
-        """Whether what is left of this leg waits for its next turn."""
-        return leg in self._deferred
-
     def had(self, leg: Leg) -> None:
         """The next turn of the leg has come, or it needs none any more."""
-        self._deferred -= {leg}
+        self.deferred -= {leg}
 
-    def give_way(self, leg: Leg, *, more: bool = False) -> None:
-        """Leave to the next turn what the leg has more than was carried in this one, or that there is `more` to do."""
-        if (more or leg.decoder.behind) and not leg.closed and leg not in self._deferred:
-            self._deferred |= {leg}
+    def give_way(self, leg: Leg) -> None:
+        """Leave to the next turn what there is more to do on this leg than was done in this one."""
+        if not leg.closed and leg not in self.deferred:
+            self.deferred |= {leg}
             self._outbox.put(GiveWay(leg))
 
     @property
     def readable(self) -> bool:
         """Whether what the client sent may be carried to brokers now, as far as its pace allows."""
         client = self._client
-        return client.state is State.CONNECTED and self._flow.flowing and client not in self._deferred
+        return client.state is State.CONNECTED and self._flow.flowing and client not in self.deferred
 
     @property
     def held_by(self) -> TokenBucket | None:
@@ -69,11 +278,11 @@ class Turns:
         if pace is None:
             if self.readable:
                 carry(now, b"", TURN)
-            while buffer and self.readable:
+            while buffer.cost and self.readable:
                 carry(now, buffer.take(), TURN)
         elif buffer.unread and self.readable:
             behind = client.decoder.behind
-            if not pace.ready(0 if behind else len(buffer), now):
+            if not pace.ready(0 if behind else buffer.cost, now):
                 self.deadline = pace.until
                 if pace.held_by is not None and not pace.told:
                     pace.told = True
@@ -82,8 +291,9 @@ class Turns:
                 frames, size = pace.begin()
                 data = b"" if behind else buffer.part(size)
                 frames -= carry(now, data, frames)
-                pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or len(buffer) > 0)
-                self.give_way(client, more=client.state is State.CONNECTED and buffer.unread)
+                pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or buffer.cost > 0)
+                if client.decoder.behind or (client.state is State.CONNECTED and buffer.unread):
+                    self.give_way(client)
 
     def let_pass(self, able: Collection[Pass]) -> None:
         """Ask that of these what may pass straight on does so, and no more than that."""
@@ -96,10 +306,10 @@ class Turns:
         """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
         if leg.state is not State.CONNECTED or to.state is not State.CONNECTED or leg.gone or to.gone:
             return False
-        if leg in self._deferred or leg.decoder.buffered:
+        if leg in self.deferred or leg.decoder.buffered:
             return False
         buffer = self._buffer
-        return not (leg is self._client and (buffer or buffer.paused or buffer.pace is not None))
+        return not (leg is self._client and (buffer.cost or buffer.paused or buffer.pace is not None))
 
 
 def _changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:

@@ -1,6 +1,6 @@
 """Frames between a client and several brokers: groups of one upstream, upstreams by routes, or both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from stomprelay.relay.bridge.own import Tracer
@@ -215,7 +215,7 @@ class Fanout:
             member.resender.flush(now)
         self._go_on(now)
 
-    def take_refused(self) -> list[StompError]:
+    def take_refused(self) -> Sequence[StompError]:
         """Return those of upstreams of one group; what other groups may still deliver is the quorum's matter."""
         alone = [member for target, member in self._places.values() if not target.fans]
         return [error for member in alone for error in member.resender.take_refused()]

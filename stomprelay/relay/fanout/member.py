@@ -139,7 +139,7 @@ class Member:
 
     def _put(self, frame: Frame) -> None:
         if self.link.broker is not None:
-            self.link.connection.count(1, sent=True)
+            self.link.connection.sent_frames += 1
         self.resender.send(frame)
 
     def compose(self, command: bytes, headers: Headers) -> None:

@@ -95,10 +95,8 @@ class Merge:
             joiner.carry(frames, new_head)
         finally:
             self._session.broker_sent(joiner.frames)
-            connection.count(joiner.frames, sent=False)
-            if leg.decoder.trails:
-                joiner.trail()
-            data = joiner.take()
+            connection.received_frames += joiner.frames
+            data = joiner.take(trails=leg.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
             self._quorum.confirmed_late(member, now)

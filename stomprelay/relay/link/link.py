@@ -22,7 +22,7 @@ from stomprelay.relay.link.suspicion import CLOSED, STRANGE
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import left, moved, refused, vain
+from stomprelay.relay.notes import left, lost, moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, How, Resume
 from stomprelay.session.handshake import Offer
@@ -136,8 +136,9 @@ class Link:
         """Whether it leaves its broker as soon as it is quiet: another one has accepted the session, or none may be
         asked, and it waits until one is resumed.
         """
-        move = self._move
-        return move is not None and (move.next is None or move.next.accepted is not None)
+        state = self.state
+        move = state.move if isinstance(state, Connected) else None
+        return isinstance(move, Move) and (move.next is None or move.next.accepted is not None)
 
     def leaves(self, now: float) -> bool:
         """Return whether a link that is `departing` goes now: it is quiet, or its time is over."""
@@ -169,8 +170,9 @@ class Link:
     @property
     def next_leg(self) -> Leg | None:
         """The leg to the broker that it is to move to, where one was asked."""
-        following = self._following
-        return None if following is None else following.handshake.leg
+        state = self.state
+        move = state.move if isinstance(state, Connected) else None
+        return move.next.handshake.leg if isinstance(move, Move) and move.next is not None else None
 
     @property
     def may_stay(self) -> bool:
@@ -198,10 +200,7 @@ class Link:
     @property
     def leg(self) -> Leg | None:
         """The leg to the broker that it has, or asks."""
-        state = self.state
-        if type(state) is Connected or isinstance(state, (Connected, Ended)):
-            return state.leg
-        return state.handshake.leg if isinstance(state, Asking) else None
+        return self.state.leg
 
     @property
     def broker(self) -> Broker | None:
@@ -223,12 +222,10 @@ class Link:
 
     def broker_at(self, leg: Leg) -> Broker | None:
         """Return the broker to which a leg of this link leads; None where it has no such leg."""
-        if leg is self.leg:
-            return self.broker or self.asked
-        following = self._following
-        return (
-            following.handshake.broker if following is not None and following.handshake.leg is leg else None
-        )
+        state = self.state
+        if leg is state.leg:
+            return state.broker if isinstance(state, Connected) else self.asked
+        return self._following.handshake.broker if self._following and leg is self.next_leg else None
 
     @property
     def reason(self) -> str:
@@ -284,23 +281,25 @@ class Link:
             self._next(now)
 
     def _next(self, now: float, rest: float = 0.0) -> None:
-        attempt = self._search.schedule.next(now)
+        search = self._search
+        attempt = search.schedule.next(now)
         if attempt is None:
             self._give_up(now)
             return
         at = max(attempt.at, now + rest)
-        if self._search.schedule.vain:
-            self._outbox.put(vain(self.group, self.upstream, self._search.schedule.passes))
+        if search.schedule.vain:
+            self._outbox.put(vain(self.group, self.upstream, search.schedule.passes))
         if self.asking:
             self.hang_up(How.ABORT)
         self.state = Waiting(attempt.broker)
-        self.until = min(at, self._search.schedule.deadline)
+        self.until = min(at, search.schedule.deadline)
         if at <= now:
             self._open(attempt.broker, now)
 
     def _give_up(self, now: float) -> None:
-        reason = self._search.schedule.verdict(now)
-        self._search.schedule.ended()
+        search = self._search
+        reason = search.schedule.verdict(now)
+        search.schedule.ended()
         self.state = Ended(reason, self.leg)
         self.until = inf
 
@@ -308,10 +307,11 @@ class Link:
         """Open a connection to `broker`: the time of the attempt has come. Plan the next attempt where there is
         none, or where it is not worth a try any more.
         """
-        if self._search.suspicion.proved:
+        search = self._search
+        if search.suspicion.proved:
             self._reject()
             return
-        if broker is None or not self._search.schedule.stands(now):
+        if broker is None or not search.schedule.stands(now):
             self._next(now)
             return
         self._ask(self._handshake(broker), now)
@@ -369,16 +369,17 @@ class Link:
         return None
 
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
+        search = self._search
         leg, broker, bridges = handshake.leg, handshake.broker, accepted.bridges
         self.state = Connected(leg, broker, bridges, accepted.product)
         self.state.queue_sent(self._resent)
         self._resent = 0
         self.until = inf
         self._fresh = False
-        self._search.suspicion.cleared()
+        search.suspicion.cleared()
         broker.health.answered()
         self.state.place = broker.health.joined()
-        self._search.schedule.found(now)
+        search.schedule.found(now)
         if self.resender is None:
             self._attempts = None
         else:
@@ -427,20 +428,22 @@ class Link:
         broker.health.failed(self.upstream.checks, now, self._chance)
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
+        search = self._search
         self.session.counters["brokers_refused"] += 1
         self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
-        if self._search.suspicion.proved:
+        if search.suspicion.proved:
             self._reject()
         else:
-            self._next(now, self._search.suspicion.rest)
+            self._next(now, search.suspicion.rest)
 
     def _reject(self) -> None:
         """Give the session up, because of what its client said in CONNECT."""
-        self._search.schedule.ended()
+        search = self._search
+        search.schedule.ended()
         self.session.counters["connects_rejected"] += 1
-        self.state = Ended(self._search.suspicion.fault, self.leg, unwelcome=True)
+        self.state = Ended(search.suspicion.fault, self.leg, unwelcome=True)
         self.until = inf
 
     def prevented(self, reason: str, now: float) -> None:
@@ -489,7 +492,7 @@ class Link:
     @property
     def hasty(self) -> bool:
         """Whether it has a broker that is to be sent more in the next turn: then call `Flow.to_client`."""
-        return self.up and self.resender is not None and self.resender.hasty
+        return self.resender is not None and self.resender.hasty and self.up
 
     def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
@@ -499,8 +502,16 @@ class Link:
             self.state.silent = True
             self.state.broker.health.doubt(self.state.broker.health.sight())
 
-    def lost(self) -> None:
-        """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
+    def lost(self, reason: str) -> None:
+        """Record that the broker was lost, for this reason: the next one is a failover. Call `hang_up`, then `seek`.
+        Does nothing for one that was being left anyway.
+        """
+        if not self.leaving and not self.done:
+            self.session.counters["brokers_lost"] += 1
+            self._lost()
+            self._outbox.put(lost(self.broker, self.upstream, reason))
+
+    def _lost(self) -> None:
         self.recovering = True
         self._goes_back()
         broker = self.broker
@@ -699,7 +710,7 @@ class Link:
         if not self.leaving:
             self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
             self.session.counters["brokers_lost"] += 1
-            self.lost()
+            self._lost()
         self.abandon()
 
     def proved(self) -> None:

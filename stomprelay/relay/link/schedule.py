@@ -205,9 +205,11 @@ class Schedule:
 
     def _kept(self) -> bool:
         """Whether an operator keeps all brokers from it; if so this search will begin anew."""
-        kept = all(each.health.paused for each in self._group.brokers)
-        self._held = self._held or kept
-        return kept
+        for each in self._group.brokers:
+            if not each.health.paused:
+                return False
+        self._held = True
+        return True
 
     def _renew(self, now: float, prefer: Broker | None = None) -> None:
         """All counts begin anew, with a pass that begins now."""

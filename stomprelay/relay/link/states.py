@@ -3,6 +3,7 @@ to look for one.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.link.handshake import Accepted, Handshake
@@ -30,6 +31,7 @@ class Attempts:
 class Waiting:
     """It waits for the time of its next attempt, at `broker`; without one, until an operator resumes a broker."""
 
+    leg: ClassVar[None] = None
     broker: Broker | None = None
 
 
@@ -43,6 +45,11 @@ class Asking:
     deadline: float
     sight: Sight
     told: bool = False
+
+    @property
+    def leg(self) -> Leg:
+        """The leg to the broker that is asked."""
+        return self.handshake.leg
 
 
 @dataclass(slots=True)
@@ -94,8 +101,9 @@ class Connected:
 
     `product`: what it is, as far as that is known. `move`: that the session is to go to another broker, or why it did
     not. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it
-    is left for not answering. `place`: the session's number there. `tally` counts frames of the client that were for
-    it, and those that came from it; of these, SENDs to queues and MESSAGEs from queues.
+    is left for not answering. `place`: the session's number there. `sent_frames` counts
+    the client's that were for it, `received_frames` those that came from it; `tally` has SENDs to queues and MESSAGEs
+    from queues beside them.
     """
 
     leg: Leg
@@ -106,17 +114,10 @@ class Connected:
     done: bool = False
     silent: bool = False
     place: int = 0
-    _sent: int = 0
-    _received: int = 0
+    sent_frames: int = 0
+    received_frames: int = 0
     _queue_sends: int = 0
     _queue_messages: int = 0
-
-    def count(self, frames: int, *, sent: bool) -> None:
-        """Count frames of the client that were `sent` to it, or else came from it."""
-        if sent:
-            self._sent += frames
-        else:
-            self._received += frames
 
     def queue_sent(self, count: int) -> None:
         """Count so many SENDs to queues, fewer where that is negative."""
@@ -138,14 +139,14 @@ class Connected:
     @property
     def carried(self) -> bool:
         """Whether anything was counted."""
-        return any((self._sent, self._received, self._queue_sends, self._queue_messages))
+        return any((self.sent_frames, self.received_frames, self._queue_sends, self._queue_messages))
 
     @property
     def tally(self) -> BrokerTally:
         """What was counted since it was there."""
         return BrokerTally(
-            sent_frames=self._sent,
-            received_frames=self._received,
+            sent_frames=self.sent_frames,
+            received_frames=self.received_frames,
             queue_sends=self._queue_sends,
             queue_messages=self._queue_messages,
         )

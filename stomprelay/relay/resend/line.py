@@ -42,7 +42,8 @@ class Line:
     """What a broker still has to be sent before the client's next frame. It is put in by a `sender`, which writes it.
 
     Call `begin` when there is a broker, `go_on` while it is not `done`, `answered` for each receipt, and `lost` when
-    the broker is lost. What was not confirmed waits where `Unconfirmed` sets it aside; the rest waits here.
+    the broker is lost. What was not confirmed waits where `Unconfirmed` sets it aside; the rest waits here. `refused`
+    has the frames that were taken out of the line, as errors for the client.
     """
 
     __slots__ = (
@@ -51,12 +52,12 @@ class Line:
         "_inside",
         "_leaving",
         "_offline",
-        "_refused",
         "_sender",
         "_session",
         "_subscribes",
         "_subscriptions",
         "_unconfirmed",
+        "refused",
     )
 
     def __init__(self, session: Session, offline: Offline, sender: Sender) -> None:
@@ -70,12 +71,12 @@ class Line:
         self._subscribes = True
         self._subscriptions = _NO_SUBSCRIPTIONS
         self._inside = _NOTHING_INSIDE
-        self._refused: list[Refused] = []
+        self.refused: list[Refused] = []
 
     @property
     def done(self) -> bool:
         """Whether the broker that is there has all of it, so that the client's next frame may follow."""
-        return not self.cautious and not self.hasty
+        return not (self._hasty or self._leaving or self._caution.careful)
 
     @property
     def cautious(self) -> bool:
@@ -86,11 +87,6 @@ class Line:
     def hasty(self) -> bool:
         """Whether it is only too long for one turn."""
         return self._hasty or bool(self._leaving)
-
-    def take_refused(self) -> list[Refused]:
-        """Return the frames that were taken out of the line since the last call, as errors for the client."""
-        refused, self._refused = self._refused, []
-        return refused
 
     # Brokers come and go
 
@@ -256,7 +252,7 @@ class Line:
             self._unconfirmed.renounce(receipt)
         self._session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
-        self._refused.append(poison(command, name, receipt))
+        self.refused.append(poison(command, name, receipt))
 
     def _subscribe(self, subscription: Subscription) -> None:
         headers = [

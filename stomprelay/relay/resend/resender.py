@@ -5,7 +5,7 @@ A resender belongs to a session's link to one group and outlives the legs there.
 everything again that a new broker has to know.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.effects import Outbox
@@ -130,9 +130,10 @@ class Resender:
         """Whether the line is only too long for one turn."""
         return self._line.hasty
 
-    def take_refused(self) -> list[Refused]:
+    def take_refused(self) -> Sequence[Refused]:
         """Return the frames that were taken out of the line since the last call, as errors for the client."""
-        return self._line.take_refused()
+        refused, self._line.refused = self._line.refused, []
+        return refused
 
     def unsubscribe(self) -> None:
         """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `careful`."""

@@ -117,7 +117,7 @@ class Unconfirmed:
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs, receipt ids included."""
-        things = len(self) + len(self._owed) + len(self.committing)
+        things = len(self._kept) + self._waiting + len(self._aside) + len(self._owed) + len(self.committing)
         return self.size + self._owed_size + THING * things
 
     @property

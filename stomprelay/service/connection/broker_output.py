@@ -55,12 +55,12 @@ class BrokerOutput:
     def pauseProducing(self) -> None:
         """Set `full`: too much waits to be written to the broker."""
         self.full = True
-        self._driver.check_outputs()
+        self._driver.output_changed()
 
     def resumeProducing(self) -> None:
         """Clear `full`: the transport has room again."""
         self.full = False
-        self._driver.check_outputs()
+        self._driver.output_changed()
 
     def stopProducing(self) -> None:
         """Forget the output: the transport is closed. The relay decides what becomes of the leg, so it does not

@@ -174,8 +174,9 @@ class RelayDriver(Driver):
         if protocol.leg is relay.client:
             self.perform(relay.opened(now))
             return
-        known = (link.broker_at(protocol.leg) for link in relay.links)
-        broker = next((each for each in known if each is not None), None)
+        broker = None
+        for link in relay.links:
+            broker = broker or link.broker_at(protocol.leg)
         output = BrokerOutput(self, protocol, broker)
         self._outputs = (*self._outputs, output)
         protocol.set_producer(output)
@@ -188,7 +189,10 @@ class RelayDriver(Driver):
     def received(self, protocol: LegProtocol, data: bytes) -> None:
         """Give the relay the bytes that were received on a leg, and perform what it returns. This is the hot path."""
         kept = self.kept
-        self.perform(self.relay.received(protocol.leg, data, self.runtime.seconds()))
+        if self._pipes:
+            self.report_passed()
+        Driver.perform(self, self._relay.received(protocol.leg, data, self.runtime.seconds()))
+        self._count()
         if self._client_full:
             self._hold_brokers()
         if self.kept > kept and self.runtime.memory.short:
@@ -404,10 +408,14 @@ class RelayDriver(Driver):
                 client.hold(PRESSURE)
             else:
                 client.release(PRESSURE)
-        self._count()
         if unreported and not self._report_scheduled:
             self._report_scheduled = True
             self.runtime.reactor.callLater(0, self._report_outputs)
+
+    def output_changed(self) -> None:
+        """The output of a broker is full, or has room again."""
+        self.check_outputs()
+        self._count()
 
     def output_ended(self, output: BrokerOutput) -> None:
         """Forget the output of a broker whose transport is closed."""

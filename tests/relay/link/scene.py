@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.client.search import Search
+from stomprelay.relay.client.connection import ClientConnection
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.handshake import Accepted
@@ -30,6 +30,13 @@ from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable, said_welcome
 
 
+class Search(ClientConnection):
+    """A client's connection that looks for brokers, and raises what its session would end with."""
+
+    def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
+        raise error
+
+
 class Scene:
     """A session `s`, its link to the first group of an upstream, and its search. `now` is the time of what is told."""
 
@@ -41,11 +48,12 @@ class Scene:
         self.counters = Counters()
         self.session = Session(b"s", DIALECTS[version], 10, self.counters)
         self.outbox = Outbox()
+        offer = Offer([], frozenset(VERSIONS[: VERSIONS.index(version) + 1]), None)
         self.link = Link(
             front,
             self.over,
             self.over.groups[0],
-            Offer([], frozenset(VERSIONS[: VERSIONS.index(version) + 1]), None),
+            offer,
             self.session,
             self.outbox,
             lambda: 0.5,  # the middle of every spread
@@ -54,7 +62,7 @@ class Scene:
         client = Leg(Side.DOWNSTREAM, front.limits)
         client.enter(State.CONNECTED, DIALECTS[version])
         self.flow = Single(client, self.link, self.outbox, Guard(None, ANYBODY, self.session.counters))
-        self.search = Search(self.flow, self.outbox)
+        self.search = Search(client, front, offer, self.session, self.flow, self.outbox)
         self.now = 100.0
 
     @property
@@ -73,7 +81,7 @@ class Scene:
 
     def seeks(self) -> None:
         """The search begins."""
-        self.search.begin([self.link], self.now)
+        self.search._begin([self.link], self.now)
 
     def accepts(self) -> None:
         """The connection is there."""
@@ -110,13 +118,13 @@ class Scene:
     def leaves(self, within: float = 5.0, to: Broker | None = None) -> None:
         """The session shall leave its broker."""
         assert self.link.broker is not None
-        self.search.leave(self.link.broker, self.now, within, to)
+        self.search.leave(self.link.broker, self.now, within, to, may_stay=False)
 
     def is_taken(self) -> None:
         """The broker that it shall go to accepts it. What was asked for until then is forgotten."""
         self.outbox.drain()
         self.link.next_answered(said_welcome(b"1.2"), self.now)
-        self.search.move(self.now)
+        self.search._move(self.now)
 
     def client_sends(self, data: bytes) -> None:
         """By the resender. All effects are forgotten."""

@@ -145,9 +145,9 @@ def test_a_session_moves_at_its_quiet_moment() -> None:
     assert play.link.up
     assert play.link.until == 105.0
     play.session.observed(COMMIT, [(TRANSACTION, b"t")])
-    play.search.move(play.now)
+    play.search._move(play.now)
     assert [type(each) for each in play.effects()] == [Note, Send, Resume]
-    play.search.move(play.now)
+    play.search._move(play.now)
     assert play.effects() == []
 
 
@@ -177,7 +177,7 @@ def test_there_is_nothing_to_leave() -> None:
     ):
         until = play.link.until
         for broker in brokers:
-            play.search.leave(broker, play.now, 5.0, None)
+            play.search.leave(broker, play.now, 5.0, None, may_stay=False)
         assert play.effects() == []
         assert not play.link.moving
         assert play.link.until == until
@@ -219,7 +219,7 @@ def test_to_move(to: int | None) -> None:
 def test_the_next_broker_after_a_loss_is_a_failover() -> None:
     """That lasts through the search, until the session is moved; what is lost while it leaves is no loss."""
     play = started()
-    play.search.lost(play.link, "went away")
+    play.link.lost("went away")
     assert play.effects() == [
         Note(
             Event.LOST,
@@ -237,7 +237,7 @@ def test_the_next_broker_after_a_loss_is_a_failover() -> None:
     play.leaves()
     play.is_taken()
     play.effects()
-    play.search.lost(play.link, "went away")
+    play.link.lost("went away")
     assert play.effects() == []
     assert play.counters["brokers_lost"] == 1
     play.link.move(play.now)

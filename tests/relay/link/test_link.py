@@ -127,7 +127,7 @@ def test_a_broker_accepts(version: bytes, cut: Cut) -> None:
     assert link.until == inf
     assert play.leg.state is State.CONNECTED
     assert play.leg.dialect.version == version
-    assert play.search.link(play.leg) is link
+    assert play.search._link(play.leg) is link
     assert (first.health.up, first.health.sessions, first.health.coming) == (True, 1, 0)
     assert not link.recovering
 
@@ -180,7 +180,7 @@ def test_a_broker_that_cannot_be_reached() -> None:
     ]
     assert leg.closed
     assert play.leg is not leg
-    assert play.search.link(leg) is None
+    assert play.search._link(leg) is None
     assert [broker.versions for broker in play.over.brokers] == [None, None]
     assert (first.health.up, first.health.failures, first.health.coming) == (False, 1, 0)
     assert first.health.out_until == 101.0
@@ -559,7 +559,7 @@ def test_what_is_not_stomp(data: bytes, error: type[StompError]) -> None:
     play = Scene()
     play.seeks()
     first = play.leg
-    assert play.search.answered(play.link, data, play.now) is None
+    play.search._answered(play.leg, data, play.now)
     opened, note, *effects = play.effects()
     assert opened == Open(first, play.over.brokers[0])
     assert isinstance(note, Note)
@@ -570,7 +570,7 @@ def test_what_is_not_stomp(data: bytes, error: type[StompError]) -> None:
     play.seeks()
     play.effects()
     with pytest.raises(error):
-        play.search.answered(play.link, data, play.now)
+        play.search._answered(play.leg, data, play.now)
     assert play.effects() == []
     assert play.link.asking
     assert play.link.broker is None
@@ -584,5 +584,5 @@ def test_what_is_not_stomp_byte_by_byte() -> None:
     first = play.leg
     for byte in NO_STOMP[1][0]:
         if play.link.leg is first:
-            assert play.search.answered(play.link, bytes([byte]), play.now) is None
+            play.search._answered(play.leg, bytes([byte]), play.now)
     assert play.asked() == ["tcp://a", "tcp://b"]

@@ -75,7 +75,7 @@ def test_a_broker_that_answers_something_else(answers: bytes) -> None:
     first, second = play.over.brokers
     play.seeks()
     play.accepts()
-    assert play.search.answered(play.link, answers, play.now) is None
+    play.search._answered(play.leg, answers, play.now)
     assert play.link.asked is second
     assert (first.health.up, first.health.doubted) == (None, True)
 
@@ -207,7 +207,8 @@ def test_a_connect_that_is_answered_by_something_else() -> None:
     turned_away(play, first)
     play.accepts()
     second.health.answered()
-    assert play.search.answered(play.link, b"no STOMP\n\n", play.now) is None
+    with pytest.raises(StompError, match=STRANGE):
+        play.search._answered(play.leg, b"no STOMP\n\n", play.now)
     assert play.link.reason == STRANGE
     assert play.link.unwelcome
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client.pace import Pace
+from stomprelay.relay.client.turns import Pace
 from stomprelay.relay.model import rates as module
 from stomprelay.relay.model.rates import (
     PLACES,
