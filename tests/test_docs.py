@@ -182,8 +182,8 @@ def test_every_loss_policy_has_its_column() -> None:
 
 
 def test_every_ground_of_a_refusal_is_explained() -> None:
-    """The table of those who are not let in has what the log and the journal say, and nothing else."""
-    reasons = [row[0] for row in rows(section(ACCESS, "Who is not let in"))]
+    """The table of refused clients has what the log and the journal say, and nothing else."""
+    reasons = [row[0] for row in rows(section(ACCESS, "Refused clients"))]
     found = re.findall(r"`(\w+)`", " ".join(reasons))
     assert sorted(found) == sorted(each.value for each in Ground)
 
