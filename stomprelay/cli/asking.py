@@ -1,4 +1,4 @@
-"""The commands that ask a relay that runs."""
+"""The commands that ask a running relay."""
 
 import argparse
 import sys
@@ -85,7 +85,7 @@ def add(commands: _Commands) -> None:
 
 
 def _relay() -> argparse.ArgumentParser:
-    """Return the options that say which relay is asked, and how."""
+    """Return the options that name the relay, and the credentials for it."""
     relay = argparse.ArgumentParser(add_help=False)
     relay.add_argument(
         "--admin",
@@ -260,8 +260,8 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> remote.AdminClient:
-    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default; with
-    what it may ask for. Raises `ConfigError` where the file has none, and for a token that cannot be read.
+    """Return the admin endpoint for the requests: that of `--admin`, of the configuration file, or the default; with
+    its credentials. Raises `ConfigError` if the file has none, or if a token cannot be read.
     """
     place, token, own = options.admin, None, None
     if options.config is not None:

@@ -1,4 +1,4 @@
-"""`run` and `check`: a relay by its configuration, which is a file and what the command line says over it."""
+"""`run` and `check`: a relay with the configuration of a file and of the command line, which overrides the file."""
 
 import argparse
 import os
@@ -64,7 +64,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
-    """Add the options that say what runs: a file, and what the command line says over it."""
+    """Add the options of a configuration: a file, and options that override it."""
     parser.add_argument("-c", "--config", required=required, metavar="FILE", help="the configuration, TOML")
     for name, option in OPTIONS.items():
         flags = [f"-{option.letter}"] if option.letter else []
@@ -78,7 +78,7 @@ def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
 
 
 def _source(options: argparse.Namespace) -> Source:
-    """Return the source of what the options of `_add_configuration` say. Raises `ConfigError`."""
+    """Return the source of the configuration in the options of `_add_configuration`. Raises `ConfigError`."""
     return Source.of(options.config, {name: getattr(options, name) for name in OPTIONS})
 
 
@@ -96,7 +96,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _end_by(number: int) -> int:
-    """End this process by a signal, as who sent it expects. Returns 0 in process 1 of a container, which lives on."""
+    """End this process by a signal, as the sender expects. Returns 0 in process 1 of a container, which the signal does
+    not end.
+    """
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 0
@@ -116,7 +118,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_usable(file: str, config: Config) -> None:
-    """Make every endpoint and load every certificate, as the relay does when it starts. Raises `ConfigError`."""
+    """Create every endpoint and load every certificate, as the relay does at its start. Raises `ConfigError`."""
     from twisted.internet import reactor
     from twisted.internet.protocol import Factory
 

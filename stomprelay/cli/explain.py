@@ -1,4 +1,4 @@
-"""`explain`: how frames would be translated."""
+"""`explain`: shows how frames are translated."""
 
 import argparse
 import sys

@@ -143,7 +143,9 @@ class AdminPages(Resource):
         self._upgrades = upgrades
 
     def render(self, request: Any) -> Any:
-        """Respond to GET and HEAD of pages, and to POST of actions, if the request has an allowed `Host` and the token."""
+        """Respond to GET and HEAD of pages, and to POST of actions. The request needs an allowed `Host` and the
+        token.
+        """
         response = self._response(request)
         if response is None:
             return NOT_DONE_YET

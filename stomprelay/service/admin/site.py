@@ -311,7 +311,7 @@ class _Orders:
 
 
 def _plain(do: Callable[[], Answer]) -> Action:
-    """Return the action of a POST with an empty JSON object as body."""
+    """Return the action of a POST whose body is empty or `{}`."""
     return lambda body: do() if body.strip() in (b"", b"{}") else refusal(400, "the body must be {}")
 
 

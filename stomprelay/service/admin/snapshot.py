@@ -1,4 +1,4 @@
-"""The state of a relay at one moment, in numbers and words: the data of all pages, and of the sum of several processes."""
+"""The state of a relay at one moment, in numbers and words, for all pages and for the sum of several processes."""
 
 import json
 from collections import Counter
