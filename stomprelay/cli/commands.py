@@ -14,8 +14,8 @@ from stomprelay.journal import command as journal
 from stomprelay.remote import AdminError
 
 _CONFIG = """
-Prints a file that comes with the relay: the configuration that has every setting with its default, a smaller one, or a
-unit of systemd. Exit status: 0.
+Prints a file of the package: the configuration with every setting and its default, a smaller one, or a systemd unit.
+Exit status: 0.
 """
 _CONFIG_EXAMPLE = """
 examples:
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     names = [*files()]
     config = commands.add_parser(
         "config",
-        help="print the configuration that has every setting, or another file that comes along",
+        help="print the configuration with every setting, or another file of the package",
         description=_CONFIG,
         epilog=_CONFIG_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -13,17 +13,16 @@ from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
 
 _RUN = """
-Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without any option: clients of this
-machine on port 61613, to a broker in memory. Options win over the file. The log goes to standard error, and nothing is
-written to the current folder. Exit status: 1 if the relay cannot start, with the reason on standard error.
+Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without options it serves clients of
+this machine on port 61613, with a broker in memory. Options override the file. The log goes to standard error, and
+nothing is written to the current folder. Exit status: 1 if the relay cannot start, with the reason on standard error.
 """
 _CHECK = """
-Reads a configuration, the certificates and keys that it names included, and prints what would run. Nothing is
-opened or connected to, and no secret is shown. Exit status: 0 if it can run; 1 if not, with the reason on standard
-error.
+Reads a configuration, with its certificates and keys, and prints what would run. It opens no port, connects to nothing
+and shows no secret. Exit status: 0 if the configuration is valid; 1 if not, with the reason on standard error.
 
-With `send` or `subscribe` and a destination it says instead which of the rules decides whether a client may do that.
-Exit status: 0 if it is allowed; 1 if not; 2 if that cannot be told, with the reason on standard error.
+With `send` or `subscribe` and a destination it prints instead which rule decides whether a client may do that. Exit
+status: 0 if it is allowed; 1 if not; 2 if it cannot tell, with the reason on standard error.
 """
 _CHECK_EXAMPLE = """
 examples:
@@ -47,13 +46,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     run.add_argument(
         "--take-over",
         action="store_true",
-        help="take the listening sockets of the relay that runs at `handover`, which then stops",
+        help="take the listening sockets of the running relay at `handover`, which then stops",
     )
     run.set_defaults(run=_run)
 
     check = commands.add_parser(
         "check",
-        help="validate a configuration and print what would run, or who may do what",
+        help="check a configuration and print what would run, or which rule decides",
         description=_CHECK,
         epilog=_CHECK_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,

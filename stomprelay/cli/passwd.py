@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from stomprelay.auth.users import Users
 
 _PASSWD: Final = """
-Sets the passcode of a user in a users file, as `users` in [auth.NAME] names one, or adds the user. The passcode is
-asked for twice, or read from standard input; the file gets its Argon2 hash. The user's groups stay unless --groups
-says others, and so do comments and the order of lines. A file that does not exist is made, for its owner alone. A relay
-that runs has it after stomprelay reload. Exit status: 1 if nothing was changed, with the reason on standard error.
+Sets the passcode of a user in a users file (`users` in [auth.NAME]), or adds the user. The command asks for the
+passcode twice, or reads it from standard input; the file gets its Argon2 hash. The user's groups stay unless --groups
+gives others; comments and the order of lines stay, too. A file that does not exist is created, for its owner only. A
+running relay uses it after stomprelay reload. Exit status: 1 if nothing was changed, with the reason on standard error.
 """
 _EXAMPLE: Final = """
 examples:

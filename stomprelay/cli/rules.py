@@ -18,8 +18,8 @@ _COMMANDS = {"send": SEND, "subscribe": SUBSCRIBE}
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the client and the frame; `asks` is None without `send` or `subscribe`."""
-    parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="what a client wants to do")
-    parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="where")
+    parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="the client's command")
+    parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="its destination")
     who = parser.add_argument_group(
         "who wants to do it, with send and subscribe; default: a client that nobody knows"
     )
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--group", action="append", default=[], help="a group of the user; may be given several times"
     )
     who.add_argument("--certificate", default="", metavar="NAME", help="the name in the client's certificate")
-    who.add_argument("--listener", metavar="NAME", help="where the client comes in; default: the only one")
+    who.add_argument("--listener", metavar="NAME", help="the client's listener; default: the only one")
     what = parser.add_argument_group("what else the frame says")
     what.add_argument(
         "--header",
