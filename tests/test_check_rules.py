@@ -100,7 +100,7 @@ def test_which_rule_decides(
 def test_the_example_of_the_documentation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """docs/access.md shows rules, a command, and what it prints for them."""
     page = (Path(__file__).parents[1] / "docs" / "access.md").read_text(encoding="utf-8")
-    page = page.partition("\n## What they may do\n")[2]
+    page = page.partition("\n## Rules\n")[2]
     shown, asked = (
         re.findall(rf"^```{kind}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
         for kind in ("toml", "console")

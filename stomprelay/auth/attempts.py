@@ -1,26 +1,24 @@
-"""Addresses from which clients come that are not let in are slowed down: each further attempt is looked at only some
-time after the one before.
-"""
+"""Slows down addresses with refused clients: each further attempt is checked only some time after the one before."""
 
 from collections import OrderedDict
 from typing import Final
 
 FREE: Final = 3
-"""Failures of an address that cost it nothing."""
+"""Failures of an address without a delay."""
 STEP: Final = 0.25
-"""Seconds between two attempts of an address, for each failure beyond those."""
+"""Seconds between two attempts of an address, for each further failure."""
 MOST: Final = 23
-"""Failures of an address that are counted."""
+"""The largest number of failures that are counted for an address."""
 FORGET: Final = 10.0
 """Seconds after which one failure is forgotten."""
 PATIENCE: Final = 5.0
-"""Seconds that an attempt may wait; one that would have to wait longer is not looked at."""
+"""The longest delay of an attempt, in seconds; one that would have to wait longer is not checked."""
 PLACES: Final = 10_000
-"""Addresses that are known; of more, the one that failed longest ago is forgotten."""
+"""The largest number of known addresses; beyond that the one that failed longest ago is forgotten."""
 
 
 class _Address:
-    """What is known of an address: its failures as of `at`, and when the next attempt may be looked at."""
+    """An address: its failures as of `at`, and the time when its next attempt may be checked."""
 
     __slots__ = ("at", "failures", "free_at")
 
@@ -31,7 +29,7 @@ class _Address:
 
 
 class Attempts:
-    """The failures of addresses; `now` is in seconds of one clock that never goes back."""
+    """The failures of addresses; `now` is in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
@@ -40,8 +38,8 @@ class Attempts:
         return len(self._addresses)
 
     def wait(self, address: str, now: float) -> float | None:
-        """Return for how many seconds an attempt of this address has to wait before it is looked at; None: it is not to
-        be looked at.
+        """Return for how many seconds an attempt of this address has to wait before it is checked; None: it must not be
+        checked.
         """
         found = self._addresses.get(address)
         if found is None:
@@ -66,7 +64,7 @@ class Attempts:
         return found.failures
 
     def failed(self, address: str, now: float) -> None:
-        """A client of this address was not let in."""
+        """Count a refused client of this address."""
         found = self._addresses.get(address)
         if found is None:
             if len(self._addresses) >= PLACES:

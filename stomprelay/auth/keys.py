@@ -1,6 +1,6 @@
-"""The keys by which tokens are verified: public keys or certificates in PEM, or a JWKS.
+"""The keys that verify tokens: public keys or certificates in PEM, or a JWKS.
 
-Each key is good for the algorithms of its own kind alone. So no public key, which everybody may have, is ever taken for
+Each key is valid for the algorithms of its own kind only. So a public key, which everybody may have, is never used as
 the secret of an HMAC, and `none` is no algorithm.
 """
 
@@ -18,27 +18,27 @@ from jwt.exceptions import PyJWKError, PyJWTError
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""Algorithm -> bytes that its secret has at least, as RFC 7518 has it."""
+"""Algorithm -> the least number of bytes of its secret, by RFC 7518."""
 ALGORITHMS: Final = (*_RSA, *_CURVES.values(), "EdDSA", *_HMAC)
 SHORTEST: Final = 2048
-"""Bits of an RSA key."""
+"""The least number of bits of an RSA key."""
 MOST: Final = 32
-"""Keys in a file."""
+"""The largest number of keys in a file."""
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\n?", re.DOTALL)
 _ENOUGH: Final = {"RSA": "RS256", "oct": "HS256", "OKP": "EdDSA"}
-"""What PyJWT is told to make a key of this kind for; it makes the same of it for each of its algorithms."""
+"""The algorithm for which PyJWT makes a key of this kind; the result is the same for each of its algorithms."""
 
 
 class Key(NamedTuple):
-    """A key: its name in a JWKS, None without one; the algorithms that it is good for; and the key itself."""
+    """A key: its name in a JWKS, None without one; the algorithms for which it is valid; and the key itself."""
 
     name: str | None
     algorithms: frozenset[str]
     material: Any
 
     def __repr__(self) -> str:
-        """Return it without the key, which may be a secret."""
+        """Return the text without the key, which may be a secret."""
         return f"Key({self.name!r}, {sorted(self.algorithms)})"
 
 
@@ -81,9 +81,7 @@ def _jwks(content: bytes) -> list[Key]:
 
 
 def _jwk(number: int, values: dict[str, Any]) -> Key | None:
-    """Return one key of a JWKS; None for one that is for something else, or of a kind that is not known, as RFC 7517
-    asks.
-    """
+    """Return one key of a JWKS; None for a key with another purpose, or of an unknown kind, as RFC 7517 requires."""
     kind, name, only = values.get("kty"), values.get("kid"), values.get("alg")
     if kind not in (*_ENOUGH, "EC") or values.get("use", "sig") != "sig":
         return None

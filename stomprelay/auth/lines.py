@@ -1,7 +1,7 @@
 """Files with one entry a line, its fields separated by colons: users and their passcodes, users and their logins.
 
-Lines that are empty or begin with # are nothing. What is wrong is told by the number of its line, and never with what
-stands in it, which may be a secret.
+Empty lines and lines that begin with # are ignored. Errors name the number of a line, but never its content, which may
+be a secret.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from stomprelay.session.handshake import Credentials
 T = TypeVar("T")
 
 LONGEST: Final = 4 * 1024 * 1024
-"""Bytes of such a file."""
+"""The largest size of such a file in bytes."""
 FIELDS: Final = 3
-"""Fields of a line."""
+"""The number of fields in a line."""
 LONGEST_NAME: Final = 255
-"""Characters of the name of a user or a group."""
+"""The largest length of the name of a user or a group, in characters."""
 OTHERS: Final = 0o006
-"""The bits of a file's mode that let everybody read or write it."""
+"""The bits of a file's mode that allow everybody to read or write it."""
 
 
 def is_name(text: str) -> bool:
-    """Whether this may be the name of a user or a group: in one line, with nothing that is not seen."""
+    """Whether this may be the name of a user or a group: on one line, without invisible characters."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable() and text.strip() == text
 
 
@@ -38,8 +38,8 @@ def private(mode: int) -> None:
 
 
 def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[str, T]:
-    """Return what `read` makes of the second and the third field of each line, by the user whose name is the first. The
-    last field may have colons in it. Raises `ValueError`, which names the line, also where `read` does.
+    """Return, for each line, the user's name (the first field) with the result of `read` for the second and the third
+    field. The last field may contain colons. Raises `ValueError`, which names the line, also if `read` does.
     """
     private(mode)
     found: dict[str, T] = {}
@@ -59,7 +59,7 @@ def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[st
 
 
 def _fields(text: str) -> list[str]:
-    """Return the fields of a line. Raises `ValueError` for one that has fewer, or no user's name in front."""
+    """Return the fields of a line. Raises `ValueError` for a line with fewer fields, or without a user's name."""
     found = text.split(":", FIELDS - 1)
     if len(found) < FIELDS:
         raise ValueError(f"has {len(found)} fields in place of {FIELDS}")
@@ -69,7 +69,7 @@ def _fields(text: str) -> list[str]:
 
 
 def read_logins(content: bytes, mode: int = 0o600) -> dict[str, Credentials]:
-    """Return what brokers are told for each user, from the content of a file with `user:login:passcode` in each line;
+    """Return the login for brokers of each user, from the content of a file with `user:login:passcode` in each line;
     without a passcode none is sent. Raises `ValueError`, which names the line.
     """
     return entries(content, mode, _login)

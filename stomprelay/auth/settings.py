@@ -1,4 +1,4 @@
-"""What `[auth.NAME]` says: by what clients are known, and what their brokers are told of them."""
+"""The table `[auth.NAME]`: the methods that identify clients, and the login for brokers."""
 
 import re
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ _TOKEN: Final = re.compile(rb"e[wy][A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]
 
 
 class Told(Enum):
-    """What a broker is told of a user who has no login of their own there."""
+    """The login that a broker gets for a user without an own one there."""
 
     LOGIN = "login"
     """The login of the upstream."""
     USER = "user"
     """The user's name as login, and no passcode."""
     CLIENT = "client"
-    """What the client said, or the login of an upstream that has one."""
+    """The client's own login, or that of the upstream if it has one."""
 
 
 class Method(Enum):
-    """By what a client is known."""
+    """The method that identified a client."""
 
     CERTIFICATE = "certificate"
     TOKEN = "token"
@@ -39,8 +39,8 @@ class Method(Enum):
 
 @dataclass(frozen=True)
 class AuthService:
-    """An HTTP service that is asked: its URL, how many seconds it has to answer, and for how many seconds a yes is
-    remembered, of how many clients.
+    """An HTTP service: its URL, the seconds for its answer, the seconds for which an acceptance is remembered, and the
+    largest number of remembered clients.
     """
 
     url: str
@@ -51,8 +51,9 @@ class AuthService:
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """Who may come in. Each method is there if it is not None, or `certificates` is true. `logins` has what brokers are
-    told for some users, `broker` what for the others. `renew` is the destination at which a client shows a new token.
+    """How clients are identified. A method is configured if it is not None, or `certificates` is true. `logins` has the
+    logins for brokers of some users, `broker` that of the others. `renew` is the destination at which a client shows a
+    new token.
     """
 
     name: str
@@ -65,8 +66,8 @@ class AuthSettings:
     renew: str | None = None
 
     def method(self, claim: Claim, certificate: str) -> Method | None:
-        """Return which method decides about a client: the first one that it offers something for. `certificate` is the
-        name in its certificate. None: it offers nothing.
+        """Return the method that decides about a client: the first one for which it sent something. `certificate` is
+        the name in its certificate. None: it sent nothing.
         """
         if self.certificates and certificate:
             return Method.CERTIFICATE
@@ -80,8 +81,8 @@ class AuthSettings:
     def identity(
         self, user: str, groups: frozenset[str], certificate: str = "", until: float = inf
     ) -> Identity:
-        """Return who a client is that was found to be this user: with the groups of the users file as well, and with
-        what brokers are told.
+        """Return the identity of a client with this user: with the groups of the users file added, and with the login
+        for brokers.
         """
         if self.users is not None:
             groups |= self.users.groups(user)
@@ -97,7 +98,7 @@ def is_token(passcode: bytes | None) -> bool:
 
 
 def login(claim: Claim) -> str | None:
-    """Return the login that a client claims, as text; None without one, or where it is not UTF-8."""
+    """Return the login that a client claims, as text; None if there is none or it is not UTF-8."""
     try:
         return None if claim.login is None else claim.login.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Tokens (JWT, RFC 7519) in place of a passcode: whose they are, for whom, and how long they are good."""
+"""Tokens (JWT, RFC 7519), used as passcodes: their user, their audience, and their expiry."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -9,14 +9,14 @@ from stomprelay.auth.keys import Key
 from stomprelay.auth.lines import is_name
 
 LONGEST: Final = 16 * 1024
-"""Bytes of a token. No more is looked at."""
+"""The largest size of a token in bytes."""
 MOST_GROUPS: Final = 1000
 _LAST: Final = 2.0**40
-"""Seconds since 1970 beyond which no time is one."""
+"""Seconds since 1970 beyond which a number is no time."""
 
 
 class Bearer(NamedTuple):
-    """Whom a token is for, and until when, in seconds since 1970."""
+    """The user of a token, and its expiry, in seconds since 1970."""
 
     user: str
     groups: frozenset[str]
@@ -24,14 +24,14 @@ class Bearer(NamedTuple):
 
 
 class BadToken(Exception):
-    """The token is not good; the text says why, without a word of the token."""
+    """The token is not valid; the text says why, without any part of the token."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Which tokens are good: those that one of the keys signed by one of the algorithms, for one of the `audience`, of
-    this `issuer` where there is one. `user` and `groups` are the claims that have the name and the groups; in a claim
-    that is not there each dot leads into an object. Clocks may differ by `leeway` seconds.
+    """Verifies tokens: one of the keys must have signed them by one of the algorithms, for one of the `audience`, and
+    by this `issuer` if there is one. `user` and `groups` are the claims with the name and the groups; if there is no
+    such claim, each dot leads into an object. Clocks may differ by `leeway` seconds.
     """
 
     keys: tuple[Key, ...] = field(repr=False)
@@ -43,7 +43,7 @@ class Tokens:
     groups: str = "groups"
 
     def read(self, token: bytes, wall: float) -> Bearer:
-        """Return whom a token is for. `wall` is the time in seconds since 1970. Raises `BadToken`."""
+        """Return the user and the expiry of a token. `wall` is the time in seconds since 1970. Raises `BadToken`."""
         if len(token) > LONGEST:
             raise BadToken(f"it is longer than {LONGEST} bytes")
         claims = self._verified(token)
@@ -108,7 +108,7 @@ class Tokens:
 
 
 def _claim(claims: dict[str, Any], name: str) -> object:
-    """Return the value of a claim, or of what a path through objects leads to; None where there is none."""
+    """Return the value of a claim, or the value at a path through objects; None if there is none."""
     if name in claims:
         return claims[name]
     found: object = claims
@@ -120,7 +120,7 @@ def _claim(claims: dict[str, Any], name: str) -> object:
 
 
 def _groups(value: object) -> frozenset[str]:
-    """Return the groups in a claim: a list of names, or a text with blanks between them. What is no name is none."""
+    """Return the groups in a claim: a list of names, or a text with blanks between them. Invalid names are left out."""
     names = value.split(" ") if isinstance(value, str) else value
     if not isinstance(names, list):
         return frozenset()

@@ -1,8 +1,8 @@
-"""The users file: `name:hash:group,group` in each line. The hash is Argon2's, in its usual form; without one no
-passcode fits, and the user comes in by a certificate alone.
+"""The users file: `name:hash:group,group` in each line. The hash is Argon2's, in its usual form. Without a hash no
+passcode is accepted, and the user needs a certificate or a token.
 
-Comparing a passcode takes long and much memory, on purpose: do it in a thread. One that was right is known again in no
-time, by a keyed digest that is kept in memory, so that clients can come back all at once.
+Comparing a passcode takes much time and memory, on purpose: do it in a thread. A correct passcode is recognised at once
+later, by a keyed digest that is kept in memory, so that all clients can reconnect together.
 """
 
 import os
@@ -19,32 +19,32 @@ from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from stomprelay.auth.lines import entries, is_name
 
 MOST_MEMORY: Final = 1024 * 1024
-"""KiB of memory that comparing one passcode may take: whole GiB."""
+"""The most KiB of memory for comparing one passcode: whole GiB."""
 MOST_PASSES: Final = 64
-"""How often comparing one may go through that memory."""
+"""The most passes over that memory for one comparison."""
 MOST_LANES: Final = 64
-"""Threads that comparing one passcode may take."""
+"""The most threads for one comparison."""
 _SALT: Final = 8
 _DIGEST: Final = 16
-"""Bytes of a salt, and of what is compared, at least."""
+"""The least number of bytes of a salt, and of the hash."""
 _LEAST_MEMORY: Final = 8
-"""KiB for each thread, at least."""
+"""The least KiB for each thread."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+")
 
 
 class User(NamedTuple):
-    """A user: the hash of the passcode, "" where none fits, and the groups."""
+    """A user: the hash of the passcode, "" for none, and the groups."""
 
     hash: str
     groups: frozenset[str]
 
     def __repr__(self) -> str:
-        """Return it without the hash."""
+        """Return the text without the hash."""
         return f"User({sorted(self.groups)})"
 
 
 def read_groups(text: str) -> frozenset[str]:
-    """Return the groups in a list that commas separate. Raises `ValueError`."""
+    """Return the groups in a list with commas. Raises `ValueError`."""
     found = frozenset(each.strip() for each in text.split(",")) if text.strip() else frozenset[str]()
     if not all(map(is_name, found)) or any(":" in each for each in found):
         raise ValueError("has a group without a name, or with a colon in it")
@@ -78,13 +78,13 @@ class Users:
         return frozenset() if user is None else user.groups
 
     def known(self, name: str | None, passcode: bytes) -> bool:
-        """Return whether this is the passcode that was right for the user before. Takes no time."""
+        """Return whether `verify` accepted this passcode of the user before. Fast."""
         right = None if name is None else self._right.get(name)
         return right is not None and compare_digest(right, self._digest(passcode))
 
     def verify(self, name: str | None, passcode: bytes) -> bool:
         """Return whether this is the passcode of the user; call it in a thread. It takes as long for a name that is not
-        in the file, or has no hash. Raises `VerificationError` where nothing can be compared: there is no memory.
+        in the file, or has no hash. Raises `VerificationError` if the comparison is impossible, for lack of memory.
         """
         user = None if name is None else self.entries.get(name)
         real = user is not None and bool(user.hash)
@@ -112,7 +112,7 @@ def _user(spelled: str, groups: str) -> User:
 
 
 def _check(spelled: str) -> None:
-    """Raise `ValueError` for what is no hash, and for one that would take too much to compare."""
+    """Raise `ValueError` for a text that is no hash, and for a hash that is too costly to compare."""
     try:
         costs = extract_parameters(spelled)
     except InvalidHashError:

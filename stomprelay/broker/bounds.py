@@ -1,4 +1,4 @@
-"""How much the embedded broker takes: the configured bounds, and the count of the bytes of messages that it keeps."""
+"""The limits of the embedded broker, and the count of the bytes of its messages."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -51,7 +51,7 @@ DEFAULTS: Final = Bounds()
 
 
 class Memory:
-    """The count of what the broker keeps, at most `most` bytes, of which `used` are in use. A message counts once,
+    """The count of the bytes that the broker keeps, at most `most`, of which `used` are in use. A message counts once,
     however many places keep it. Each place that keeps one has to `hold` it first and to `release` it in the end.
     """
 
@@ -62,11 +62,11 @@ class Memory:
         self.used = 0
 
     def fits(self, message: Message) -> bool:
-        """Return whether a message can be held without going over the bound."""
+        """Return whether a message can be held within the bound."""
         return message.held or self.used + message.size <= self.most
 
     def admit(self, message: Message) -> None:
-        """Raise `LimitError` when a message cannot be held without going over the bound."""
+        """Raise `LimitError` if a message cannot be held within the bound."""
         if not self.fits(message):
             raise LimitError("the broker's memory is full", f"it keeps messages of {self.most} bytes at most")
 
@@ -76,6 +76,6 @@ class Memory:
             self.used += message.size
 
     def release(self, message: Message) -> None:
-        """Count one place fewer that keeps the message; with the last one its bytes are no longer used."""
+        """Count one place fewer that keeps the message; with the last one its bytes are free again."""
         if message.release():
             self.used -= message.size

@@ -16,8 +16,8 @@ from stomprelay.wire.errors import StompError
 class EmbeddedBroker:
     """Queues and topics, and the connections that use them.
 
-    `heart_beat` is what it offers to clients that ask for beats. `name` begins the id of each session and message: it
-    should be letters and digits, and another one at each start, for clients may remember ids.
+    `heart_beat` is the broker's offer to clients that ask for beats. `name` begins the id of each session and message:
+    it should be letters and digits, and different at each start, because clients may remember ids.
     """
 
     __slots__ = ("_connections", "_opened", "_output", "bounds", "destinations", "heart_beat", "name")
@@ -41,8 +41,8 @@ class EmbeddedBroker:
         return len(self._connections)
 
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
-        """Return the connection of a new client and the effects to perform first. Then call the connection's
-        methods for what happens on it.
+        """Return the connection of a new client and the effects to perform first. Then call the connection's methods
+        for its events.
         """
         self._opened += 1
         connect_by = now + self.bounds.connect_timeout

@@ -1,4 +1,4 @@
-"""What the frames of a connected client do: its subscriptions, its transactions, and each command."""
+"""The effects of a connected client's frames: its subscriptions, its transactions, and each command."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -46,7 +46,7 @@ _Found = tuple[Consumer | None, bytes]
 
 
 class ClientCommands:
-    """Executes the frames of one client. `left`: it sent DISCONNECT, and no frame after that is to be executed.
+    """Executes the frames of one client. `left`: it sent DISCONNECT, and no later frame may be executed.
 
     Call `closed` when the connection ends, for whatever reason.
     """
@@ -101,13 +101,13 @@ class ClientCommands:
 
     @property
     def subscribed(self) -> bool:
-        """Whether messages may come for the client."""
+        """Whether the client has a subscription."""
         return bool(self._consumers)
 
     # Inputs
 
     def execute(self, frame: Frame) -> None:
-        """Do what a frame asks for. Raises `StompError`, with the frame's receipt, when that cannot be done."""
+        """Execute a frame. Raises `StompError`, with the frame's receipt, if that is not possible."""
         try:
             command = self._commands.get(frame.command)
             if command is None:
@@ -119,7 +119,7 @@ class ClientCommands:
             raise
 
     def resumed(self) -> None:
-        """Send messages that wait: they may be written to the client again."""
+        """Send messages that wait: the client can be written to again."""
         self._buffer.go_on()
 
     def closed(self) -> None:
@@ -306,6 +306,6 @@ _FIND: Final[dict[DeliveryNaming, Callable[[ClientCommands, Frame], _Found]]] = 
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ClientCommands._by_subscription,
     DeliveryNaming.ACK: ClientCommands._by_ack,
 }
-"""The method that finds the consumer and the message-id of an ACK or NACK, by the way in which it names a
-delivery. Raises `ProtocolError` where a header is missing.
+"""The method that finds the consumer and the message-id of an ACK or NACK, by the version's way to name a delivery.
+Raises `ProtocolError` if a header is missing.
 """

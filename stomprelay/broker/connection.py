@@ -34,13 +34,13 @@ from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSIO
 _SERVER = b"stomprelay/" + __version__.encode()
 _VERSIONS = frozenset(DIALECTS)
 _TURN: Final = 512
-"""How many frames of one client are executed in one go. Then others have their turn."""
+"""The most frames of one client that are executed without a turn for others."""
 HALF_CLOSED: Final = 5.0
-"""Seconds for which a client that half-closed its connection is still sent messages."""
+"""Seconds for which a half-closed client still gets messages."""
 
 
 class Connection:
-    """A client's leg and what belongs to it. `leg` is the one that effects name; `name` is the client's `session`.
+    """A client's leg and its state. `leg` is the one that effects name; `name` is the client's `session`.
 
     CONNECT must come before `connect_by`; perform a `Wake` for that time. `ended` is called, once, when the connection
     is closed or lost.
@@ -89,7 +89,7 @@ class Connection:
     # Inputs
 
     def received(self, data: bytes, now: float) -> list[Effect]:
-        """The client sent bytes: frames that are complete are executed."""
+        """Receive bytes of the client, and execute the frames that are complete."""
         leg = self.leg
         if leg.closed:
             return []
@@ -107,7 +107,7 @@ class Connection:
         return self._drain(now)
 
     def gave_way(self, now: float) -> list[Effect]:
-        """Others had their turn after a `GiveWay`: go on with the frames that the client sent."""
+        """Continue with the client's frames after a `GiveWay`: others had their turn."""
         if self.leg.closed:
             return []
         self._deferred = False
@@ -120,7 +120,7 @@ class Connection:
         return self._drain(now)
 
     def _execute(self, most: int | None) -> None:
-        """Execute frames that came, so many at most; the others wait for the next turn."""
+        """Execute at most so many of the frames that came; the others wait for the next turn."""
         commands, decoder = self._commands, self.leg.decoder
         if commands is None:
             return
@@ -135,9 +135,9 @@ class Connection:
             self._output.outbox.put(GiveWay(self.leg))
 
     def half_closed(self, now: float) -> list[Effect]:
-        """The client sends nothing more, but perhaps still reads: the connection is closed when all that it sent was
-        executed and, where it is subscribed to something, after `HALF_CLOSED` seconds. It is sent an EOL, by which one
-        is found out that does not read. Before CONNECT there is nothing to wait for.
+        """The client sends nothing more, but may still read. The connection is closed when all that it sent was
+        executed and, if it has a subscription, after `HALF_CLOSED` seconds. It gets an EOL, which reveals a client that
+        does not read. Before CONNECT the connection is closed at once.
         """
         if self._commands is None:
             return self.lost(now)
@@ -149,7 +149,7 @@ class Connection:
         return self._drain(now, wake=True)
 
     def _finish(self, now: float) -> None:
-        """Close the connection of a client that half-closed it and waits for nothing, or long enough."""
+        """Close a half-closed connection if the client waits for nothing more, or has waited long enough."""
         if self._finish_by == inf or self._commands is None or self._deferred:
             return
         if now >= self._finish_by or not self._commands.subscribed:
@@ -157,7 +157,9 @@ class Connection:
             self._close()
 
     def lost(self, now: float) -> list[Effect]:
-        """The connection ended without our `Close`: what the client did not acknowledge goes to other consumers."""
+        """The connection ended without a `Close`: messages that the client did not acknowledge go to other
+        consumers.
+        """
         if self.leg.closed:
             return []
         if self._deferred:
@@ -209,7 +211,7 @@ class Connection:
     # For the broker
 
     def stop_messages(self) -> None:
-        """From now on no messages are sent to the client."""
+        """Send no more messages to the client from now on."""
         self._buffer.closed()
 
     def fail(self, error: StompError) -> None:
@@ -265,12 +267,12 @@ class Connection:
             self.fail(LimitError("too slow for a topic", detail))
 
     def _close(self) -> None:
-        """Close the connection after what is in the buffer is written."""
+        """Close the connection after the buffer is written."""
         self._output.outbox.put(Close(self.leg, How.LINGER))
         self._end()
 
     def _end(self) -> None:
-        """Undo what the client did not finish, and call `ended`: the connection is closed or lost."""
+        """Undo the client's unfinished work, and call `ended`: the connection is closed or lost."""
         self._connect_by = inf
         self._buffer.closed()
         self.leg.enter(State.CLOSED)
@@ -282,8 +284,8 @@ class Connection:
     # One input
 
     def _start_turn(self, *, again: bool = False) -> None:
-        """Allow messages to be written to the client in this input, up to the bytes of one turn. `again`: some may
-        wait already, and are sent.
+        """Allow messages to be written to the client in this input, up to the bytes of one turn. `again`: messages may
+        already wait, and are sent.
         """
         again = again or self._buffer.at_limit
         self._buffer.start_turn(self._bounds.burst)
@@ -291,9 +293,7 @@ class Connection:
             self._commands.resumed()
 
     def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
-        """Return the effects of this input. `wake`: they include a `Wake` where the next time differs from the
-        last one.
-        """
+        """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""
         buffer, outbox = self._buffer, self._output.outbox
         buffer.end_turn()
         self._output.flush(now)

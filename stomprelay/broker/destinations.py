@@ -1,4 +1,4 @@
-"""Every queue and topic by its name, the messages in them, and the transactions that are not committed yet."""
+"""Every queue and topic by its name, their messages, and the open transactions."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -10,22 +10,22 @@ from stomprelay.broker.unsettled import Held
 from stomprelay.wire.errors import LimitError
 
 DEAD_LETTERS: Final = QUEUE + b"DLQ"
-"""The queue of messages that their consumers refused too often. What is refused there stays there, and when it is
+"""The queue for messages that consumers refused too often. Messages that are refused there stay there, and when it is
 full its oldest messages are dropped.
 """
 
 ORIGINAL_DESTINATION: Final = b"original-destination"
-"""The header of a dead letter with the destination where it was refused."""
+"""The header of a dead letter with its original destination."""
 
 Acknowledged = tuple[Consumer, list[QueuedMessage] | Held[QueuedMessage]]
-"""The messages that one ACK or NACK is about, with the consumer that had them."""
+"""The messages of one ACK or NACK, with their consumer."""
 
 
 class Destinations:
-    """All queues and topics. Each is made for its first message or consumer and removed with its last.
+    """All queues and topics. Each is created with its first message or consumer and removed with its last.
 
     A name that begins with `/topic/` is a topic's, any other a queue's. `name` begins the ids of messages. `dropped` is
-    called with the number of dead letters that had to be dropped.
+    called with the number of dropped dead letters.
     """
 
     __slots__ = ("_bounds", "_by_name", "_dropped", "_made", "_name", "memory")
@@ -43,19 +43,19 @@ class Destinations:
 
     @property
     def kept(self) -> dict[bytes, int]:
-        """The number of messages that each destination keeps, those that wait and those that are not acknowledged."""
+        """The number of messages in each destination, waiting or unacknowledged."""
         return {name: destination.kept for name, destination in self._by_name.items()}
 
     # Messages
 
     def message(self, head: MessageHead, body: bytes) -> Message:
-        """Return a message with an id of its own; `body` ends in NUL."""
+        """Return a message with a new id; `body` ends in NUL."""
         self._made += 1
         return Message(b"%b-%d" % (self._name, self._made), head, body)
 
     def publish(self, message: Message) -> None:
-        """Send a message to the consumers of its destination, or keep it. Raises `LimitError` when it would have
-        to be kept and there is no room.
+        """Send a message to the consumers of its destination, or keep it. Raises `LimitError` if it has to be kept and
+        there is no room.
         """
         name = message.head.destination
         destination = self._by_name.get(name)
@@ -72,7 +72,7 @@ class Destinations:
             destination.publish(message)
 
     def require_room(self, messages: Iterable[Message]) -> None:
-        """Raise `LimitError` unless all of these can be added; their memory is held already."""
+        """Raise `LimitError` unless all of these can be added. Their memory is already held."""
         wanted: dict[bytes, tuple[int, int]] = {}
         for message in messages:
             count, size = wanted.get(message.head.destination, (0, 0))
@@ -88,7 +88,7 @@ class Destinations:
                     self.remove_if_idle(queue)
 
     def add(self, message: Message) -> None:
-        """As `publish`, for a message for which the caller has made sure that there is room."""
+        """As `publish`, for a message for which the caller has already checked the room."""
         name = message.head.destination
         if name in self._by_name:
             self._by_name[name].add(message)
@@ -96,8 +96,8 @@ class Destinations:
             self._add_queue(name).add(message)
 
     def refused(self, refused: Iterable[Acknowledged]) -> None:
-        """Take back messages for which consumers sent NACK. They wait again (then call `deliver` of their queues),
-        or become dead letters.
+        """Take back messages for which consumers sent NACK. They wait again (then call `deliver` of their queues), or
+        become dead letters.
         """
         refused = list(refused)
         for consumer in {consumer: None for consumer, _ in refused}:
@@ -141,7 +141,7 @@ class Destinations:
         return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer. After the last one that is to be removed call its queue's `deliver`, then
+        """Remove a consumer. If several are removed, call after the last one its queue's `deliver`, then
         `remove_if_idle`.
         """
         self._by_name[consumer.queue.destination].left(consumer)
@@ -166,7 +166,7 @@ class Destinations:
 class PendingTransaction:
     """The SENDs, ACKs and NACKs of one transaction (STOMP 1.2, "BEGIN"), until it is committed or aborted.
 
-    Until then, what was acknowledged in it is neither redelivered nor counted against its consumer's window.
+    Until then, messages that it acknowledges are neither redelivered nor counted against their consumer's window.
     """
 
     __slots__ = ("_accepted", "_destinations", "_frames", "_max_frames", "_messages", "_refused")
@@ -185,7 +185,7 @@ class PendingTransaction:
         self._frames += 1
 
     def sent(self, message: Message) -> None:
-        """Add a SEND. Raises `LimitError` when there is no room for it."""
+        """Add a SEND. Raises `LimitError` if there is no room for it."""
         self._destinations.memory.admit(message)
         self._count()
         self._destinations.memory.hold(message)
@@ -194,9 +194,7 @@ class PendingTransaction:
     def acknowledged(
         self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage], *, refused: bool
     ) -> None:
-        """Add an ACK, or a NACK (`refused`), of these messages. Raises `LimitError` when the transaction is too
-        large.
-        """
+        """Add an ACK, or a NACK (`refused`), of these messages. Raises `LimitError` if the transaction is too large."""
         try:
             self._count()
         except LimitError:
@@ -205,8 +203,8 @@ class PendingTransaction:
         (self._refused if refused else self._accepted).append((consumer, messages))
 
     def committed(self) -> None:
-        """Execute all frames of the transaction. Raises `LimitError` where that is too much; then none was
-        executed, and it can still be aborted.
+        """Execute all frames of the transaction. Raises `LimitError` if the limits do not allow it; then none was
+        executed, and the transaction can still be aborted.
         """
         destinations = self._destinations
         destinations.require_room(self._messages)
@@ -220,7 +218,7 @@ class PendingTransaction:
         self._end(queues)
 
     def aborted(self) -> None:
-        """Drop the messages that were sent in it; those that were acknowledged await their ACK again."""
+        """Drop the messages that were sent in it; its acknowledged messages await their ACK again."""
         queues = self._queues()
         for consumer, messages in (*self._accepted, *self._refused):
             consumer.queue.restore(consumer, messages)

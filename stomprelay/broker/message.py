@@ -1,6 +1,6 @@
 """A message: read once in its sender's dialect, written in each consumer's.
 
-A plain head means the same in every dialect, so its lines are kept as they came; any other is kept decoded.
+A plain head means the same in every dialect, so its lines are kept unchanged; any other head is kept decoded.
 """
 
 import re
@@ -15,16 +15,17 @@ QUEUE: Final = b"/queue/"
 TOPIC: Final = b"/topic/"
 
 _OURS: Final = frozenset({DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED})
-"""Headers of a SEND that are not the message's: what they ask of the broker, and those that only a broker may set."""
+"""Headers of a SEND that do not belong to the message: requests to the broker, and headers that only a broker may set.
+"""
 
 _OUR_LINES: Final = re.compile(rb"\n(?:%b):[^\n]*" % b"|".join(sorted(_OURS)))
 
 _OVERHEAD: Final = 512
-"""Roughly how many bytes keeping a message costs beside its own."""
+"""The approximate overhead in bytes of keeping a message."""
 
 
 def require_destination(name: bytes | None, command: str) -> bytes:
-    """Return the name, if it is one of a destination; raise `ProtocolError` otherwise."""
+    """Return the name if it is one of a destination; raise `ProtocolError` otherwise."""
     if name is None:
         raise ProtocolError(f"{command} needs a destination header")
     if name in (b"", QUEUE, TOPIC):
@@ -36,8 +37,8 @@ def require_destination(name: bytes | None, command: str) -> bytes:
 class MessageHead:
     """The head of a SEND: its destination, the receipt and the transaction that it names, and the message's headers.
 
-    `lines` are the message's header lines with the blank line, where these are the same in every dialect; None where
-    they are not: then `written` returns them for one dialect. `size` is in bytes.
+    `lines` are the message's header lines with the blank line, if these are the same in every dialect; otherwise None,
+    and `written` returns them for one dialect. `size` is in bytes.
     """
 
     __slots__ = ("_headers", "_written", "destination", "lines", "receipt", "size", "transaction")
@@ -61,7 +62,7 @@ class MessageHead:
 
     @classmethod
     def read(cls, frame: Frame, dialect: Dialect) -> "MessageHead":
-        """Return the head of a SEND. Raises `ProtocolError` when it has no usable destination."""
+        """Return the head of a SEND. Raises `ProtocolError` if it has no usable destination."""
         destination = require_destination(frame.header(DESTINATION, dialect), "SEND")
         lines: bytes | None = None
         headers: Headers = []
@@ -116,7 +117,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """The number of bytes of memory that keeping it takes, an estimate."""
+        """The approximate number of bytes of memory for keeping it."""
         return self.head.size + len(self.body)
 
     @property

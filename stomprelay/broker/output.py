@@ -1,4 +1,4 @@
-"""What one input makes the embedded broker write and do: one `Send` for each leg, then all other effects."""
+"""The output of one input of the embedded broker: one `Send` for each leg, then all other effects."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from stomprelay.session.leg import Leg
 
 
 class Output:
-    """What the present input has made the broker do so far, for all of its connections.
+    """The output of the present input so far, for all connections.
 
-    Effects are put into `outbox`, bytes into the connections' buffers. An input ends with `flush`, after which
-    `outbox` can be drained.
+    Effects are put into `outbox`, bytes into the connections' buffers. An input ends with `flush`, after which `outbox`
+    can be drained.
     """
 
     __slots__ = ("_filled", "_overrun", "outbox")
@@ -28,15 +28,15 @@ class Output:
         self.outbox.put(Note(event, text))
 
     def filled(self, buffer: "SendBuffer") -> None:
-        """Record a buffer that was empty and has something to send now: `flush` will send it."""
+        """Record that an empty buffer now has bytes: `flush` will send them."""
         self._filled.append(buffer)
 
     def overran(self, end: Callable[[], None]) -> None:
-        """Have `flush` call `end`, once, to end the connection of a subscriber that is too slow for its topic."""
+        """Let `flush` call `end`, once, to end the connection of a subscriber that is too slow for its topic."""
         self._overrun[end] = None
 
     def flush(self, now: float) -> None:
-        """End the connections that are too slow; then put what is in the buffers in front of all other effects."""
+        """End the connections that are too slow; then put the bytes of the buffers before all other effects."""
         while self._overrun:
             end, _ = self._overrun.popitem()
             end()
@@ -49,18 +49,18 @@ class Output:
 
 
 class HeldUp(Protocol):
-    """Someone who has something for a buffer that is not `ready`."""
+    """An object with data for a buffer that is not `ready`."""
 
     def resume(self) -> None:
-        """Go on: the buffer is ready again."""
+        """Continue: the buffer is ready again."""
 
 
 class SendBuffer:
-    """What is written to one leg when the present input is done, and whether messages may be added to it.
+    """The bytes for one leg, written at the end of the present input, and whether messages may be added to them.
 
-    `ready`: they may. They may not while the transport is full, after the leg was closed, and once the bytes of one
-    turn have reached their limit (`at_limit`). `unread`: bytes of replies that were added while the transport was
-    full. `too_slow` is called at the end of an input in which `overran` was.
+    `ready`: messages may be added. They may not while the transport is full, after the leg was closed, and once the
+    bytes of one turn have reached their limit (`at_limit`). `unread`: bytes of replies that were added while the
+    transport was full. `too_slow` is called at the end of an input in which `overran` was called.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ class SendBuffer:
             self.ready = False
 
     def reply(self, data: bytes) -> None:
-        """Add what is never held back: a receipt, an error, a beat. `unread` counts it while the transport is full."""
+        """Add a frame that never waits: a receipt, an error, a beat. `unread` counts it while the transport is full."""
         if not self._pieces:
             self._output.filled(self)
         self._pieces.append(data)
@@ -113,7 +113,7 @@ class SendBuffer:
             self.unread += len(data)
 
     def drain(self) -> bytes:
-        """Return the bytes to be written now, and forget them."""
+        """Return the bytes to be written now, and empty the buffer."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -130,16 +130,16 @@ class SendBuffer:
         self._limit = inf
 
     def holds_up(self, who: HeldUp) -> None:
-        """Have `go_on` resume someone for whom the buffer was not `ready`."""
+        """Make `go_on` resume this object, for which the buffer was not `ready`."""
         self._held_up[who] = None
 
     def forget(self, who: HeldUp) -> None:
-        """Resume someone no more."""
+        """Do not resume this object any more."""
         self._held_up.pop(who, None)
 
     def go_on(self) -> None:
-        """Resume those whom the buffer held up, one after the other while it is `ready`; who is held up again comes
-        last.
+        """Resume the waiting objects, one after the other while the buffer is `ready`; an object that has to wait again
+        becomes the last.
         """
         while self.ready and self._held_up:
             who, _ = self._held_up.popitem(last=False)
@@ -161,7 +161,5 @@ class SendBuffer:
         self.ready = False
 
     def overran(self) -> None:
-        """Have the connection ended at the end of this input: more messages wait for this client than the bounds
-        allow.
-        """
+        """End the connection at the end of this input: more messages wait for this client than the bounds allow."""
         self._output.overran(self._too_slow)

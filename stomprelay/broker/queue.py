@@ -1,4 +1,4 @@
-"""Queues, topics and their consumers: which message goes to which consumer, and which await their ACK."""
+"""Queues, topics and their consumers: each message's consumer, and the messages that await their ACK."""
 
 from collections import OrderedDict, deque
 from collections.abc import Collection
@@ -20,7 +20,7 @@ _REDELIVERED = REDELIVERED + b":true\n"
 class QueuedMessage:
     """A message in one queue, from its arrival until it is settled.
 
-    `order` is its place in the queue, oldest first; `refusals` how often it was NACKed; `redelivered` whether a
+    `order` is its place in the queue, oldest first; `refusals` the number of its NACKs; `redelivered` whether a
     consumer had it before. `delivery` is the number that the last consumer gave it, counting its deliveries.
     """
 
@@ -38,7 +38,7 @@ class QueuedMessage:
         return self.order < other.order
 
     def delivered(self, number: int) -> None:
-        """Record that a consumer was sent it, as the consumer's delivery of this number."""
+        """Record that it was sent to a consumer, as the consumer's delivery of this number."""
         self.delivery = number
 
     def returned(self) -> None:
@@ -46,18 +46,18 @@ class QueuedMessage:
         self.redelivered = True
 
     def refused(self) -> int:
-        """Record a NACK. Return how many there were for it."""
+        """Record a NACK. Return the number of its NACKs."""
         self.refusals += 1
         return self.refusals
 
 
 class Consumer:
-    """One subscription: what its MESSAGE frames look like, and which messages it has not acknowledged.
+    """One subscription: the form of its MESSAGE frames, and the messages that it has not acknowledged.
 
-    `id` is the client's name for the subscription, None where it gave none; `tag` is ours, which 1.2 clients are
-    sent in the `ack` header. `unsettled` has what awaits an ACK, by message-id; `window` is how many that may be.
-    Where `acknowledges` is False a message is settled when it is sent. `holders`: the client's consumers by the
-    messages that they have, for ACKs that name no subscription; None where all do.
+    `id` is the client's name for the subscription, None if it gave none; `tag` is the broker's, which clients of 1.2
+    get in the `ack` header. `unsettled` has the messages that await an ACK, by message-id; `window` is their largest
+    number. If `acknowledges` is False a message is settled when it is sent. `holders`: the client's consumers by the
+    messages that they have, for ACKs that name no subscription; None if all ACKs do.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Consumer:
 
     @property
     def able(self) -> bool:
-        """Whether it can be sent one more message now."""
+        """Whether it can get one more message now."""
         return self.buffer.ready and len(self.unsettled) < self.window
 
     def write(self, message: Message, redelivered: bool) -> None:
@@ -144,10 +144,10 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove from `unsettled` and return the messages that an ACK or NACK of this id is for. Empty for an
-        unknown id.
+        """Remove the messages of an ACK or NACK with this id from `unsettled`, and return them. Empty for an unknown
+        id.
 
-        Where acknowledging is cumulative, all that was sent before goes with it (STOMP 1.2, "SUBSCRIBE ack
+        If acknowledging is cumulative, all messages that were sent before are included (STOMP 1.2, "SUBSCRIBE ack
         Header").
         """
         if self._cumulative:
@@ -171,7 +171,7 @@ class Consumer:
         return Held(self.taken, message_id, runs)
 
     def taken(self, runs: Runs) -> list[QueuedMessage]:
-        """Return messages that were removed from `unsettled`; they will not come back there."""
+        """Return messages that were removed from `unsettled`, for good."""
         messages = self._up_to.take(runs)
         if self._holders is not None:
             for message_id, _ in messages:
@@ -200,16 +200,16 @@ class Consumer:
         return messages
 
     def resume(self) -> None:
-        """The buffer is ready again, which it was not when there was something for the consumer."""
+        """Continue to send: the buffer is ready again, which it was not when there was a message for the consumer."""
         self.queue.consumer_ready(self)
 
 
 class Queue:
     """A queue: each message goes to one consumer, in the order of arrival, the consumers by turns.
 
-    While a message waits no consumer is able to take it: when a consumer may have become able (or has joined), call
-    `consumer_ready`. `len()` is how many messages wait, `waiting_bytes` how many bytes they are; `kept` also counts
-    those that await an ACK. A `private` queue serves one subscriber of a topic and ends with it.
+    While a message waits, no consumer can take it. When a consumer may be able again (or has joined), call
+    `consumer_ready`. `len()` is how many messages wait, `waiting_bytes` their bytes; `kept` also counts those that
+    await an ACK. A `private` queue serves one subscriber of a topic and ends with it.
     """
 
     __slots__ = (
@@ -261,7 +261,7 @@ class Queue:
         return not self.kept and not self._consumers
 
     def has_room(self, count: int, size: int) -> bool:
-        """Return whether `count` more messages of `size` bytes together may wait. One may in any case."""
+        """Return whether `count` more messages of `size` bytes together may wait. A single one always may."""
         waiting = len(self)
         if waiting + count == 1:
             return True
@@ -279,8 +279,8 @@ class Queue:
         return consumer is None or consumer.acknowledges
 
     def publish(self, message: Message) -> None:
-        """Send a message to a consumer that is able, or keep it. Raises `LimitError` when it would have to be kept
-        and there is no room.
+        """Send a message to a consumer that can take it, or keep it. Raises `LimitError` if it has to be kept and there
+        is no room.
         """
         consumer = self._next()
         if consumer is None:
@@ -291,7 +291,7 @@ class Queue:
         self._add(message, consumer)
 
     def add(self, message: Message) -> None:
-        """As `publish`, for a message for which the caller has made sure that there is room."""
+        """As `publish`, for a message for which the caller has already checked the room."""
         self._add(message, self._next())
 
     def _add(self, message: Message, consumer: Consumer | None) -> None:
@@ -311,11 +311,11 @@ class Queue:
     # Consumers
 
     def joined(self, consumer: Consumer) -> None:
-        """Add a consumer. Call `consumer_ready` when it may be sent messages."""
+        """Add a consumer. Call `consumer_ready` when it may get messages."""
         self._consumers[consumer] = None
 
     def consumer_ready(self, consumer: Consumer) -> None:
-        """Send the messages that wait to a consumer that may be able to take some again."""
+        """Send the waiting messages to a consumer that may be able to take some again."""
         if consumer not in self._able:
             if consumer.able:
                 self._able[consumer] = None
@@ -324,13 +324,13 @@ class Queue:
         self.deliver()
 
     def put_last(self, consumer: Consumer) -> None:
-        """Move a consumer behind the others, because it refused messages: they get the next ones before it."""
+        """Move a consumer behind the others, because it refused messages: the others get the next ones first."""
         if consumer in self._able:
             self._able.move_to_end(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer: what it did not acknowledge waits again. After the last one that is to be removed
-        call `deliver`.
+        """Remove a consumer: its unacknowledged messages wait again. If several are removed, call `deliver` after the
+        last one.
         """
         del self._consumers[consumer]
         self._able.pop(consumer, None)
@@ -342,14 +342,12 @@ class Queue:
         self.returned(consumer.give_up())
 
     def overran(self) -> None:
-        """Have the connections of its consumers ended at the end of this input: more messages wait than the bounds
-        allow.
-        """
+        """End the connections of its consumers at the end of this input: more messages wait than the bounds allow."""
         for consumer in self._consumers:
             consumer.buffer.overran()
 
     def deliver(self) -> None:
-        """Send the messages that wait to the consumers that are able to take them."""
+        """Send the waiting messages to the consumers that can take them."""
         while self._new or self._returned:
             consumer = self._next()
             if consumer is None:
@@ -362,7 +360,7 @@ class Queue:
                 self.settled(queued)
 
     def _next(self) -> Consumer | None:
-        """Return the next consumer, by turns, that is able to take a message; None where none is."""
+        """Return the next consumer, by turns, that can take a message; None if there is none."""
         able = self._able
         while able:
             consumer = next(iter(able))
@@ -379,7 +377,7 @@ class Queue:
     # Messages
 
     def _take_oldest(self) -> QueuedMessage:
-        """Remove the oldest message that waits and return it; those that were delivered before are older than new
+        """Remove the oldest waiting message and return it; messages that were delivered before count as older than new
         ones.
         """
         queued = heappop(self._returned) if self._returned else self._new.popleft()
@@ -387,12 +385,12 @@ class Queue:
         return queued
 
     def settled(self, queued: QueuedMessage) -> None:
-        """Forget a message that was delivered, and is acknowledged or needs no ACK."""
+        """Forget a delivered message that is acknowledged or needs no ACK."""
         self.kept -= 1
         self._memory.release(queued.message)
 
     def returned(self, messages: list[QueuedMessage]) -> None:
-        """Let messages that were not acknowledged wait again, in their old places. Call `deliver` afterwards."""
+        """Let unacknowledged messages wait again, in their old places. Call `deliver` afterwards."""
         for queued in messages:
             if self._ended:
                 self.settled(queued)
@@ -402,8 +400,8 @@ class Queue:
                 heappush(self._returned, queued)
 
     def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage]) -> None:
-        """Take back messages that a consumer acknowledged in an aborted transaction: they await their ACK again
-        or, where the consumer is gone, wait for another one. Call `deliver` afterwards.
+        """Take back messages that a consumer acknowledged in an aborted transaction. They await their ACK again or, if
+        the consumer has left, wait for another one. Call `deliver` afterwards.
         """
         if consumer in self._consumers:
             consumer.restore(messages)
@@ -419,9 +417,9 @@ class Queue:
 
 
 class Topic:
-    """A topic: each message goes to all who are subscribed when it comes, each by a private queue.
+    """A topic: each message goes to all present subscribers, each by a private queue.
 
-    A subscriber for which more would wait than the bounds allow is disconnected: neither the publisher nor the other
+    A subscriber with more waiting messages than the bounds allow is disconnected: neither the publisher nor the other
     subscribers wait for it.
     """
 
@@ -441,19 +439,19 @@ class Topic:
 
     @property
     def kept(self) -> int:
-        """The number of copies that are kept, to wait or until they are acknowledged."""
+        """The number of copies that are kept, waiting or unacknowledged."""
         return sum(queue.kept for queue in self._queues)
 
     def publish(self, message: Message) -> None:
-        """Send a message to all subscribers. Raises `LimitError`, and no subscriber gets it, when it would have to
-        be kept and there is no memory for it.
+        """Send a message to all subscribers. Raises `LimitError`, and no subscriber gets it, if it has to be kept and
+        there is no memory for it.
         """
         if not self._memory.fits(message) and any(queue.must_keep() for queue in self._queues):
             self._memory.admit(message)
         self.add(message)
 
     def add(self, message: Message) -> None:
-        """As `publish`, for a message for which the caller has made sure that there is memory."""
+        """As `publish`, for a message for which the caller has already checked the memory."""
         for queue in self._queues:
             if len(queue) and not queue.has_room(1, message.size):
                 queue.overran()
@@ -461,10 +459,10 @@ class Topic:
                 queue.add(message)
 
     def require_room(self, count: int, size: int) -> None:
-        """Raise nothing: a topic always has room, for a subscriber that is too slow is disconnected."""
+        """Raise nothing: a topic always has room, because a subscriber that is too slow is disconnected."""
 
     def queue(self) -> Queue:
-        """Return a new private queue for one subscriber, whose `joined` has to be called at once."""
+        """Return a new private queue for one subscriber. Call its `joined` at once."""
         queue = Queue(self.destination, self._memory, self._max_messages, self._max_bytes, private=True)
         self._queues[queue] = None
         return queue

@@ -1,4 +1,4 @@
-"""What a consumer was sent and has not acknowledged, where one ACK is for all that was sent before it."""
+"""The unacknowledged deliveries of a consumer, where one ACK covers all deliveries before it."""
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -13,11 +13,11 @@ Runs = list[tuple[int, int]]
 
 
 class Unsettled(Generic[T]):
-    """Deliveries by their numbers, each with its message-id, in the order of their numbers. `len()` and `in` are
-    about those that await an ACK, by message-id.
+    """Deliveries by their numbers, each with its message-id, in the order of their numbers. `len()` and `in` are about
+    those that await an ACK, by message-id.
 
-    A transaction may hold some: they await none until it is aborted. Neither holding nor releasing any number of
-    deliveries looks at each of them, but only at the runs of neighbours that are held, or await an ACK, together.
+    A transaction may hold deliveries: they await no ACK unless it is aborted. Holding and releasing do not look at each
+    delivery, but only at runs of neighbours that are held, or await an ACK, together.
     """
 
     __slots__ = ("_awaited", "_by_number", "_numbers", "_runs")
@@ -41,7 +41,7 @@ class Unsettled(Generic[T]):
         return number is not None and self._run(number) is not None
 
     def _run(self, number: int) -> int | None:
-        """The index of the run that the delivery is in; None where it is held."""
+        """The index of the run that contains the delivery; None if the delivery is held."""
         at = bisect_right(self._runs, (number, inf)) - 1
         return at if at >= 0 and number <= self._runs[at][1] else None
 
@@ -52,7 +52,7 @@ class Unsettled(Generic[T]):
         self.release([(number, number)])
 
     def hold(self, message_id: bytes) -> Runs:
-        """Return the deliveries that an ACK of this message is for, all up to it; none of them awaits one any more.
+        """Return the deliveries that an ACK of this message covers, all up to it; none of them awaits an ACK any more.
         Then call `release` or `take` with them. Empty for a message that awaits no ACK.
         """
         number = self._numbers.get(message_id)
@@ -85,7 +85,7 @@ class Unsettled(Generic[T]):
             runs[at:end] = [(first, last)]
 
     def take(self, held: Runs) -> list[tuple[bytes, T]]:
-        """Forget deliveries that were held, and return them in their order."""
+        """Forget held deliveries, and return them in their order."""
         taken = [self._by_number.pop(number) for first, last in held for number in range(first, last + 1)]
         for message_id, _ in taken:
             del self._numbers[message_id]
@@ -93,8 +93,8 @@ class Unsettled(Generic[T]):
 
 
 class Held(Generic[T]):
-    """What one cumulative ACK in a transaction is for, the last of it `message_id`. Iterate over it once, when it is
-    settled for good, or give its `runs` to `Unsettled.release`.
+    """The deliveries of one cumulative ACK in a transaction; the last of them has `message_id`. Iterate over it once,
+    when it is settled for good, or give its `runs` to `Unsettled.release`.
     """
 
     __slots__ = ("_take", "message_id", "runs")
@@ -109,7 +109,7 @@ class Held(Generic[T]):
 
 
 class Waiting(Protocol):
-    """Someone who was sent messages: those in `unsettled` await an ACK."""
+    """An object that messages were sent to: those in `unsettled` await an ACK."""
 
     unsettled: Collection[bytes]
 
@@ -118,7 +118,7 @@ W = TypeVar("W", bound=Waiting)
 
 
 class Holders(Generic[W]):
-    """Who of one client was sent each message, by message-id, the one that was sent it first in front."""
+    """The receivers of each message among the consumers of one client, by message-id, the earliest receiver first."""
 
     __slots__ = ("_by_message",)
 
@@ -126,11 +126,11 @@ class Holders(Generic[W]):
         self._by_message: dict[bytes, OrderedDict[W, None]] = {}
 
     def add(self, message_id: bytes, holder: W) -> None:
-        """Someone was sent this message."""
+        """Record that this message was sent to this receiver."""
         self._by_message.setdefault(message_id, OrderedDict())[holder] = None
 
     def remove(self, message_id: bytes, holder: W) -> None:
-        """Someone has acknowledged this message, or never had it."""
+        """Record that this receiver has acknowledged this message, or never had it."""
         holders = self._by_message.get(message_id)
         if holders is not None:
             holders.pop(holder, None)
@@ -138,6 +138,6 @@ class Holders(Generic[W]):
                 del self._by_message[message_id]
 
     def find(self, message_id: bytes) -> W | None:
-        """Return the first one at whom this message awaits an ACK."""
+        """Return the first receiver at which this message awaits an ACK."""
         holders = self._by_message.get(message_id, ())
         return next((each for each in holders if message_id in each.unsettled), None)

@@ -1,8 +1,8 @@
 """The program `stomprelay`.
 
-`commands` its commands, and those that need nothing else; `configuration` a relay to run or to check, `rules` who
-may do what there; `explain` a translation; `passwd` users who may come in; `asking` the ones that ask a relay that
-runs. `hold` is what one does first that begins a relay.
+`commands` its commands, and those that need nothing else; `configuration` the commands that run or check a relay;
+`rules` the decision of a configuration's rules; `explain` a translation; `passwd` the users file; `asking` the commands
+that ask a running relay. A program that begins a relay calls `hold` first.
 """
 
 import sys
@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and return the exit status. Wrong usage ends in `SystemExit`, as argparse does."""
+    """Run one command, and return the exit status. Wrong usage raises `SystemExit`, as argparse does."""
     given = sys.argv[1:] if arguments is None else arguments
     begins = given[:1] == ["run"]
     if begins:

@@ -1,4 +1,4 @@
-"""The commands that ask a relay that runs."""
+"""The commands that ask a running relay."""
 
 import argparse
 import sys
@@ -11,25 +11,25 @@ from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.values import seconds_or_none
 
 _PAUSE = """
-Takes a broker of a running relay out of service, for an upgrade or a restart. No session comes to it any more; those
-on it let their deliveries finish and move to other brokers of their group, or wait where there is none. Clients see
-silence and heart-beats. Waits until no session is left on the broker. Exit status: 0 then; 1 if some are left, or if
-the relay cannot be asked. What was paused stays paused until it is resumed.
+Takes a broker of a running relay out of service, for an upgrade or a restart. The broker gets no new session. Its
+sessions finish their deliveries and move to other brokers of their group, or wait if there is none; their clients get
+heart-beats meanwhile, and no ERROR. The command waits until no session is left on the broker. The broker stays paused
+until it is resumed. Exit status: 0 when no session is left; 1 if some are, or if the relay cannot be asked.
 """
 _RESUME = """
-Lets a broker of a running relay serve again. Sessions that wait for it go on at once. Exit status: 0; 1 if the relay
-cannot be asked.
+Takes a paused broker of a running relay into service again. Sessions that wait for it continue at once. Exit status: 0;
+1 if the relay cannot be asked.
 """
 _BROKERS = """
-Lists the brokers of a running relay. A broker is up or down as it was seen last, out for a while after failures,
-paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the relay cannot be asked.
+Lists the brokers of a running relay. The state of a broker is up or down, as at the last connection, out for a while
+after failures, paused, or unknown if the relay has not connected to it yet. Exit status: 0; 1 if the relay cannot be
+asked.
 """
 _SESSIONS = """
-Lists who is connected to a running relay, each session in a line: login, address and version of the client, the
-brokers that serve it, how long it has been there, and how long nothing but heart-beats came, SENDs whose RECEIPT is
-awaited, deliveries that were not acknowledged, bytes received from client and brokers, what it is subscribed to, and
-what it sent to lately. Texts are sorted from the first, numbers from the largest. Exit status: 0; 1 if the relay cannot
-be asked, or some of its workers did not answer.
+Lists the sessions of a running relay, one in a line: login, address and version of the client, its brokers, its age,
+the time since more than heart-beats came, SENDs without their RECEIPT, unacknowledged deliveries, bytes received from
+client and brokers, subscriptions, and destinations of the latest SENDs. Texts are sorted ascending, numbers from the
+largest. Exit status: 0; 1 if the relay cannot be asked, or some of its workers did not answer.
 """
 _SESSIONS_EXAMPLE = """
 examples:
@@ -38,23 +38,23 @@ examples:
   stomprelay sessions --filter login=app --filter 'destination=/queue/orders*' --json
 """
 _KILL = """
-Ends a session of a running relay, by its name. Its client gets an ERROR that says so and is closed, and its brokers are
-left; what they had not confirmed may be lost, and is counted. Exit status: 0; 1 if there is no such session, or if the
-relay cannot be asked.
+Ends a session of a running relay, by its name. What its client sent is delivered first; then the client gets an ERROR
+and is closed. What brokers have not confirmed by then may be lost, and is counted. Exit status: 0; 1 if there is no
+such session, or if the relay cannot be asked.
 """
 _DRAIN = """
-Has a running relay refuse new clients, by an ERROR that says so, and `/readyz` say that it is drained; the sessions
-that it has go on, for as long as their clients want. Waits until none is left. What was drained stays so, until
---cancel or a restart; the relay itself does not end by it. Exit status: 0 when no session is left; 1 if some are when
-the time is over, or if the relay cannot be asked.
+Makes a running relay refuse new clients, with an ERROR, and makes `/readyz` say so. Existing sessions continue until
+their clients end them. The command waits until none is left. The relay stays drained until --cancel or a restart; it
+does not stop. Exit status: 0 when no session is left; 1 if some are when the time is over, or if the relay cannot be
+asked.
 """
 _TAIL = """
-Shows frames and events of a running relay as they pass, until Ctrl-C or until the sessions that are named have ended,
-one in a line, as `stomprelay journal cat` does: its time, session and client; then `->` and a frame of the client, `<-`
-with the broker's address and a frame of the broker, or `--` and an event. Secrets are out, by the same rules. Sessions
-go on as before; where more passes than can be shown, frames are left out, and it says so (with --json on standard
-error). Exit status: 0 with --count, and when the sessions have ended; 130 at Ctrl-C; 1 if there is no such session, or
-if the relay cannot be asked.
+Shows frames and events of a running relay as they pass, one in a line as in `stomprelay journal cat`, until Ctrl-C or
+until the named sessions have ended. A line has time, session and client; then `->` and a frame of the client, `<-` with
+the broker's address and a frame of the broker, or `--` and an event. Secrets are hidden, by the rules of the journal.
+Sessions are not affected; frames beyond what can be shown are left out, and counted (with --json on standard error).
+Exit status: 0 with --count, and when the sessions have ended; 130 at Ctrl-C; 1 if there is no such session, or if the
+relay cannot be asked.
 """
 _TAIL_EXAMPLE = """
 examples:
@@ -62,10 +62,10 @@ examples:
   stomprelay tail --listener public --count 10 --json
 """
 _RELOAD = """
-Has a running relay read its configuration anew, as SIGHUP does, and prints the settings that changed: their keys, and
-the brokers that came and went. Sessions go on. What needs a restart is named and left as it was. Exit status: 0; 1 if
-the configuration cannot be used, with the reason on standard error, and then nothing has changed; or if the relay
-cannot be asked.
+Makes a running relay read its configuration again, as SIGHUP does, and prints what changed: the keys of settings, and
+brokers that were added and removed. Sessions continue. Settings that need a restart are named and stay as they were.
+Exit status: 0; 1 if the configuration cannot be used, with the reason on standard error, and then nothing has changed;
+or if the relay cannot be asked.
 """
 
 
@@ -79,13 +79,13 @@ def add(commands: _Commands) -> None:
     table.add_argument("--json", action="store_true", help="one JSON object in a line")
     _add_brokers(commands, relay, table)
     _add_sessions(commands, relay, table)
-    commands.add_parser("reload", parents=[relay], help="read the configuration anew", description=_RELOAD)
+    commands.add_parser("reload", parents=[relay], help="read the configuration again", description=_RELOAD)
     _add_drain(commands, relay, table)
     _add_tail(commands, relay, table)
 
 
 def _relay() -> argparse.ArgumentParser:
-    """Return the options that say which relay is asked, and how."""
+    """Return the options that name the relay, and the credentials for it."""
     relay = argparse.ArgumentParser(add_help=False)
     relay.add_argument(
         "--admin",
@@ -96,7 +96,7 @@ def _relay() -> argparse.ArgumentParser:
         "-c",
         "--config",
         metavar="FILE",
-        help="the relay's configuration, which has its admin endpoint, and its token",
+        help="the relay's configuration, for its admin endpoint and its token",
     )
     relay.add_argument(
         "--token-file",
@@ -126,7 +126,7 @@ def _add_brokers(commands: _Commands, relay: argparse.ArgumentParser, table: arg
         help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
     )
     commands.add_parser(
-        "resume", parents=[named, relay, table], help="let a broker serve again", description=_RESUME
+        "resume", parents=[named, relay, table], help="take a broker into service again", description=_RESUME
     )
     commands.add_parser("brokers", parents=[relay, table], help="list the brokers", description=_BROKERS)
 
@@ -137,7 +137,7 @@ def _add_sessions(
     sessions = commands.add_parser(
         "sessions",
         parents=[relay, table],
-        help="list who is connected",
+        help="list the sessions",
         description=_SESSIONS,
         epilog=_SESSIONS_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -148,32 +148,32 @@ def _add_sessions(
         default=[],
         type=_filter,
         metavar="NAME=GLOB",
-        help=f"those only that match; NAME is {', '.join(remote.FILTERS)}, each once",
+        help=f"only sessions that match; NAME is {', '.join(remote.FILTERS)}, each once",
     )
     sessions.add_argument(
         "--sort", choices=(*remote.ORDERS, *remote.RATES), default=remote.ORDERS[0], metavar="NAME",
         help=f"the order: {', '.join((*remote.ORDERS, *remote.RATES))}; default: %(default)s",
     )  # fmt: skip
     sessions.add_argument(
-        "--rates", action="store_true", help="look twice, a second apart, and show what passes in a second"
+        "--rates", action="store_true", help="ask twice, a second apart, and show the traffic of a second"
     )
-    sessions.add_argument("--top", type=_count, metavar="N", help="the first N only")
+    sessions.add_argument("--top", type=_count, metavar="N", help="only the first N")
     kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
-    kill.add_argument("session", metavar="SESSION", help="its name, as the log and `sessions` have it")
+    kill.add_argument("session", metavar="SESSION", help="its name, as in the log and in `sessions`")
 
 
 def _add_drain(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
     drain = commands.add_parser(
         "drain",
         parents=[relay, table],
-        help="let no new client in, and wait for the others",
+        help="refuse new clients, and wait until all sessions have ended",
         description=_DRAIN,
     )
     either = drain.add_mutually_exclusive_group()
     either.add_argument(
-        "--within", type=_seconds, metavar="SECONDS", help="how long to wait; default: as long as it takes"
+        "--within", type=_seconds, metavar="SECONDS", help="how long to wait; default: without a limit"
     )
-    either.add_argument("--cancel", action="store_true", help="let clients in again")
+    either.add_argument("--cancel", action="store_true", help="accept clients again")
 
 
 def _add_tail(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
@@ -187,14 +187,14 @@ def _add_tail(commands: _Commands, relay: argparse.ArgumentParser, table: argpar
     )
     tail.add_argument(
         "--destination", action="append", default=[], metavar="GLOB",
-        help="frames with such a destination only, as in '/queue/*': SEND, SUBSCRIBE, MESSAGE",
+        help="only frames with such a destination, as in '/queue/*': SEND, SUBSCRIBE, MESSAGE",
     )  # fmt: skip
-    tail.add_argument("--session", action="append", default=[], metavar="NAME", help="of this session only")
+    tail.add_argument("--session", action="append", default=[], metavar="NAME", help="only of this session")
     tail.add_argument(
-        "--listener", action="append", default=[], metavar="NAME", help="of clients of this listener only"
+        "--listener", action="append", default=[], metavar="NAME", help="only of clients of this listener"
     )
     tail.add_argument(
-        "--bodies", type=_bodies, default=0, metavar="N", help="N bytes of each body, too; default: none"
+        "--bodies", type=_bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
     )
     tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
 
@@ -260,8 +260,8 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> remote.AdminClient:
-    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default; with
-    what it may ask for. Raises `ConfigError` where the file has none, and for a token that cannot be read.
+    """Return the admin endpoint for the requests: that of `--admin`, of the configuration file, or the default; with
+    its credentials. Raises `ConfigError` if the file has none, or if a token cannot be read.
     """
     place, token, own = options.admin, None, None
     if options.config is not None:

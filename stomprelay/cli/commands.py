@@ -1,5 +1,5 @@
-"""`stomprelay`: run a relay, look at a configuration, at the files that come along, a translation or a journal, and at
-the brokers and sessions of a relay that runs, which it can pause and end.
+"""`stomprelay`: runs the relay; shows a configuration, a file of the package, a translation or a journal; and shows,
+pauses or ends the brokers and sessions of a running relay.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from stomprelay.journal import command as journal
 from stomprelay.remote import AdminError
 
 _CONFIG = """
-Prints a file that comes with the relay: the configuration that has every setting with its default, a smaller one, or a
-unit of systemd. Exit status: 0.
+Prints a file of the package: the configuration with every setting and its default, a smaller one, or a systemd unit.
+Exit status: 0.
 """
 _CONFIG_EXAMPLE = """
 examples:
@@ -25,7 +25,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and return the exit status. Wrong usage ends in `SystemExit`, as argparse does."""
+    """Run one command, and return the exit status. Wrong usage raises `SystemExit`, as argparse does."""
     options = parser().parse_args(arguments)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; in what it returns, `run` is the function to call with it."""
+    """Return the parser of all commands. In its result, `run` is the function to call with that result."""
     made = argparse.ArgumentParser(
         prog="stomprelay",
         description="A relay between STOMP clients and STOMP brokers.",
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     names = [*files()]
     config = commands.add_parser(
         "config",
-        help="print the configuration that has every setting, or another file that comes along",
+        help="print the configuration with every setting, or another file of the package",
         description=_CONFIG,
         epilog=_CONFIG_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,

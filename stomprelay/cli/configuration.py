@@ -1,4 +1,4 @@
-"""`run` and `check`: a relay by its configuration, which is a file and what the command line says over it."""
+"""`run` and `check`: a relay with the configuration of a file and of the command line, which overrides the file."""
 
 import argparse
 import os
@@ -13,17 +13,16 @@ from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
 
 _RUN = """
-Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without any option: clients of this
-machine on port 61613, to a broker in memory. Options win over the file. The log goes to standard error, and nothing is
-written to the current folder. Exit status: 1 if the relay cannot start, with the reason on standard error.
+Relays STOMP clients to STOMP brokers, in the foreground, until SIGTERM or SIGINT. Without options it serves clients of
+this machine on port 61613, with a broker in memory. Options override the file. The log goes to standard error, and
+nothing is written to the current folder. Exit status: 1 if the relay cannot start, with the reason on standard error.
 """
 _CHECK = """
-Reads a configuration, the certificates and keys that it names included, and prints what would run. Nothing is
-opened or connected to, and no secret is shown. Exit status: 0 if it can run; 1 if not, with the reason on standard
-error.
+Reads a configuration, with its certificates and keys, and prints what would run. It opens no port, connects to nothing
+and shows no secret. Exit status: 0 if the configuration is valid; 1 if not, with the reason on standard error.
 
-With `send` or `subscribe` and a destination it says instead which of the rules decides whether a client may do that.
-Exit status: 0 if it is allowed; 1 if not; 2 if that cannot be told, with the reason on standard error.
+With `send` or `subscribe` and a destination it prints instead which rule decides whether a client may do that. Exit
+status: 0 if it is allowed; 1 if not; 2 if it cannot tell, with the reason on standard error.
 """
 _CHECK_EXAMPLE = """
 examples:
@@ -47,13 +46,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     run.add_argument(
         "--take-over",
         action="store_true",
-        help="take the listening sockets of the relay that runs at `handover`, which then stops",
+        help="take the listening sockets of the running relay at `handover`, which then stops",
     )
     run.set_defaults(run=_run)
 
     check = commands.add_parser(
         "check",
-        help="validate a configuration and print what would run, or who may do what",
+        help="check a configuration and print what would run, or which rule decides",
         description=_CHECK,
         epilog=_CHECK_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -64,7 +63,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
-    """Add the options that say what runs: a file, and what the command line says over it."""
+    """Add the options of a configuration: a file, and options that override it."""
     parser.add_argument("-c", "--config", required=required, metavar="FILE", help="the configuration, TOML")
     for name, option in OPTIONS.items():
         flags = [f"-{option.letter}"] if option.letter else []
@@ -78,7 +77,7 @@ def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
 
 
 def _source(options: argparse.Namespace) -> Source:
-    """Return the source of what the options of `_add_configuration` say. Raises `ConfigError`."""
+    """Return the source of the configuration in the options of `_add_configuration`. Raises `ConfigError`."""
     return Source.of(options.config, {name: getattr(options, name) for name in OPTIONS})
 
 
@@ -96,7 +95,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _end_by(number: int) -> int:
-    """End this process by a signal, as who sent it expects. Returns 0 in process 1 of a container, which lives on."""
+    """End this process by a signal, as the sender expects. Returns 0 in process 1 of a container, which the signal does
+    not end.
+    """
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 0
@@ -116,7 +117,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_usable(file: str, config: Config) -> None:
-    """Make every endpoint and load every certificate, as the relay does when it starts. Raises `ConfigError`."""
+    """Create every endpoint and load every certificate, as the relay does at its start. Raises `ConfigError`."""
     from twisted.internet import reactor
     from twisted.internet.protocol import Factory
 

@@ -1,4 +1,4 @@
-"""`explain`: how frames would be translated."""
+"""`explain`: shows how frames are translated."""
 
 import argparse
 import sys
@@ -11,13 +11,13 @@ from stomprelay.relay.model.profile import PROFILES
 from stomprelay.wire.dialect import DIALECTS
 
 _EXPLAIN = """
-Reads the frames of a conversation, a client's and a broker's in one text, and shows what becomes of each between
-the two versions: the frame as it came and as it goes out, the steps that changed it and what was counted as lost,
-or the ERROR that the client gets. A frame's command tells who said it. What refers to an earlier frame (ACK, NACK,
-UNSUBSCRIBE, MESSAGE) needs that frame before it; what follows a refused frame is shown as if that had not been said.
+Reads the frames of a conversation, a client's and a broker's in one text, and shows the translation of each between the
+two versions: the frame before and after, the steps that changed it, the losses that were counted, or the ERROR that the
+client gets. A frame's command shows its sender. A frame that refers to an earlier one (ACK, NACK, UNSUBSCRIBE, MESSAGE)
+needs that frame before it. A refused frame has no effect on the frames after it.
 
-Where the text has no NUL, ^@ stands for it; the last frame needs none. A passcode is not shown. Exit status: 0 if
-every frame can be carried, 1 if not.
+In a text without NUL, ^@ stands for it; the last frame needs none. A passcode is not shown. Exit status: 0 if every
+frame can be translated, 1 if not.
 """
 _EXAMPLE = """
 example:
@@ -30,7 +30,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add the command."""
     explain = commands.add_parser(
         "explain",
-        help="show how frames would be translated",
+        help="show how frames are translated",
         description=_EXPLAIN,
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -55,7 +55,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--loss",
         choices=[loss.value for loss in LossPolicy],
         default=LossPolicy.REPLACE.value,
-        help="what becomes of a value that the other version cannot say; default: %(default)s",
+        help="what to do with a value that the other version cannot express; default: %(default)s",
     )
     explain.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
     explain.set_defaults(run=_run)

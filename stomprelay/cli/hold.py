@@ -1,25 +1,25 @@
-"""Signals that come before the relay is there to heed them. They would end the process; so they wait.
+"""Blocks signals during the start of a relay. They would end the process before the relay can react to them.
 
-Whoever begins a relay calls `hold` before anything else, for loading the relay takes the better part of its start. What
-heeds a signal (`service.process.Signals`) has it wait no more; one that came meanwhile comes then.
+A program that begins a relay calls `hold` before anything else, because most of the start is loading the relay's
+modules. `service.process.Signals` unblocks the signals; those that came in between are delivered then.
 """
 
 import signal
 from typing import Final
 
 _HELD: Final = ("SIGHUP", "SIGUSR1", "SIGUSR2")
-"""Those that a relay that runs goes on after; SIGTERM and SIGINT end one that starts, as they should."""
+"""The signals that do not end a running relay. SIGTERM and SIGINT end it also during its start, as they should."""
 
 
 def hold() -> None:
-    """Have these signals wait. Does nothing where there are none (Windows). What begins before they are heeded, a child
-    process or a thread, inherits that they wait.
+    """Block these signals. Does nothing where there are none (Windows). Child processes and threads that begin before
+    they are unblocked inherit the block.
     """
     _mask("SIG_BLOCK")
 
 
 def release() -> None:
-    """Have them wait no more: nobody will heed them."""
+    """Unblock the signals, without anything to react to them."""
     _mask("SIG_UNBLOCK")
 
 

@@ -1,4 +1,4 @@
-"""`passwd`: a user's line in a users file: made, changed, or deleted. All else in the file stays as it is."""
+"""`passwd`: sets, changes or deletes a user's line in a users file. Everything else in the file stays as it is."""
 
 import argparse
 import getpass
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from stomprelay.auth.users import Users
 
 _PASSWD: Final = """
-Sets the passcode of a user in a users file, as `users` in [auth.NAME] names one, or adds the user. The passcode is
-asked for twice, or read from standard input; the file gets its Argon2 hash. The user's groups stay unless --groups
-says others, and so do comments and the order of lines. A file that does not exist is made, for its owner alone. A relay
-that runs has it after stomprelay reload. Exit status: 1 if nothing was changed, with the reason on standard error.
+Sets the passcode of a user in a users file (`users` in [auth.NAME]), or adds the user. The command asks for the
+passcode twice, or reads it from standard input; the file gets its Argon2 hash. The user's groups stay unless --groups
+gives others; comments and the order of lines stay, too. A file that does not exist is created, for its owner only. A
+running relay uses it after stomprelay reload. Exit status: 1 if nothing was changed, with the reason on standard error.
 """
 _EXAMPLE: Final = """
 examples:
@@ -29,7 +29,7 @@ examples:
   openssl rand -hex 32 | tee app.passcode | stomprelay passwd --stdin users app
 """
 _OTHERS: Final = 0o007
-"""The bits of a file's mode for those who are neither its owner nor of its group."""
+"""The bits of a file's mode for users who are neither its owner nor of its group."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _content(path: str) -> bytes:
-    """Return what is in the file, nothing where there is none."""
+    """Return the content of the file, empty if there is no file."""
     if not os.path.lexists(path):
         return b""
     try:
@@ -119,7 +119,9 @@ def _passcode(options: argparse.Namespace) -> bytes:
 
 
 def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
-    """Return the content with this line in place of the user's, or behind all others; None: without it."""
+    """Return the content with this line instead of the user's, or after all others; for None, without the user's
+    line.
+    """
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -129,7 +131,7 @@ def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Put a file with this content in the place of what is there, at once; its owner, and what its group may, stay."""
+    """Replace a file by one with this content, at once. Its owner, and the permissions of its group, stay."""
     try:
         found = os.stat(path) if os.path.lexists(path) else None
         number, new = tempfile.mkstemp(prefix=".users-", dir=os.path.dirname(path))

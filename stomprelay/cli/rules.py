@@ -1,4 +1,4 @@
-"""`check` with `send` or `subscribe`: which of a configuration's rules decides what a client may do, and why."""
+"""`check` with `send` or `subscribe`: prints which rule of a configuration decides what a client may do, and why."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ _COMMANDS = {"send": SEND, "subscribe": SUBSCRIBE}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say who wants to do what; `asks` is None where nobody does."""
-    parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="what a client wants to do")
-    parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="where")
+    """Add the arguments that describe the client and the frame; `asks` is None without `send` or `subscribe`."""
+    parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="the client's command")
+    parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="its destination")
     who = parser.add_argument_group(
         "who wants to do it, with send and subscribe; default: a client that nobody knows"
     )
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--group", action="append", default=[], help="a group of the user; may be given several times"
     )
     who.add_argument("--certificate", default="", metavar="NAME", help="the name in the client's certificate")
-    who.add_argument("--listener", metavar="NAME", help="where the client comes in; default: the only one")
+    who.add_argument("--listener", metavar="NAME", help="the client's listener; default: the only one")
     what = parser.add_argument_group("what else the frame says")
     what.add_argument(
         "--header",
@@ -51,8 +51,8 @@ def _header(text: str) -> tuple[bytes, bytes]:
 
 
 def run(options: argparse.Namespace, config: Config, print_line: Callable[[str], None]) -> int:
-    """Print which rule decides, and return 0 where the client may do that, else 1. Raises `ConfigError` where it is
-    not said where, or on which listener.
+    """Print which rule decides, and return 0 if the frame is allowed, else 1. Raises `ConfigError` if the destination
+    or the listener is missing.
     """
     if options.destination is None:
         raise ConfigError(f"check {options.asks}: needs a destination")
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace, config: Config, print_line: Callable[[str],
 
 
 def _otherwise(said: str, place: Place, policy: Policy) -> str:
-    """Return by which other names the place goes that decides, if it has others."""
+    """Return the other names of the place that decides, if it has any."""
     shown = "" if place.destination == said else f", which may be read as {place.destination}"
     names = policy.naming.names(place.destination)[1:]
     return f"{shown}, and is {' or '.join(names)} to some brokers" if names else shown
@@ -101,7 +101,7 @@ def _listener(config: Config, name: str | None) -> Listener:
 def _trail(
     rules: AccessRules, policy: Policy, identity: Identity, request: Request, place: Place
 ) -> Iterator[str]:
-    """Yield a line for each rule in front of that which decides, with why it does not."""
+    """Yield a line for each rule before the one that decides, with the reason why it does not decide."""
     asked = {rule.number: (matches, holds) for rule, matches, holds in policy.trail(request, place)}
     for rule in rules.rules:
         if rule.number not in asked:

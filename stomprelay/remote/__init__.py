@@ -1,8 +1,8 @@
-"""Requests to the admin endpoint of a running relay: its brokers, to pause one and to resume it; who is connected, what
-passes, to end a session, and to let no new client in; to read its configuration anew.
+"""Requests to the admin endpoint of a running relay: list, pause and resume its brokers; list and end its sessions;
+show frames as they pass; refuse new clients; read its configuration again.
 
-`commands` what is done for a person who asks; `tail` the same for frames as they pass; `client` what can be asked
-for; `connecting` how, and with which token or certificate; `tables` what is shown.
+`commands` the commands of the command line; `tail` the one that shows frames; `client` the requests; `connecting` the
+connection, with token or certificate; `tables` the output.
 """
 
 from stomprelay.journal.tail import LONGEST_BODY

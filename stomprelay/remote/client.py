@@ -1,4 +1,4 @@
-"""The admin endpoint of a running relay: what it can be asked for."""
+"""The admin endpoint of a running relay, and the requests to it."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -20,8 +20,8 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """One broker, as a relay reports it. `moving` of its `sessions` are about to leave it; `staying` were, but no other
-    broker took them, for the reason `stays`. About so many messages may be `waiting` in its queues.
+    """One broker, as a relay reports it. `moving` of its `sessions` are about to leave it; `staying` should have left,
+    but no other broker accepted them, for the reason `stays`. About `waiting` messages are in its queues.
     """
 
     uri: str
@@ -36,8 +36,8 @@ class BrokerStatus:
 
 
 class SessionPage(NamedTuple):
-    """Some sessions, as a relay reports them. `next` is what to ask for those behind them with, None where there are
-    none. `missing` names the workers that did not answer.
+    """Some sessions, as a relay reports them. `next` is the argument for a request of the following ones, None if there
+    are none. `missing` names the workers that did not answer.
     """
 
     sessions: list[dict[str, Any]]
@@ -46,7 +46,7 @@ class SessionPage(NamedTuple):
 
 
 class Reloaded(NamedTuple):
-    """The settings that a reload changed, and those that have no effect before a restart."""
+    """The settings that a reload changed, and those that need a restart."""
 
     changed: list[str]
     restart: list[str]
@@ -75,23 +75,23 @@ class AdminClient:
         return self._request("GET", "/brokers", _brokers)
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
-        """Take a broker (by its URI) out of service, and return all brokers. Its sessions leave it `within` so
-        many seconds; None is the relay's own setting.
+        """Take a broker (by its URI) out of service, and return all brokers. Its sessions get `within` seconds to leave
+        it; None is the relay's own setting.
         """
         values = {"broker": broker} if within is None else {"broker": broker, "within": within}
         return self._request("POST", "/brokers/pause", _brokers, values)
 
     def resume(self, broker: str) -> list[BrokerStatus]:
-        """Let a broker (by its URI) serve again, and return all brokers."""
+        """Take a broker (by its URI) into service again, and return all brokers."""
         return self._request("POST", "/brokers/resume", _brokers, {"broker": broker})
 
     def sessions(self, filters: Iterable[tuple[str, str]], sort: str, limit: int, after: str) -> SessionPage:
-        """Return the first `limit` sessions that match all filters, or of those behind `after`."""
+        """Return the first `limit` sessions that match all filters, or the first ones after `after`."""
         said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
         return self._request("GET", f"/sessions?{said}", _session_page)
 
     def reload(self) -> Reloaded:
-        """Have the configuration read anew, and return what changed."""
+        """Make the relay read its configuration again, and return what changed."""
         return self._request("POST", "/reload", _reloaded, {})
 
     def kill(self, name: str) -> None:
@@ -99,25 +99,25 @@ class AdminClient:
         self._request("POST", f"/sessions/{quote(name, safe='')}/kill", lambda answer: answer["killed"], {})
 
     def drain(self) -> DrainStatus:
-        """Have it refuse new clients from now on."""
+        """Make the relay refuse new clients from now on."""
         return self._request("POST", "/drain", _drain_status, {})
 
     def cancel_drain(self) -> DrainStatus:
-        """Have it let clients in again."""
+        """Make the relay accept clients again."""
         return self._request("POST", "/drain/cancel", _drain_status, {})
 
     def drain_status(self) -> DrainStatus:
-        """Return whether it refuses them."""
+        """Return whether the relay refuses clients, and how many sessions it has."""
         return self._request("GET", "/drain", _drain_status)
 
     def tail(self, request: TailRequest) -> TailAnswer:
-        """Return what passed since the same was asked for last, which should be seconds ago at most."""
+        """Return the frames that passed since the last request of this kind, which should be seconds ago at most."""
         return self._request("POST", "/tail", TailAnswer.parse, request.spell())
 
     def _request(
         self, method: str, path: str, read: Callable[[Any], Answer], values: object = None
     ) -> Answer:
-        """Return what `read` makes of the JSON of a response with status 200."""
+        """Send a request, and return the result of `read` for the JSON of a response with status 200."""
         body = None if values is None else json.dumps(values).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         if self._token is not None:

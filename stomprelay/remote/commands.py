@@ -25,17 +25,17 @@ from stomprelay.remote.tables import (
 from stomprelay.wire.errors import visible
 
 ALL: Final = "*"
-"""In place of a broker: all of them."""
+"""The word for all brokers."""
 
 _PAGE: Final = 1000
-"""Sessions that are asked for at a time, which is the most that the relay gives."""
+"""Sessions in one request: the most that the relay returns."""
 _BETWEEN: Final = 1.0
-"""Seconds between two looks at sessions whose rates are wanted."""
+"""Seconds between the two requests that measure the rates of sessions."""
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
 """Seconds added to the time that sessions have to leave a broker."""
 _WAIT: Final = 60.0
-"""Seconds to wait for sessions to leave where the time is the relay's own setting, which is not known here."""
+"""Seconds to wait for sessions to leave if `within` is not given: the relay's own setting is not known here."""
 
 PrintLine = Callable[[str], None]
 
@@ -47,7 +47,7 @@ def brokers(admin: AdminClient, print_line: PrintLine, *, as_json: bool = False)
 
 
 def resume(admin: AdminClient, name: str, print_line: PrintLine, *, as_json: bool = False) -> int:
-    """Let a broker serve again, print its state, and return the exit status."""
+    """Take a broker into service again, print its state, and return the exit status."""
     uri = _uri(admin.brokers(), name)
     _print_brokers(_of(uri, admin.resume(uri)), print_line, as_json=as_json)
     return 0
@@ -65,7 +65,7 @@ def sessions(
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Print the sessions that match all filters, or the first `top` of them, and return the exit status. With `rates`,
-    or sorted by one, it looks twice, a second apart. Raises `AdminError` after that where some are missing.
+    or sorted by a rate, it asks twice, a second apart. Raises `AdminError` after that if some workers did not answer.
     """
     filters, order = tuple(filters), RATES.get(sort)
     names: tuple[str, ...] = SESSION
@@ -106,7 +106,7 @@ def kill(admin: AdminClient, name: str, print_line: PrintLine) -> int:
 
 
 def reload(admin: AdminClient, print_line: PrintLine) -> int:
-    """Have the configuration read anew, print what changed, and return the exit status."""
+    """Make the relay read its configuration again, print what changed, and return the exit status."""
     found = admin.reload()
     for key in found.changed:
         print_line(visible(key))
@@ -126,7 +126,8 @@ def pause(
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Take a broker out of service and wait until no session is left on it. Returns the exit status, 0. Raises
-    `AdminError` where some are left when the time is over, or none of them can leave, for no other broker took them.
+    `AdminError` if some are left when the time is over, or if none of those left can leave, because no other broker
+    accepted them.
     """
     uri = _uri(admin.brokers(), name)
     statuses = _of(uri, admin.pause(uri, within))
@@ -163,8 +164,8 @@ def drain(
     *,
     as_json: bool = False,
 ) -> int:
-    """Have a relay refuse new clients, and wait until no session is left, for as long as it takes where `within` is
-    None. Returns the exit status, 0. Raises `AdminError` where some are left after `within` seconds.
+    """Make a relay refuse new clients, and wait until no session is left, without a limit if `within` is None. Returns
+    the exit status, 0. Raises `AdminError` if some are left after `within` seconds.
     """
     end, printed = inf if within is None else clock() + within, None
     status = admin.drain()
@@ -184,7 +185,7 @@ def drain(
 
 
 def cancel_drain(admin: AdminClient, print_line: PrintLine, *, as_json: bool = False) -> int:
-    """Have a relay let clients in again, and return the exit status."""
+    """Make a relay accept clients again, and return the exit status."""
     _print_drain(admin.cancel_drain(), print_line, as_json=as_json)
     return 0
 
@@ -205,7 +206,7 @@ def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:
 
 
 def _uri(statuses: Iterable[BrokerStatus], name: str) -> str:
-    """Return the URI of the broker with this name: its URI, or its `host:port`. Raises `AdminError` where none or
+    """Return the URI of the broker with this name: its URI, or its `host:port`. Raises `AdminError` if no broker or
     several have it.
     """
     uris = list(dict.fromkeys(each.uri for each in statuses))

@@ -1,4 +1,4 @@
-"""How the admin endpoint of a running relay is connected to, and what it may ask for."""
+"""The connection to the admin endpoint of a running relay, and the credentials for it."""
 
 import socket
 import ssl
@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 from stomprelay.config import endpoint
 
 DEFAULT: Final = "http://127.0.0.1:61680"
-"""The admin endpoint, where none is given."""
+"""The default admin endpoint."""
 
 _REQUEST: Final = 10.0
 """Seconds that one response may take."""
 LONGEST: Final = 64 * 1024 * 1024
-"""Bytes that are read of a response, or of a file."""
+"""The largest size of a response, or of a file, in bytes."""
 _END: Final = "-----END CERTIFICATE-----\n"
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -25,12 +25,12 @@ class AdminError(Exception):
 
 
 class Credentials(NamedTuple):
-    """What an admin endpoint may ask for: its `token`; by TLS, our own `certificate` with its `key` (paths of PEM
-    files).
+    """The credentials for an admin endpoint: its `token`; for TLS, the client's `certificate` with its `key` (paths of
+    PEM files).
 
-    `ca` has the authorities that the relay's certificate is verified by, None: those of the system. `own` is the
-    relay's certificate itself where it is known: then TLS is spoken to an endpoint that is no URL, too, and no other
-    certificate is accepted, whatever its names.
+    `ca` has the authorities that verify the relay's certificate, None: those of the system. `own` is the relay's
+    certificate itself, if it is known. Then an endpoint that is no URL uses TLS, too, and no other certificate is
+    accepted, whatever its names.
     """
 
     token: bytes | None = None
@@ -40,11 +40,11 @@ class Credentials(NamedTuple):
     own: str | None = None
 
     def __repr__(self) -> str:
-        """Return it without the token."""
+        """Return the text without the token."""
         return f"Credentials(certificate={self.certificate!r}, ca={self.ca!r}, own={self.own!r})"
 
     def context(self) -> ssl.SSLContext:
-        """Return how TLS is spoken with these. Raises `AdminError` for a file that cannot be used."""
+        """Return the TLS context for these credentials. Raises `AdminError` for a file that cannot be used."""
         file = self.own or self.ca
         try:
             context = ssl.create_default_context(cafile=self.ca, cadata=self.own and _leaf(self.own))
@@ -61,7 +61,9 @@ class Credentials(NamedTuple):
 
 
 def _leaf(path: str) -> str:
-    """Return the first certificate of a file. What follows it are its authorities, which vouch for others, too."""
+    """Return the first certificate of a file. The certificates after it are its authorities, which also vouch for
+    others.
+    """
     with open(path, encoding="ascii", errors="replace") as stream:
         return stream.read(LONGEST).partition(_END)[0] + _END
 
@@ -72,8 +74,8 @@ def why(error: Exception) -> str:
 
 
 def connector(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
-    """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError` for
-    a place that is not valid.
+    """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError` for a
+    place that is not valid.
     """
     try:
         return _by_url(place, credentials) if "://" in place else (_by_endpoint(place, credentials), "")

@@ -1,4 +1,4 @@
-"""What is shown of a relay's brokers and sessions, as tables of text, and what sessions are chosen and sorted by."""
+"""A relay's brokers and sessions as tables of text, and the names for filters and orders of sessions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -6,21 +6,21 @@ from typing import Any, Final
 from stomprelay.wire.errors import visible
 
 FILTERS: Final = ("session", "listener", "login", "client", "broker", "destination", "any")
-"""What sessions are chosen by."""
+"""The filters of sessions."""
 ORDERS: Final = (
     "session", "listener", "login", "client", "age", "idle", "destinations", "unconfirmed", "unacknowledged",
     "frames", "bytes", "client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_client_bytes",
     "to_broker_bytes",
 )  # fmt: skip
-"""What they are sorted by: texts from the first, numbers from the largest."""
+"""The orders of sessions: texts ascending, numbers from the largest."""
 RATES: Final = {
     "frames_rate": ("client_frames_rate", "broker_frames_rate"),
     "bytes_rate": ("client_bytes_rate", "broker_bytes_rate"),
 }
-"""The same by what passes in a second, of both."""
+"""The orders by the traffic in a second, both ways together."""
 
 BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving", "#waiting")
-"""The columns; # is a number's, which stands at the right."""
+"""The columns; those whose names begin with # hold numbers and are aligned to the right."""
 SESSION: Final = (
     "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",
     "#from client", "#from broker", "limited by", "subscribed to", "sent to",
@@ -29,8 +29,8 @@ SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from brok
 
 
 def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions of two looks, as the second has them, with their rates since the first, or since they came.
-    Raises `KeyError` or `TypeError` where one is none.
+    """Yield the sessions of the second of two answers, with their rates since the first, or since they began. Raises
+    `KeyError` or `TypeError` for an answer that is not valid.
     """
     known = {row["session"]: row for row in before}
     for row in rows:
@@ -43,8 +43,8 @@ def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str,
 
 
 def session_cells(row: Any) -> tuple[str, ...]:
-    """Return the cells of a session's line, for `SESSION`, or for `SESSION_RATES` where it has rates. Raises `KeyError`
-    or `TypeError` where it is none.
+    """Return the cells of a session's line, for `SESSION`, or for `SESSION_RATES` if it has rates. Raises `KeyError` or
+    `TypeError` for a session that is not valid.
     """
     more = [f"{row['more_destinations']} more"] if row["more_destinations"] else []
     numbers = [row[name] for name in ("unconfirmed", "unacknowledged", "client_bytes", "broker_bytes")]
@@ -70,7 +70,7 @@ def session_cells(row: Any) -> tuple[str, ...]:
 
 
 def _duration(seconds: float) -> str:
-    """Return seconds in the two largest units that they have: 41s, 3m05s, 2d07h."""
+    """Return seconds in their two largest units: 41s, 3m05s, 2d07h."""
     rest = int(seconds)
     for unit, name, smaller, its in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if rest >= unit:
@@ -79,7 +79,7 @@ def _duration(seconds: float) -> str:
 
 
 def table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a table. A column whose name begins with # holds numbers, which stand at its right."""
+    """Yield the lines of a table. A column whose name begins with # holds numbers, aligned to the right."""
     right = [name.startswith("#") for name in names]
     lines = [tuple(name.lstrip("#") for name in names), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

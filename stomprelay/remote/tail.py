@@ -1,4 +1,4 @@
-"""`stomprelay tail`: what passes a running relay, as it passes."""
+"""`stomprelay tail`: shows the frames of a running relay as they pass."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from stomprelay.remote.connecting import AdminError
 from stomprelay.wire.errors import visible
 
 POLL: Final = 0.25
-"""Seconds from one answer to the next question: what a relay keeps meanwhile bounds what watching costs it."""
+"""Seconds from one answer to the next request: in between, the relay keeps frames, up to a bound."""
 
 PrintLine = Callable[[str], None]
 
@@ -23,7 +23,9 @@ PrintLine = Callable[[str], None]
 def watch(
     sessions: Iterable[str], listeners: Iterable[str], destinations: Iterable[str], bodies: int
 ) -> TailRequest:
-    """Return what asks for these, under a name that no other has; of an empty one for all."""
+    """Return the request for these sessions, listeners and destinations, under a unique name. An empty list selects
+    all.
+    """
     name = os.urandom(8).hex()
     return TailRequest(name, tuple(sessions), tuple(listeners), tuple(destinations), bodies)
 
@@ -38,9 +40,9 @@ def tail(
     *,
     as_json: bool = False,
 ) -> int:
-    """Print what passes, until `count` frames and events were printed, or the sessions that are asked for are over, and
-    return the exit status. What is missing between them is told to `remark`. However it ends, the relay is told. Raises
-    `AdminError` where there is no such session.
+    """Print what passes, until `count` frames and events were printed, or the named sessions have ended, and return the
+    exit status. Gaps are reported to `remark`. At the end the relay is always told. Raises `AdminError` if there is no
+    such session.
     """
     left = count
     sessions = set(request.sessions)
@@ -77,8 +79,8 @@ def _end(admin: AdminClient, request: TailRequest) -> None:
 
 
 def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
-    """Return which of these sessions are over. Raises `AdminError` where one was not there from the beginning, which
-    no worker may have answered.
+    """Return which of these sessions have ended. Raises `AdminError` for one that was not there at the beginning,
+    unless a worker that did not answer may have it.
     """
     if answer.missing:
         return []  # whoever did not answer may have them
@@ -103,7 +105,7 @@ def _lines(record: Record, *, bodies: bool, as_json: bool) -> list[str]:
 
 
 def _missing(answer: TailAnswer, *, again: bool) -> list[str]:
-    """Return a line for each reason for which something is missing here."""
+    """Return a line for each reason why frames are missing here."""
     lines = [f"... {name} did not answer" for name in answer.missing]
     if answer.left_out:
         lines.append(f"... {answer.left_out} left out: more passed than is kept until it is asked for")

@@ -32,12 +32,13 @@ BIN = Path(sys.executable).parent
 LANGUAGES = {"sh", "console", "text", "json", "toml", "yaml", "python", "sql", "js"}
 CANNOT = {
     r"pipx? install ": "needs a network",
-    r"(?:python3 -m venv )?/opt/stomprelay\b|install -D |systemctl ": "changes the machine; test_package has the units",
+    r"(?:python3 -m venv )?/opt/stomprelay\b|install -D |systemctl |journalctl ": "changes the machine; test_package has the units",
     r"docker ": "needs Docker: test_image has the image's entry point",
     r"make (?!run$)": "tests within a test; the target is looked up",
     r"stomprelay tail ?": "goes on until Ctrl-C: test_tail has it",
     r"stomprelay-pipeline ": "starts Spark, many seconds each: tests/pipeline has them; the options are read",
     r"(curl|stomprelay) .*relay\.example\.net": "asks another machine; tests/service/admin has tokens and TLS",
+    r"openssl s_client ": "asks another machine",
     r"stomprelay passwd users alice|openssl .* passwd --stdin": "asks at a terminal, or another program: test_passwd",
     r"stomprelay (?:check|run) .*browsers\.toml|openssl ec": "needs the certificate of its page: test_browsers has it",
     r"python -c .*deltalake|duckdb ": "reads tables of a pipeline: tests/pipeline/delta and store do so",

@@ -1,10 +1,10 @@
-"""The endpoints `admin` and `metrics`, over HTTP: probes, metrics, a page for people, who is connected, and requests to
-pause and resume brokers and to end sessions.
+"""The HTTP endpoints `admin` and `metrics`: probes, metrics, the dashboard, the list of sessions, and requests that
+pause and resume brokers and end sessions.
 
-`site` what is answered to which request; `pages` how; `server` the HTTP server; `access` by which names it may be
-asked, from which web pages orders are taken, and with which token; `readiness` whether the relay is to be sent clients;
-`condition` how it is in a few words; `requests` the bodies of POST and the brokers in JSON; `sessions` who is
-connected, a page at a time, in JSON; `overview` the page for people, whose files are in `page/`, and what it shows;
-`console` the page that speaks STOMP; `metrics` the page for Prometheus; `snapshot` what they are made of, of one
-process or the sum of several.
+`site` which request gets which response; `pages` how a page is sent; `server` the HTTP server; `access` the allowed
+host names, the web pages that may send a POST, and the token; `readiness` whether the relay is ready for clients;
+`condition` the state of the relay in a few words; `requests` the bodies of POST and the brokers in JSON; `sessions` the
+sessions in JSON, a page at a time; `overview` the dashboard, whose files are in `page/`, and its figures; `console` the
+page that speaks STOMP; `metrics` the page for Prometheus; `snapshot` the data of all pages, of one process or the sum
+of several.
 """

@@ -1,13 +1,14 @@
-"""By which names the endpoints `admin` and `metrics` may be asked, from which web pages orders are taken, and the token
-that `admin` may ask for.
+"""The host names by which the endpoints `admin` and `metrics` may be asked, the web pages that may send a POST, and the
+token of `admin`.
 
-A page of another site can have its own name point to this machine once it is loaded, and the browser then takes the
-admin endpoint for that site and lets the page read everything (DNS rebinding). But it says the name in `Host`, and
-that is none of ours.
+A page of another site can make its own host name point to this machine after the page was loaded. The browser then
+takes the admin endpoint for that site and lets the page read everything (DNS rebinding). But the browser sends that
+name in `Host`, and it is not one of the relay's names.
 
-A page of another site can also send a request without reading the response, and the browser adds the password that
-somebody typed for us, or the certificate (CSRF). But it says where the page is from: in `Origin` with every POST, and
-in `Sec-Fetch-Site` where it asks by TLS or this machine. No page can change either. Who says neither is no browser.
+A page of another site can also send a request without reading the response, and the browser adds the password that the
+user typed for the relay, or the certificate (CSRF). But the browser names the page's site: in `Origin` with every POST,
+and in `Sec-Fetch-Site` for requests by TLS or to this machine. No page can change either header. A client that sends
+neither is no browser.
 """
 
 from base64 import b64decode
@@ -28,17 +29,17 @@ _TLS: Final = 443
 
 
 class Hosts:
-    """The names that are ours. `listed` is the setting `admin_hosts`: a name with a port is ours with that one, a name
-    without with every port. Ours are also localhost, every loopback address and the address that a connection came
-    to, with the port that it came to; with every port where the endpoint has none (a UNIX socket).
+    """The host names of this relay. `listed` is the setting `admin_hosts`: a name with a port is allowed with that
+    port, a name without one with every port. Also allowed are localhost, every loopback address and the address of the
+    connection, with the port of the connection; with every port where the endpoint has none (a UNIX socket).
     """
 
     def __init__(self, listed: Iterable[Authority]) -> None:
         self._listed = frozenset(listed)
 
     def known(self, header: bytes, local: object, *, secure: bool) -> bool:
-        """Whether the value of a `Host` header is ours. `local` is the address that the connection came to, as Twisted
-        has it; `secure` whether by TLS, which says what the port is where the header has none.
+        """Whether the value of a `Host` header is allowed. `local` is the relay's address of the connection, as Twisted
+        gives it. `secure`: the connection uses TLS, which decides the port where the header has none.
         """
         try:
             asked = authority(header.decode("ascii"))
@@ -55,9 +56,9 @@ class Hosts:
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
-    """Whether a POST with these headers, whose one `Host` is ours, comes from our own page, or from no page at all. By
-    `secure` it came by TLS; a proxy in front may have taken that away, which is believed where the browser says that
-    the page and we are one site.
+    """Whether a POST with these headers comes from the relay's own page, or from no page at all. Its one `Host` is
+    already checked. `secure`: the POST came by TLS. A proxy in front may have removed TLS; this is accepted where the
+    browser says that the page and the relay are one site.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
@@ -89,14 +90,14 @@ def _bracketed(address: str) -> str:
 
 
 class Token:
-    """The secret that who asks has to say. Nothing but its digest is kept."""
+    """The token that a client has to send. Only its digest is kept."""
 
     def __init__(self, token: bytes) -> None:
         self._digest = sha256(token).digest()
 
     def said(self, header: bytes) -> bool:
-        """Whether the value of an `Authorization` header says it: as a bearer token, or as the password of any user,
-        which is how browsers ask for it. It takes the same time whatever is said.
+        """Whether the value of an `Authorization` header has the token: as a bearer token, or as the password of any
+        user, as browsers send it. The comparison takes the same time for every value.
         """
         scheme, _, said = header.strip().partition(b" ")
         said = said.strip()

@@ -1,6 +1,6 @@
-"""How a relay is, in a few words: what `/healthz` and `/drain` are answered with.
+"""The state of a relay in a few words: the answers to `/healthz` and `/drain`.
 
-Whoever asks for these may ask often, and wants no more than counts: no session is looked at for it.
+These may be asked often, so only counters are read, and no session is looked at.
 """
 
 import json
@@ -11,9 +11,9 @@ from stomprelay.service.state import RelayState
 
 
 class Condition(NamedTuple):
-    """How many `sessions` a relay has, whether it stops, and whether it refuses new clients (`draining`). `journal` is
-    what is wrong with its journal, "" for nothing; `stuck`: sessions are held for that. `serving` of its `workers`
-    serve; a relay of one process has none.
+    """The number of `sessions` of a relay, whether it stops, and whether it refuses new clients (`draining`). `journal`
+    is the trouble of its journal, "" for none; `stuck`: sessions wait because of that trouble. `serving` of its
+    `workers` serve; a relay of one process has no workers.
     """
 
     sessions: int
@@ -26,7 +26,7 @@ class Condition(NamedTuple):
 
 
 def condition(state: RelayState) -> Condition:
-    """Return how the relay of this process is."""
+    """Return the state of this process's relay."""
     sessions, journal = state.sessions, state.journal
     ill = journal is not None and (journal.trouble or journal.stuck)
     return Condition(
@@ -39,8 +39,8 @@ def condition(state: RelayState) -> Condition:
 
 
 def summed(own: Condition, others: Iterable[Condition], workers: int, serving: int) -> Condition:
-    """Return how a relay of several processes is: `own` is that of the one that starts the others, which has no
-    sessions and keeps no journal.
+    """Return the state of a relay of several processes. `own` is that of the parent, which has no sessions and keeps no
+    journal.
     """
     each = list(others)
     worst = max(each, key=lambda one: (one.stuck, bool(one.journal)), default=own)
@@ -54,8 +54,8 @@ def summed(own: Condition, others: Iterable[Condition], workers: int, serving: i
 
 
 def health(found: Condition) -> tuple[bool, str]:
-    """Return whether clients are served, and that in a line of words. A journal that cannot be written is named in it,
-    and workers that are away; clients are served none the less, unless sessions are held for it, or all are away.
+    """Return whether clients are served, and a line of words. The words name a journal that cannot be written and
+    workers that are away. Clients are still served then, unless sessions wait for the journal or all workers are away.
     """
     if found.stopping:
         return False, "stopping\n"
@@ -79,10 +79,10 @@ def drain(found: Condition) -> str:
 
 
 def spell(found: Condition) -> str:
-    """Return it as JSON text, for `parse` of the same version of the relay."""
+    """Return the condition as JSON text, for `parse` of the same version of the relay."""
     return json.dumps(found)
 
 
 def parse(text: bytes) -> Condition:
-    """Return the condition in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
+    """Return the condition in a JSON text. Raises `ValueError` or `TypeError` for any other text."""
     return Condition(*json.loads(text))

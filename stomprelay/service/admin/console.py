@@ -32,23 +32,23 @@ FILES: Final = {
     b"/stomp.js": ("stomp.js", "text/javascript; charset=utf-8"),
     b"/console.js": ("console.js", "text/javascript; charset=utf-8"),
 }
-"""The files of the page that it has not in common with the other, with their types, by path."""
+"""The files of the page that the dashboard does not have, with their types, by path."""
 
 CONSOLES: Final = 8
-"""Consoles at a time, with those that are about to connect."""
+"""Open consoles at a time, including those that have a ticket and are not connected yet."""
 TICKET: Final = 30.0
-"""Seconds for which a ticket is good."""
+"""Seconds for which a ticket is valid."""
 _TICKET_WORD: Final = b"ticket."
 
 
 Accept = Callable[[str, object, Web], LegProtocol | None]
-"""Begins a session for a new client of the listener of this name, from this address, which speaks WebSocket so. Returns
-its protocol; None while the relay stops.
+"""Begins a session for a new client of the listener of this name, from this address, over this WebSocket. Returns its
+protocol; None while the relay stops.
 """
 
 
 class _Ticket(NamedTuple):
-    """What a ticket is good for: the name of the listener, and until when."""
+    """A ticket: the name of its listener, and the time until which it is valid."""
 
     listener: str
     until: float
@@ -77,7 +77,7 @@ class Console:
         return Response(json.dumps({"listeners": rows}) + "\n", JSON)
 
     def open(self, body: bytes) -> Response:
-        """Return a ticket for the listener that a POST names, or why there is none."""
+        """Return a ticket for the listener that a POST names, or the reason why there is none."""
         try:
             values = json.loads(body)
         except (ValueError, RecursionError):
@@ -101,8 +101,8 @@ class Console:
         return Response(json.dumps({"ticket": ticket}) + "\n", JSON)
 
     def connect(self, request: Any) -> Response | None:
-        """Make the connection of a request that of a client of the listener whose ticket it has. Return None, or why it
-        is refused.
+        """Make the connection of a request that of a client of the ticket's listener. Return None, or the reason for a
+        refusal.
         """
         headers = request.requestHeaders
         if request.method != b"GET":
@@ -126,7 +126,7 @@ class Console:
         return None
 
     def end(self) -> None:
-        """End all that were opened: nobody listens with this any more, and another one may have another token."""
+        """End all consoles: the endpoint was closed, and its successor may have another token."""
         self._tickets.clear()
         ended = {id(each.leg) for each in self._legs}
         for session in tuple(self._state.sessions) if ended else ():
@@ -140,7 +140,7 @@ class Console:
         self._legs = [each for each in self._legs if each.transport is not None]
 
     def _redeemed(self, offered: list[bytes]) -> _Ticket | None:
-        """Return what the ticket among these subprotocols is good for, which it is no longer; None for no ticket."""
+        """Use up the ticket among these subprotocols, and return it; None if there is no valid one."""
         self._forget()
         for each in b",".join(offered).split(b","):
             word = each.strip()
@@ -157,7 +157,7 @@ def _closed(listener: Listener) -> str:
 
 
 def _head(request: Any) -> bytes:
-    """Return a request as it came, for what reads requests that open a WebSocket."""
+    """Return the lines of a request as they came, for the code that reads WebSocket requests."""
     lines = [
         b"%b: %b\r\n" % (name, value)
         for name, values in request.requestHeaders.getAllRawHeaders()

@@ -1,7 +1,7 @@
 """The page for Prometheus: a snapshot as metrics, in Prometheus's text format or in OpenMetrics.
 
-Each series stands there once: Prometheus rejects a whole page for two samples of one name and labels. What peers can
-choose is in values of labels alone, where it is visible and escaped.
+Each series occurs once, because Prometheus rejects a whole page with two samples of one name and labels. Texts that
+peers choose occur only in values of labels, where they are visible and escaped.
 """
 
 import platform
@@ -70,7 +70,7 @@ _Series = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Format(NamedTuple):
-    """A way to write metrics: the content type, and what writes what a collector has."""
+    """A way to write metrics: the content type, and the function that writes what a collector has."""
 
     kind: str
     write: Callable[[Collector], bytes]
@@ -84,8 +84,8 @@ OPENMETRICS: Final = Format(
 
 
 def chosen(accept: str) -> Format:
-    """Return the format that a request with this `Accept` gets (RFC 9110, section 12.5.1): OpenMetrics where it is
-    named and not wanted less than text. Prometheus names both.
+    """Return the format for a request with this `Accept` (RFC 9110, section 12.5.1): OpenMetrics if it is named and not
+    ranked below text. Prometheus names both.
     """
     wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.split(","):
@@ -108,8 +108,8 @@ def _weight(parameters: Iterable[str]) -> float:
 
 
 def metrics(taken: Snapshot, ready: bool, form: Format = TEXT) -> str:
-    """Return the page of a snapshot: what was counted, what is, and what the system says of the relay's processes.
-    `ready`: whether clients are to be sent here, see `readiness`.
+    """Return the page of a snapshot: counters, states, and the system's figures of the relay's processes. `ready`: the
+    relay is ready for clients, see `readiness`.
     """
     return form.write(_Collected(taken, ready)).decode("utf-8")
 
@@ -278,8 +278,8 @@ def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:
 
 
 def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
-    """Yield the metrics of the first `PLACES` destinations, and those of all others, whose label is empty. Clients may
-    have chosen names that are spelled alike, or are empty: these are one.
+    """Yield the metrics of the first `PLACES` destinations, and those of all others with an empty label. Names that
+    clients chose and that are spelled alike, or are empty, share one series.
     """
     found: dict[str, DestinationTally] = {}
     named = [row for row in rows if row.destination is not None]
@@ -292,7 +292,7 @@ def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
 
 
 def _processes(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
-    """Yield what the system says of this process, without a label, and of its workers, with theirs."""
+    """Yield the system's figures of this process, without a label, and of its workers, each with its label."""
     found: dict[str, Metric] = {}
     for worker, process in (("", "self"), *((str(row.number), row.process) for row in workers)):
         for metric in () if process is None else _process(process):

@@ -1,4 +1,4 @@
-"""The page for people, and what it asks for once a second: all but the sessions, in JSON.
+"""The dashboard, and its data, which it asks for once a second: everything but the sessions, in JSON.
 
 The page is four files and an icon in `page/`, sent as they are; its scripts fill it. A browser that has it open asks
 for `GET /overview` each second, and for a page of `GET /sessions`, as long as somebody can see it, and keeps what it
@@ -36,7 +36,7 @@ def file(name: str) -> str:
 
 
 def overview(taken: Snapshot, orders: Iterable[str]) -> str:
-    """Return what runs, as JSON text. `orders` are the paths of what it can be told to do."""
+    """Return the state of the relay as JSON text. `orders` are the paths of POSTs that the page may send."""
     found = {
         "version": __version__,
         "time": taken.time,
@@ -63,6 +63,6 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
 
 
 def _time(row: TimeRow) -> dict[str, object]:
-    """Return how long something took, and in words what that is."""
+    """Return the row of one histogram, with a description in words."""
     time = TIMES[row.name]
     return {**row._asdict(), "by": time.by, "meaning": time.meaning}

@@ -1,4 +1,4 @@
-"""How requests to the admin endpoints are answered: pages and actions by their paths, and who may ask for them."""
+"""How requests to the admin endpoints are answered: pages and actions by their paths, and the permissions for them."""
 
 import json
 import re
@@ -22,13 +22,13 @@ from stomprelay.service.log import logger
 _log: Final = logger()
 
 PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
-"""The pages that nobody needs a token for: they are for machines that are given none, and say little."""
+"""The pages that need no token: machines without a token read them, and they reveal little."""
 _KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
-"""Those that Twisted does not know."""
+"""The HTTP statuses that Twisted does not know."""
 SHARED: Final = 0.5
-"""Seconds for which a page that is shared is the same for all who ask."""
+"""Seconds for which one copy of a shared page is sent to everybody."""
 _GUARDS: Final = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -38,8 +38,8 @@ _GUARDS: Final = {
     b"cross-origin-resource-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
 }
-"""Headers of every response: no page of another site may show it, run it or embed it. Our own page runs its own
-scripts, which can make no markup of a text.
+"""Headers of every response: no page of another site may show it, run it or embed it. The relay's own page runs its own
+scripts, and these cannot make markup of a text.
 """
 
 
@@ -52,34 +52,37 @@ class Response(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a GET asks for: the arguments of its URL, and the kinds of text that its `Accept` takes."""
+    """The arguments of a GET: those of its URL, and the kinds of text in its `Accept`."""
 
     arguments: Mapping[bytes, list[bytes]] = {}
     accept: str = ""
 
 
 Answer = Response | Deferred[Response]
-"""A response that is there at once or later."""
+"""A response, at once or later."""
 Page = Callable[[Asked], Answer]
 """Returns the response to a GET."""
 Action = Callable[[bytes], Answer]
-"""Does what the body of a POST asks for, and returns the response."""
+"""Carries out the body of a POST, and returns the response."""
 Kill = Callable[[str, bytes], Answer]
 """The same for the session of this name."""
 
 
 def refusal(status: int, reason: str) -> Response:
-    """Return the JSON response to a POST that is not carried out: `status` and the reason."""
+    """Return the JSON response to a POST that was refused: `status` and the reason."""
     return Response(json.dumps({"error": reason}) + "\n", JSON, status)
 
 
 Upgrade = Callable[[Any], Response | None]
-"""Takes the connection of a GET over, and returns None, or why it does not. It asks for something in the token's place.
+"""Takes over the connection of a GET and returns None, or returns the reason for a refusal. It checks a ticket instead
+of the token.
 """
 
 
 class SharedPage:
-    """A page that is made once for all who ask at a time: many who look cost no more than one. `seconds` is a clock."""
+    """A page that is made once for all requests of the same moment: many viewers cost no more than one. `seconds` is a
+    clock.
+    """
 
     def __init__(self, page: Page, seconds: Callable[[], float]) -> None:
         self._page = page
@@ -89,7 +92,7 @@ class SharedPage:
         self._waiting: list[Deferred[Response]] | None = None
 
     def __call__(self, asked: Asked) -> Answer:
-        """Return the page as it was made less than `SHARED` seconds ago, or else is made now."""
+        """Return the copy of the page that is less than `SHARED` seconds old; make a new one if there is none."""
         if self._waiting is not None:
             self._waiting.append(Deferred())
             return self._waiting[-1]
@@ -113,9 +116,9 @@ class SharedPage:
 
 
 class AdminPages(Resource):
-    """All pages and actions by path. Twisted's own page for a path that is not there does not escape it properly.
+    """All pages and actions by path. Twisted's own page for an unknown path does not escape the path properly.
 
-    `token` is needed for all but `PROBES`. `repeats` decides how often it is logged that a wrong one was said.
+    `token` is needed for all pages but `PROBES`. `repeats` limits how often a wrong token is logged.
     """
 
     isLeaf = True
@@ -140,7 +143,7 @@ class AdminPages(Resource):
         self._upgrades = upgrades
 
     def render(self, request: Any) -> Any:
-        """Respond to GET and HEAD of pages, and to POST of actions, where the request has a `Host` of ours, and the
+        """Respond to GET and HEAD of pages, and to POST of actions. The request needs an allowed `Host` and the
         token.
         """
         response = self._response(request)
@@ -187,8 +190,8 @@ class AdminPages(Resource):
         return partial(self._kill, unquote(killed[1]))
 
     def _misdirected(self, request: Any) -> Response | None:
-        """Return the refusal of a request to a host that is not ours; None where it is. Every browser says one, so that
-        a client of HTTP/1.0 need not.
+        """Return the refusal of a request with another host name; None if the name is allowed. Every browser sends a
+        `Host`, so a client of HTTP/1.0 may leave it out.
         """
         named = request.requestHeaders.getRawHeaders(b"host", [])
         if len(named) != 1:
@@ -199,7 +202,7 @@ class AdminPages(Resource):
         return Response("this host is not the relay's: name it in admin_hosts\n", status=421)
 
     def _unauthorized(self, request: Any) -> Response | None:
-        """Return the refusal of a request that does not say the token; None where it does, or need not."""
+        """Return the refusal of a request without the token; None if the request has it or does not need it."""
         if self._token is None or request.path in PROBES:
             return None
         said = request.getHeader(b"authorization")
@@ -232,7 +235,7 @@ def _failed(failure: Failure) -> Response:
 
 
 def _post(request: Any, action: Action) -> Answer:
-    """Return the response of `action`, or a refusal where a web page that is not ours could have sent the request."""
+    """Return the response of `action`, or a refusal if a web page of another site could have sent the request."""
     if not own_page(request.requestHeaders, secure=request.isSecure()):
         return refusal(403, "not from a web page but the relay's own")
     kind = request.getHeader(b"content-type") or b""

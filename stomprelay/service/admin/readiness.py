@@ -1,10 +1,11 @@
-"""Whether a relay lives, and whether it is to be sent clients: what `/livez` and `/readyz` are answered with.
+"""Whether a relay is alive and ready for clients: the answers to `/livez` and `/readyz`.
 
-A relay is ready where each listener's upstream has a broker that is up, where it does not stop and is not drained, and
-where its journal, if it keeps one, can be written. Upstreams of routes do not count: most clients may do without them.
+A relay is ready if each listener's upstream has a broker that is up, if the relay neither stops nor drains, and if its
+journal, where it keeps one, can be written. Upstreams of routes do not count, because most clients can do without them.
 
-Whoever asks wants to know how the brokers are. So where none is known to be up they are doubted, and `PeriodicChecks`
-probes them soon, unless they pause for having failed: else a relay to which no client is sent would never find out.
+A request for readiness needs the state of the brokers. So if none is known to be up, they are marked as doubted, and
+`PeriodicChecks` probes them soon, unless they pause after a failure. Otherwise a relay without clients would never
+learn that a broker is up.
 """
 
 import json
@@ -21,7 +22,7 @@ AWAY: Final = "no worker serves"
 
 
 def obstacles(state: RelayState) -> list[str]:
-    """Return why the relay of this process is not to be sent clients, each in words; none where it is ready."""
+    """Return the reasons why this process's relay is not ready for clients; none if it is ready."""
     if state.sessions.stopping:
         return [DRAINING]
     if state.sessions.draining:
@@ -39,7 +40,7 @@ def obstacles(state: RelayState) -> list[str]:
 
 
 def _has_broker(state: RelayState, upstream: Upstream) -> bool:
-    """Return whether a broker of an upstream is up. Where none is, all of them are looked after."""
+    """Return whether a broker of an upstream is up. If none is, mark all of them for a probe."""
     now = state.runtime.seconds()
     own = [each for each in state.brokers if each.upstream is upstream]
     if any(each.state(now) == UP for each in own):
@@ -51,18 +52,18 @@ def _has_broker(state: RelayState, upstream: Upstream) -> bool:
 
 
 def alive() -> str:
-    """Return that the relay lives, as a line of JSON: whoever can say so does."""
+    """Return a line of JSON that says that the relay is alive. A process that can answer is alive."""
     return json.dumps({"live": True}) + "\n"
 
 
 def spell(found: Sequence[str]) -> str:
-    """Return whether the relay is ready, with the obstacles that were found, as a line of JSON."""
+    """Return whether the relay is ready, with these obstacles, as a line of JSON."""
     answer = {"ready": False, "reasons": list(found)} if found else {"ready": True}
     return json.dumps(answer) + "\n"
 
 
 def parse(text: bytes) -> list[str]:
-    """Return the obstacles in such a line. Raises `ValueError` or `TypeError` for what is none."""
+    """Return the obstacles in such a line. Raises `ValueError` or `TypeError` for any other text."""
     answer = json.loads(text)
     if not isinstance(answer, dict) or not isinstance(answer.get("ready"), bool):
         raise ValueError("must say whether the relay is ready")

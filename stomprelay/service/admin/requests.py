@@ -1,4 +1,4 @@
-"""Requests to pause or resume brokers, and the brokers as they are answered with, in JSON.
+"""Requests to pause or resume brokers, and the JSON of brokers in the answers.
 
     {"broker": "tcp://broker-a:61613", "within": 30}
 
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from stomprelay.service.admin.snapshot import Snapshot
 
 LONGEST: Final = 86400.0
-"""Seconds that sessions may be given to leave a broker, at most."""
+"""The longest time, in seconds, that a request may give sessions to leave a broker."""
 _SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays")
 
 
@@ -21,19 +21,19 @@ class BadRequest(Exception):
 
 
 class Unavailable(Exception):
-    """What a request asks for cannot be had now; the text is the reason, and is sent in the response."""
+    """The requested data is not available now; the text is the reason, and is sent in the response."""
 
 
 class BrokerRequest(NamedTuple):
-    """What a request asks for: `broker` as it names it, and `within` in seconds, None where it has none."""
+    """A request: `broker` as it names it, and `within` in seconds, None if it has none."""
 
     broker: str
     within: float | None = None
 
 
 def parse(body: bytes, *, timed: bool) -> BrokerRequest:
-    """Return the request in a JSON body. Raises `BadRequest` for anything else, and for `within` where the request
-    is not `timed`.
+    """Return the request in a JSON body. Raises `BadRequest` for anything else, and for a `within` if the request is
+    not `timed`.
     """
     try:
         values = json.loads(body)

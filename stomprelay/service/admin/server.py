@@ -1,7 +1,7 @@
-"""The HTTP server of the endpoints `admin` and `metrics`: whoever asks, it keeps little, and not for long.
+"""The HTTP server of the endpoints `admin` and `metrics`. It bounds memory and time of each client.
 
-No client holds a connection for longer than it has use for it: a request has `REQUEST` seconds, its response as many,
-and of more than `CONNECTIONS` the one that waits longest gives way.
+A request has `REQUEST` seconds to arrive, and its response as many to be read. Of more than `CONNECTIONS` connections
+the one that has waited longest is closed.
 """
 
 from collections import OrderedDict
@@ -21,15 +21,15 @@ from stomprelay.service.network.endpoints import HTTP
 LONGEST_BODY: Final = 4096
 """Bytes of a request's body, at most."""
 REQUEST: Final = 30.0
-"""Seconds until a request must have come, from the beginning of its connection or the response before; and seconds that
-the last response may wait to be read.
+"""Seconds until a request must have arrived, from the beginning of its connection or from the response before; also the
+seconds that the last response may wait to be read.
 """
 CONNECTIONS: Final = 32
 """Connections at a time, at most."""
 
 
 class BoundedRequest(Request):
-    """A request of whose body no more than `LONGEST_BODY` is kept; `excess` is set where more came."""
+    """A request that keeps at most `LONGEST_BODY` bytes of its body; `excess` is set if there were more."""
 
     content: Any
     excess = False
@@ -47,31 +47,31 @@ class BoundedRequest(Request):
 
 
 class AdminChannel(HTTPChannel):
-    """A connection to the admin endpoint, whose time does not begin anew with every byte."""
+    """A connection to the admin endpoint. Its time-out does not start again with every byte."""
 
     site: "AdminSite"
     transport: Any
     upgraded = False
 
     def connectionMade(self) -> None:
-        """Begin the time of the first request, and take a place among the connections."""
+        """Start the time-out of the first request, and take a place among the connections."""
         super().connectionMade()
         self.site.waiting(self)
 
     def resetTimeout(self) -> None:
-        """Do nothing, where Twisted would give a request its time again for every part of it that comes."""
+        """Do nothing: Twisted would start a request's time-out again for each part that arrives."""
 
     def requestDone(self, request: Any) -> None:
-        """Begin the time of the next request: one was responded to."""
+        """Start the time-out of the next request: the one before was answered."""
         self.site.waiting(self)
         super().requestDone(request)
 
     def checkPersistence(self, request: Any, version: bytes) -> bool:
-        """Return whether another request may follow this one: not where nobody listens with the site any more."""
+        """Return whether another request may follow this one: not after the endpoint was closed."""
         return super().checkPersistence(request, version) and not self.site.ended
 
     def upgrade(self, protocol: IProtocol, request: bytes) -> None:
-        """Give the connection of the request that is being responded to to another protocol, which gets that again."""
+        """Give the connection of the current request to another protocol, which receives this request again."""
         transport = self.transport
         self.site.left(self)
         self.upgraded = True
@@ -84,8 +84,8 @@ class AdminChannel(HTTPChannel):
         protocol.dataReceived(request)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """A part of a body came, or of the next request. None may follow one that gave the connection away: no client
-        sends any before it is answered, and what stands there may be a request that a proxy took for a body.
+        """Receive a part of a body, or of the next request. After `upgrade` the connection is closed instead: no client
+        sends anything before its answer, and these bytes may be a request that a proxy took for a body.
         """
         if self.upgraded:
             self.transport.abortConnection()
@@ -103,15 +103,14 @@ class AdminChannel(HTTPChannel):
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Give the place away: the connection ended."""
+        """Give up the place among the connections: the connection ended."""
         self.site.left(self)
         super().connectionLost(reason)
 
 
 class AdminSite(Site):
-    """A site without an access log, which would have little but the requests of monitoring. It has room for
-    `CONNECTIONS` connections. `name` is that of its endpoint; `on_end`, if any, is called when nobody listens with it
-    any more.
+    """A site without an access log, which would have little but the requests of monitoring. It holds `CONNECTIONS`
+    connections. `name` is that of its endpoint; `on_end`, if any, is called when the endpoint is closed.
     """
 
     protocol: Callable[[], Any] = AdminChannel
@@ -132,8 +131,8 @@ class AdminSite(Site):
         self.ended = False
 
     def waiting(self, channel: AdminChannel) -> None:
-        """Record that a connection waits for its next request. The one that has waited longest is aborted where there
-        are too many.
+        """Record that a connection waits for its next request. If there are too many, abort the one that has waited
+        longest.
         """
         self._waiting[channel] = None
         self._waiting.move_to_end(channel)
@@ -146,11 +145,13 @@ class AdminSite(Site):
         self._waiting.pop(channel, None)
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return what clients may ask for by ALPN. Where HTTP/2 is installed, Twisted would speak that as well."""
+        """Return the protocols that clients may choose by ALPN. Where HTTP/2 is installed, Twisted would offer that as
+        well.
+        """
         return [HTTP]
 
     def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
+        """Return the name in Twisted's log lines about this site."""
         return self._name
 
     def startFactory(self) -> None:
@@ -158,8 +159,8 @@ class AdminSite(Site):
         self.ended = False
 
     def stopFactory(self) -> None:
-        """End the connections that wait for a request, and the others after theirs: nobody listens with it any more,
-        and another one may have another token.
+        """Close the connections that wait for a request, and the others after theirs: the endpoint was closed, and its
+        successor may have another token.
         """
         self.ended = True
         for channel in tuple(self._waiting):

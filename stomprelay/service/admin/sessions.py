@@ -25,15 +25,15 @@ from stomprelay.service.connection.session_info import LONGEST, SessionInfo, des
 from stomprelay.service.state import RelayState
 
 LARGEST: Final = 1000
-"""Sessions in a response, at most."""
+"""The largest number of sessions in a response."""
 USUAL: Final = 100
-"""The same, where a request does not say how many."""
+"""The default number of sessions in a response."""
 TURN: Final = 100
-"""Sessions that are looked at in one turn of the reactor."""
+"""Sessions that are read in one turn of the reactor."""
 ANY: Final = "any"
-"""The filter that looks at all values, in whatever case."""
+"""The filter that compares all values, without regard to case."""
 _DESTINATIONS: Final = 32
-"""Destinations that take as long to compare as one session takes to be looked at."""
+"""The number of destinations whose comparison takes as long as reading one session."""
 
 _VALUES: Final[dict[str, Callable[[SessionInfo, Relay], Iterable[str]]]] = {
     "session": lambda info, _: (info.session,),
@@ -69,18 +69,18 @@ _NUMBERS: Final[dict[str, Callable[[SessionInfo], float]]] = {
     "client_bytes": lambda info: info.client_bytes,
     "broker_bytes": lambda info: info.broker_bytes,
 }
-"""By what sessions are sorted: texts from the first, numbers from the largest; then by name, the oldest first. With a
-minus sign in front the other way round.
+"""The orders of sessions: texts ascending, numbers from the largest; then by name, the oldest first. A minus sign in
+front reverses the order.
 """
 _REVERSED: Final = "-"
 
 Place = tuple[str | float, str, int]
-"""Where a session stands in an order: its value, and its name in two parts."""
+"""The place of a session in an order: its value, and its name in two parts."""
 
 
 class SessionQuery(NamedTuple):
-    """Which sessions are asked for: of those that match all `filters`, pairs of a name and a pattern, the first `limit`
-    in the order of `sort`, or those behind `after`.
+    """A request for sessions: of those that match all `filters` (pairs of a name and a pattern), the first `limit` in
+    the order of `sort`, or those after `after`.
     """
 
     filters: tuple[tuple[str, str], ...] = ()
@@ -90,7 +90,7 @@ class SessionQuery(NamedTuple):
 
     @classmethod
     def read(cls, arguments: Mapping[bytes, list[bytes]]) -> "SessionQuery":
-        """Return what the arguments of a URL ask for. Raises `BadRequest`."""
+        """Return the query in the arguments of a URL. Raises `BadRequest`."""
         said: dict[str, str] = {}
         known = [*_VALUES, "sort", "limit", "after"]
         for name, values in ((_text(name), values) for name, values in arguments.items()):
@@ -114,32 +114,32 @@ class SessionQuery(NamedTuple):
         return query
 
     def spell(self) -> str:
-        """Return the arguments of a URL that `read` reads so."""
+        """Return the arguments of a URL that `read` reads as this query."""
         return urlencode([*self.filters, ("sort", self.sort), ("limit", self.limit), ("after", self.after)])
 
     def place(self, info: SessionInfo) -> Place:
-        """Return where a session stands in the order."""
+        """Return the place of a session in the order."""
         name, _, number = info.session.rpartition("-")
         value = _TEXTS[self.key](info) if self.key in _TEXTS else -_NUMBERS[self.key](info)
         return value, name, int(number)
 
     @property
     def key(self) -> str:
-        """By what sessions are sorted, whichever way round."""
+        """The name of the order, without its minus sign."""
         return self.sort.removeprefix(_REVERSED)
 
     @property
     def backwards(self) -> bool:
-        """Whether they are sorted the other way round."""
+        """Whether the order is reversed."""
         return self.sort.startswith(_REVERSED)
 
     def first(self, found: list[tuple[Place, SessionInfo]]) -> list[tuple[Place, SessionInfo]]:
-        """Return the first `limit` of some sessions in the order that is asked for."""
+        """Return the first `limit` of these sessions in the query's order."""
         return sorted(found, reverse=self.backwards)[: self.limit]
 
     @property
     def behind(self) -> Place | None:
-        """The place behind which sessions are asked for; None for all. Raises `BadRequest` where `after` is none."""
+        """The place after which sessions are wanted; None for all. Raises `BadRequest` if `after` is no place."""
         if not self.after:
             return None
         try:
@@ -153,7 +153,7 @@ class SessionQuery(NamedTuple):
 
 
 class SessionList(NamedTuple):
-    """The sessions that were asked for, of `total`; see the module."""
+    """The sessions of an answer, out of `total`; see the module."""
 
     sessions: tuple[SessionInfo, ...]
     total: int
@@ -162,12 +162,12 @@ class SessionList(NamedTuple):
     missing: tuple[str, ...] = ()
 
     def spell(self) -> str:
-        """Return it as JSON text, for `parse` and for all others."""
+        """Return the list as JSON text, for `parse` and for other programs."""
         return json.dumps({**self._asdict(), "sessions": [each._asdict() for each in self.sessions]}) + "\n"
 
 
 def parse(text: bytes) -> SessionList:
-    """Return the list in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
+    """Return the list in a JSON text. Raises `ValueError` or `TypeError` for any other text."""
     values: Any = json.loads(text)
     found = SessionList(**values)
     sessions = tuple(_info(each) for each in found.sessions)
@@ -185,7 +185,7 @@ def _info(values: Any) -> SessionInfo:
 
 
 async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:
-    """Return the sessions of this process that are asked for, after as many turns of the reactor as it takes."""
+    """Return the sessions of this process that match a query, after as many turns of the reactor as needed."""
     filters = [
         (_VALUES[name], re.compile(translate(pattern), re.IGNORECASE if name == ANY else 0).match)
         for name, pattern in query.filters
@@ -213,7 +213,7 @@ async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:
 
 
 def merged(query: SessionQuery, lists: Iterable[SessionList], missing: Iterable[str]) -> SessionList:
-    """Return those of several processes as one list; those that are `missing` did not answer."""
+    """Return the lists of several processes as one list; `missing` are the workers that did not answer."""
     each = tuple(lists)
     found = [(query.place(info), info) for one in each for info in one.sessions]
     total, matching = sum(one.total for one in each), sum(one.matching for one in each)

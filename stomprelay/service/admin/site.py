@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 READY: Final = "/readyz"
 STATE: Final = "/state"
-"""The page of a worker that has its snapshot; `STATE_WHOLE` the whole one, `CONDITION` how it is in a few words."""
+"""The page with a worker's snapshot. `STATE_WHOLE` has the whole snapshot, `CONDITION` the state in a few words."""
 STATE_WHOLE: Final = "/state/whole"
 CONDITION: Final = "/state/condition"
 
@@ -91,8 +91,8 @@ _log: Final = logger()
 
 
 class Shown(Protocol):
-    """What the pages are about: the relay of this process, or one that has several. What takes its time is returned
-    as a Deferred. `repeats` decides which lines are too many for the log, `reloads` reads the configuration anew.
+    """The relay behind the pages: the relay of this process, or one of several processes. A slow answer is a Deferred.
+    `repeats` decides which lines are too many for the log, `reloads` reads the configuration again.
     """
 
     brokers: Brokers
@@ -104,13 +104,13 @@ class Shown(Protocol):
         """The names of its listeners."""
 
     def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]:
-        """Return what it is now; for `whole` see `snapshot.snapshot`."""
+        """Return a snapshot of the present moment; for `whole` see `snapshot.snapshot`."""
 
     def condition(self) -> Condition | Deferred[Condition]:
-        """Return how it is, in a few words."""
+        """Return the state in a few words."""
 
     def obstacles(self) -> list[str] | Deferred[list[str]]:
-        """Return why it is not to be sent clients; see `readiness.obstacles`."""
+        """Return the reasons why the relay is not ready for clients; see `readiness.obstacles`."""
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> Deferred[None] | None:
         """Take these brokers out of service."""
@@ -119,17 +119,17 @@ class Shown(Protocol):
         """Take these brokers into service again."""
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that are asked for. The Deferred fails with `Unavailable` where they cannot be had."""
+        """Return the sessions that match a query. The Deferred fails with `Unavailable` if they are not available."""
 
     def drain(self, draining: bool) -> Deferred[None] | None:
-        """Refuse new clients, or let them in again."""
+        """Refuse new clients, or accept them again."""
 
     def kill(self, name: str) -> Deferred[bool] | bool:
         """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return what passed since the same was asked for last. The Deferred fails with `Unavailable` where too many
-        watch.
+        """Return the frames that passed since the last request of this kind. The Deferred fails with `Unavailable` if
+        there are too many viewers.
         """
 
 
@@ -153,27 +153,27 @@ class OwnRelay:
         return self._state.sessions.listeners
 
     def snapshot(self, *, whole: bool) -> Snapshot:
-        """Return what it is now."""
+        """Return a snapshot of the present moment."""
         return snapshot(self._state, whole=whole)
 
     def condition(self) -> Condition:
-        """Return how it is."""
+        """Return the state in a few words."""
         return condition(self._state)
 
     def obstacles(self) -> list[str]:
-        """Return why it is not to be sent clients."""
+        """Return the reasons why the relay is not ready for clients."""
         return obstacles(self._state)
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that are asked for, after those who asked before: all together take no longer turns of
-        the reactor than one.
+        """Return the sessions that match a query, after the requests before it: requests take turns, so that all
+        together use no more of the reactor's time than one.
         """
         if len(self._listing.waiting) >= CONNECTIONS:
             return fail(Unavailable("too many ask for sessions at a time"))
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return what passed since the same was asked for last."""
+        """Return the frames that passed since the last request of this kind."""
         try:
             return succeed(self._state.tails.ask(request))
         except TooMany as error:
@@ -190,7 +190,7 @@ def _readiness(found: list[str]) -> Response:
 
 
 def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
-    """Return the page that is made of something, or a Deferred of it where that takes its time."""
+    """Return the page made from a value, or a Deferred of the page if the value is a Deferred."""
     return made.addCallback(page) if isinstance(made, Deferred) else page(made)
 
 
@@ -203,7 +203,7 @@ def _condition_page(relay: Shown, made: Callable[[Condition], str]) -> Page:
 
 
 def _file(name: str, kind: str) -> Page:
-    """Return a file of the page for people as a page."""
+    """Return a file of the dashboard as a page."""
     return lambda _: Response(file(name), kind)
 
 
@@ -230,8 +230,8 @@ def _metrics(relay: Shown, accept: str) -> Answer:
 
 
 class _Orders:
-    """What a POST has a relay do. Responses about brokers are the page `listed`, those about draining `drained`; by
-    `bodies` those of messages may be shown.
+    """The actions of POSTs. Responses about brokers are the page `listed`, those about draining `drained`. `bodies`:
+    bodies of messages may be shown.
     """
 
     def __init__(self, relay: Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
@@ -242,7 +242,7 @@ class _Orders:
 
     @property
     def actions(self) -> dict[bytes, Action]:
-        """Return what is done by path; all but `kill`, whose path has a name in it."""
+        """Return the actions by path; all but `kill`, whose path contains a session's name."""
         return {
             b"/brokers/pause": self._pause,
             b"/brokers/resume": self._resume,
@@ -311,7 +311,7 @@ class _Orders:
 
 
 def _plain(do: Callable[[], Answer]) -> Action:
-    """Return the action of a POST that says nothing in its body."""
+    """Return the action of a POST whose body is empty or `{}`."""
     return lambda body: do() if body.strip() in (b"", b"{}") else refusal(400, "the body must be {}")
 
 
@@ -325,8 +325,8 @@ def _sessions(relay: Shown, asked: Asked) -> Answer:
 
 
 def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
-    """Return the factory of the HTTP server of `metrics`: it has what machines watch, and does nothing. `hosts` are
-    names by which it may be asked beside its own.
+    """Return the factory of the HTTP server of `metrics`, with the pages for machines and no actions. `hosts` are
+    additional allowed host names.
     """
     relay = _relay(shown)
     pages = AdminPages(_watching(relay), {}, None, Hosts(hosts), None, relay.repeats)
@@ -347,10 +347,10 @@ def site(
     guarded: bool = False,
     console: Accept | None = None,
 ) -> Site:
-    """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are names by which it may
-    be asked beside its own; `token` has to be said, where there is one. That of a `worker` has its snapshots, too.
-    `guarded`: not every user can ask, so bodies of messages may be shown. `console`: it has one, whose
-    sessions this begins; only where the relay is that of this process.
+    """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are additional allowed host
+    names; `token` is required if there is one. The site of a `worker` has its snapshots, too. `guarded`: not every user
+    can ask, so bodies of messages may be shown. `console`: the site has a console, whose sessions this begins; only for
+    the relay of this process.
     """
     relay = _relay(shown)
     listed = _page(relay, brokers, JSON, whole=True)
@@ -395,9 +395,9 @@ def admin_services(
     *,
     worker: bool = False,
 ) -> list[ListeningService]:
-    """Return what listens on the endpoints `admin` and `metrics` of a configuration, of which `CONNECTIONS` may be open
-    each. `accept` begins the sessions of a console, where the relay is that of this process. Raises `BadEndpoint`,
-    which names the key.
+    """Return the services that listen on the endpoints `admin` and `metrics` of a configuration, each with at most
+    `CONNECTIONS` open connections. `accept` begins the sessions of a console, for the relay of this process. Raises
+    `BadEndpoint`, which names the key.
     """
     made = []
     if config.admin is not None:

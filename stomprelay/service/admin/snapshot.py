@@ -1,4 +1,4 @@
-"""What a relay is at one moment, in numbers and words: what all pages show, and what several processes add up."""
+"""The state of a relay at one moment, in numbers and words, for all pages and for the sum of several processes."""
 
 import json
 from collections import Counter
@@ -20,12 +20,12 @@ SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
 
 STATES: Final = ("paused", "out", "down", "up", "unknown")
-"""The states of a broker. Where several are said of one, the first of them counts."""
+"""The states of a broker, the worst first. If several hold, the first of them counts."""
 
 
 class LimitRow(NamedTuple):
-    """What came of one limit of one scope since the start: how often sessions were `paused` for it, how often clients
-    `refused`, and for how many seconds those waited together.
+    """The effect of one limit of one scope since the start: how often sessions were `paused`, how often clients were
+    `refused`, and for how many seconds sessions waited in all.
     """
 
     scope: str
@@ -36,8 +36,8 @@ class LimitRow(NamedTuple):
 
 
 class ListenerRow(NamedTuple):
-    """A listener: where it is, to which brokers it leads, its sessions, what was counted, how many of the clients speak
-    which version, `none` those that have not said CONNECT, and what came of its limits.
+    """A listener: its endpoint, its brokers, its sessions, its counters, the number of clients of each version (`none`:
+    no CONNECT yet), and the effect of its limits.
     """
 
     name: str
@@ -50,9 +50,9 @@ class ListenerRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in its group. `up` is None where nobody asked for it yet; `moving` of its `sessions` are about to leave
-    it, `staying` were, but no other broker took them, for the reason `stays`. `why` it is in trouble, if it is: the
-    reason of the last failure. `tally` is what was counted of it since the start, open connections included.
+    """A broker in its group. `up` is None if it was not asked yet. `moving` of its `sessions` are about to leave it;
+    `staying` should have left, but no other broker accepted them, for the reason `stays`. `why` is the reason of its
+    last failure, if it is in trouble. `tally` has its counters since the start, open connections included.
     """
 
     uri: str
@@ -71,8 +71,8 @@ class BrokerRow(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """The journal: its folder and its state in words, whether it cannot be written, whether sessions are held for that,
-    and what was counted, by the end of the metric's name.
+    """The journal: its folder and its state in words, whether it cannot be written, whether sessions wait because of
+    that, and its counters by the end of the metric's name.
     """
 
     directory: str
@@ -84,8 +84,8 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A process of a relay that has several: how often it was started anew, and its state in words. Its figures are
-    from the time `seen`, in seconds since 1970; 0 where it has not told any.
+    """A process of a relay that has several: how often it was restarted, and its state in words. Its figures are from
+    the time `seen`, in seconds since 1970; 0 if it has not sent any.
     """
 
     number: int
@@ -97,8 +97,8 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """How often something took how long since the start: `name` is one of `TIMES`, `label` the listener or upstream, as
-    that has it. `counts` and `sum` are those of a `Histogram`: by class of `BOUNDS`, none includes another.
+    """A histogram of times since the start. `name` is one of `TIMES`, `label` the listener or upstream. `counts` and
+    `sum` are those of a `Histogram`: by class of `BOUNDS`, none includes another.
     """
 
     name: str
@@ -108,10 +108,12 @@ class TimeRow(NamedTuple):
 
 
 class DestinationRow(NamedTuple):
-    """What was counted of a destination since it had its first row; None: of all others while they had none. A name is
-    text that clients make up, the first `LONGEST` bytes of it; what is no UTF-8 is spelled with backslashes.
+    """The counters of a destination since it had its first row. A `name` of None: all other destinations, while they
+    had no row. A name is chosen by clients; the row has its first `LONGEST` bytes, with backslashes for bytes that are
+    not UTF-8.
 
-    A row that is not `shown` is for the sum of several processes: in this one another destination has its place.
+    A row that is not `shown` is only for the sum of several processes: in this process another destination has its
+    place.
     """
 
     destination: str | None
@@ -120,12 +122,11 @@ class DestinationRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What a relay is at one moment. `workers` is empty in a relay of one process. `destinations` are sampled where
-    there is much traffic, see `Destinations`; their rows come and go, and what is counted never falls. `top` are those
-    to show. `certificates`: when each that is shown ends, in seconds since 1970, by the table that names it.
-    `started` is when it started, `time` is that moment, in seconds since 1970; `outages` are those that go on, and the
-    last ones. `draining`: no client is let in. `memory` is what
-    is kept of all clients.
+    """The state of a relay at one moment. `workers` is empty in a relay of one process. `destinations` are sampled
+    under much traffic, see `Destinations`; rows come and go, and no counter falls. `top` are the rows to show.
+    `certificates`: when each certificate ends, in seconds since 1970, by the table that names it. `started` is the
+    start, `time` this moment, in seconds since 1970; `outages` are the current and the last ones. `draining`: new
+    clients are refused. `memory` is what is kept of all clients.
     """
 
     stopping: bool
@@ -145,19 +146,19 @@ class Snapshot(NamedTuple):
 
     @property
     def clients(self) -> int:
-        """Return how many sessions there are."""
+        """Return the number of sessions."""
         return sum(each.sessions for each in self.listeners)
 
     @property
     def top(self) -> list[DestinationRow]:
-        """Return the rows of destinations to show, the one with most frames first, that of all others last."""
+        """Return the rows of destinations to show: the one with most frames first, all others together last."""
         shown = [each for each in self.destinations if each.shown]
         return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
 
 def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
-    """Return what the relay of this process is now; `whole`: with what each session has to be looked at for, which is
-    how many leave a broker, or cannot.
+    """Return the state of this process's relay. `whole`: also what needs a look at each session, which is how many of
+    them leave a broker, or cannot.
     """
     state.sessions.report_passed()
     moving: dict[object, int] = {}
@@ -280,7 +281,7 @@ def spell(taken: Snapshot) -> str:
 
 
 def parse(text: bytes) -> Snapshot:
-    """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
+    """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for any other text."""
     found = Snapshot(*json.loads(text))
     return found._replace(
         listeners=tuple(
@@ -300,7 +301,7 @@ def parse(text: bytes) -> Snapshot:
 
 
 def ended(last: Snapshot) -> Snapshot:
-    """Return what is left of a process that ended, from its last snapshot: what it counted, and nothing that is."""
+    """Return the counters of a process that ended, from its last snapshot, without its present state."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0, versions={}) for each in last.listeners)
     brokers = tuple(
@@ -323,8 +324,9 @@ def ended(last: Snapshot) -> Snapshot:
 
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
-    """Return the sum of several processes of one relay, which has the listeners and brokers of `first` in their order:
-    it stops where `first` does, a broker is as the worst of them finds it, the journal as the first that is in trouble.
+    """Return the sum of several processes of one relay. It has the listeners and brokers of `first`, in their order. It
+    stops if `first` does; a broker has the worst state of any process; the journal is that of the first process with
+    trouble.
     """
     each = [first, *others]
     listeners, brokers = {row.name: row for row in first.listeners}, {_key(row): row for row in first.brokers}
@@ -357,8 +359,8 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
 
 
 def _certificates(each: list[Snapshot]) -> dict[str, float]:
-    """Return when each certificate ends. Of the first, which serves no clients, what no other shows; of the others the
-    earliest: one that has not read the new file yet.
+    """Return when each certificate ends. `first`, which serves no clients, counts only for certificates that no other
+    process has. Of the others the earliest end counts: that of a process which has not read a new file yet.
     """
     first, *others = (one.certificates for one in each)
     found: dict[str, float] = {}
@@ -381,7 +383,7 @@ def _times(each: list[Snapshot]) -> tuple[TimeRow, ...]:
 
 
 def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
-    """Return the sums by destination. Those that no process shows are there for the sums to come, so many of them."""
+    """Return the sums by destination. Rows that no process shows are kept for later sums, up to a number."""
     found: dict[str | None, DestinationRow] = {}
     for row in (row for one in each for row in one.destinations):
         known = found.get(row.destination)
@@ -395,8 +397,8 @@ def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
 
 
 def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
-    """Return the last outages, in the order in which they began: what several processes found out of a broker at a time
-    is one.
+    """Return the last outages, in the order in which they began. Outages that several processes found in one broker at
+    the same time are one.
     """
     joined: list[Outage] = []
     latest: dict[tuple[str, str], int] = {}
@@ -438,7 +440,7 @@ def _limits(one: LimitRow, other: LimitRow) -> LimitRow:
 
 
 def merged(one: BrokerRow, other: BrokerRow) -> BrokerRow:
-    """Return what two say of one broker: the worse, and the sum of their sessions."""
+    """Return two rows of one broker as one: the worse state, and the sum of their sessions."""
     ups = [row.up for row in (one, other) if row.up is not None]
     return one._replace(
         state=min(one.state, other.state, key=STATES.index),

@@ -9,7 +9,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 
 ALL: Final = "*"
-"""In place of a broker's name: all brokers."""
+"""The word for all brokers."""
 UP: Final = "up"
 """The state of a broker that takes sessions."""
 
@@ -45,7 +45,9 @@ class Brokers:
         self.change(listeners)
 
     def change(self, listeners: Iterable[Listener]) -> None:
-        """Have the brokers to which these listeners lead. Who keeps something for each has to be told."""
+        """Use the brokers to which these listeners lead. The caller must tell all objects that keep something for each
+        broker.
+        """
         upstreams = {id(each): each for listener in listeners for each in listener.upstreams()}
         self.upstreams = tuple(upstreams.values())
         self.configured = tuple(
@@ -59,7 +61,7 @@ class Brokers:
         return iter(self.configured)
 
     def find(self, word: str) -> tuple[ConfiguredBroker, ...]:
-        """Return the brokers that `word` names, empty where there are none: by an address as it is configured, by
-        `host:port`, or all by `*`.
+        """Return the brokers that `word` names: by an address as it is configured, by `host:port`, or all by `*`. Empty
+        if there are none.
         """
         return tuple(each for each in self if word in (ALL, each.broker.uri, host_and_port(each.broker)))

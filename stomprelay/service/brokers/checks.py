@@ -1,6 +1,6 @@
-"""What is checked once a second, for all sessions together: brokers whose probe is due are probed, sessions that
-wait for a broker try it at once when it is up again, and sessions move to the brokers where they belong. And a few
-sessions are watched, for samples.
+"""The checks that run once a second, for all sessions together. They probe brokers whose probe is due, let waiting
+sessions try a broker at once when it is up again, and move sessions to the brokers where they belong. They also watch a
+few sessions, for samples.
 """
 
 import random
@@ -31,22 +31,22 @@ _log: Final = logger()
 EVERY: Final = 1.0
 """Seconds between two runs of the checks."""
 PATIENCE: Final = 2.5
-"""Seconds that a session which is to move for the sake of balance may take to become quiet; then others are asked."""
+"""Seconds in which a session that has to move for balance may become quiet; then other sessions are asked."""
 
 WATCHED: Final = 16
-"""Sessions that are watched at a time, at most."""
+"""The largest number of watched sessions."""
 _CANDIDATES: Final = 512
-"""Sessions of which is asked in a second whether they are worth it, at most."""
+"""The largest number of sessions that are considered for watching in a second."""
 _RECENT: Final = 2.0
-"""Seconds in which something must have come from a session's client or broker."""
+"""A session is active if its client or broker sent something within so many seconds."""
 _LOOKS: Final = 2000
-"""Frames that may be looked at in a second: with a few microseconds each no more than a hundredth of a processor."""
+"""Frames of watched sessions in a second: at a few microseconds each, no more than a hundredth of a processor."""
 _SAVED: Final = 5 * _LOOKS
-"""The same at once, where few were looked at before."""
+"""Frames of watched sessions in a row, if there were few before."""
 
 
 class _Asked(NamedTuple):
-    """A link whose session was asked to move, and the broker that it is to leave."""
+    """A link whose session was asked to move, and the broker that it should leave."""
 
     link: Link
     origin: Broker
@@ -54,12 +54,12 @@ class _Asked(NamedTuple):
 
     @property
     def pending(self) -> bool:
-        """Whether the link still has the broker that it is to leave."""
+        """Whether the link still has the broker that it should leave."""
         return self.link.moving and self.link.broker is self.origin
 
 
 class Sampling:
-    """Has sessions watched. Call `tick` once a second. `sessions` is a live collection of all there are."""
+    """Chooses sessions to watch. Call `tick` once a second. `sessions` is a live collection of all sessions."""
 
     def __init__(self, sessions: Iterable[RelayDriver]) -> None:
         self._sessions = sessions
@@ -68,7 +68,7 @@ class Sampling:
         self._next = 0
 
     def tick(self, now: float) -> None:
-        """Watch those no more that were watched for long enough, and others in their place."""
+        """Stop watching the sessions that were watched long enough, and watch others instead."""
         self._looks.add(_LOOKS, _SAVED)
         for session in self._watched:
             session.look()
@@ -90,9 +90,9 @@ class Sampling:
 
 
 class PeriodicChecks(Service):
-    """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection;
-    the results of probes are recorded in the journal, if there is one. `watched`: somebody may ask whether the relay is
-    ready, and how long things take, and doubt brokers.
+    """Runs the checks while the service runs, if there is anything to check. `sessions` is a live collection; the
+    results of probes are recorded in the journal, if there is one. `watched`: readiness and times may be asked for, and
+    then brokers are doubted.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class PeriodicChecks(Service):
         self.change(watched=watched)
 
     def change(self, *, watched: bool) -> None:
-        """Check the brokers that there are now. Probes that run come to their end."""
+        """Check these brokers from now on. Running probes continue to their end."""
         self._watched = watched
         now = self._runtime.seconds()
         self._watches = [
@@ -136,12 +136,12 @@ class PeriodicChecks(Service):
             self._begin()
 
     def startService(self) -> None:
-        """Begin, unless every upstream is a plain address that nobody wants to know about."""
+        """Begin, unless every upstream is a plain address and nothing is watched."""
         super().startService()
         self._begin()
 
     def _begin(self) -> None:
-        """Run the checks once a second, where there is anything to check."""
+        """Run the checks once a second, if there is anything to check."""
         wanted = self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams)
         if wanted and not self._loop.running:
             self._due = self._runtime.seconds() + EVERY
@@ -160,7 +160,7 @@ class PeriodicChecks(Service):
         self.stop()
 
     def run(self) -> None:
-        """Run all checks once. One that fails is logged, and the others are run."""
+        """Run all checks once. A check that fails is logged; the others run."""
         now = self._runtime.seconds()
         late = now - self._due
         self._runtime.tallies.times.record(LAG, "", late)
@@ -173,7 +173,7 @@ class PeriodicChecks(Service):
                 _log.failure("a round failed")
 
     def _measure(self, now: float) -> None:
-        """Take samples of what would cost too much to measure each time, where somebody may ask for them."""
+        """Take samples of times that would cost too much to measure for each frame, if they may be asked for."""
         if self._watched:
             self._sampling.tick(now)
             self._runtime.tallies.tick()
@@ -194,7 +194,7 @@ class PeriodicChecks(Service):
                 probe.begin()
 
     def _find_recovered(self, now: float) -> None:
-        """Have sessions that wait for a broker of a group try at once when one of its brokers is up again."""
+        """Let sessions that wait for a broker of a group try at once when one of its brokers is up again."""
         brokers = {each.broker for each in self._brokers}
         recovered = {broker for broker in self._down if broker.health.up}
         self._down = frozenset(broker for broker in brokers if broker.health.up is False)
@@ -208,7 +208,7 @@ class PeriodicChecks(Service):
                 session.reconsider()
 
     def _balance(self, now: float) -> None:
-        """Move sessions that are on one broker and belong on another, when they have nothing open."""
+        """Move sessions to the broker where they belong, when they are quiet."""
         self._asked = [each for each in self._asked if each.pending]
         for upstream, allowance in self._allowances:
             for group in upstream.groups:
@@ -219,9 +219,7 @@ class PeriodicChecks(Service):
                     allowance.spend(self._move(upstream, group, wanted))
 
     def _placed(self, group: Group) -> dict[Broker, int]:
-        """Return the number of sessions that each broker of a group has or will have after the moves that were
-        asked for.
-        """
+        """Return the number of sessions that each broker of a group has, or will have after the requested moves."""
         placed = {broker: broker.health.sessions + broker.health.coming for broker in group.brokers}
         for asked in self._asked:
             for broker, sessions in ((asked.origin, -1), (asked.target, 1)):
@@ -230,8 +228,8 @@ class PeriodicChecks(Service):
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
-        """Ask sessions on each of these brokers to go to the targets listed for it: those that are quiet now; then
-        others, for who is busy all day is never found quiet, but may be for a moment. Returns how many were asked.
+        """Ask sessions on each of these brokers to move to the listed targets: first sessions that are quiet now, then
+        others, because a busy session may be quiet for a moment later. Returns how many were asked.
         """
         count, now = 0, self._runtime.seconds()
         for quiet in (True, False):

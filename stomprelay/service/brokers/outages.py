@@ -1,7 +1,7 @@
-"""Brokers in trouble, for all sessions together: what the log has of them, one line when one is down, and one when it
-is back; and the last outages as they are, for the page for people.
+"""Brokers in trouble, for all sessions together. The log has one line when a broker is down, and one when it is back;
+the dashboard has the last outages.
 
-What each session has to do with it are details of the log, and events of the journal.
+The effects on each session are in the log's details, and in the journal as events.
 """
 
 from collections import deque
@@ -18,22 +18,24 @@ from stomprelay.wire.errors import visible
 _log: Final = logger()
 
 EVERY: Final = 1.0
-"""Seconds between two looks at brokers in trouble; and so long sessions have to come back before a line is written."""
+"""Seconds between two checks of brokers in trouble; also the time in which sessions may come back before a line is
+written.
+"""
 QUIET: Final = 10.0
-"""Seconds after which a broker that is not down, and lost no more sessions, is in trouble no more."""
+"""Seconds after which a broker that is not down, and lost no more sessions, is no longer in trouble."""
 LAST: Final = 50
-"""Outages that are remembered, at most, beside those that go on."""
+"""The largest number of ended outages that are remembered."""
 LONGEST: Final = 200
-"""Characters of a reason that are shown, at most: a broker may have said it."""
+"""The largest number of characters of a reason: a broker may have chosen the text."""
 
 Place = tuple[str, str]
 """The names of an upstream and of a broker in it."""
 
 
 class Outage(NamedTuple):
-    """A time of trouble with one broker: `began` and `ended` are in seconds since 1970, `ended` None while it goes on.
-    `down`: it could not be reached. Of the sessions that `lost` it some went on `elsewhere`, or `waited` until it was
-    back; so many attempts to reach it `failed`, or were answered wrongly, at last for this `reason`.
+    """A time of trouble with one broker: `began` and `ended` are in seconds since 1970, `ended` None while it lasts.
+    `down`: it could not be reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited` until
+    it was back. `failed` attempts to reach it failed or got a wrong answer, the last one for this `reason`.
     """
 
     upstream: str
@@ -48,7 +50,7 @@ class Outage(NamedTuple):
     reason: str
 
     def joined(self, other: "Outage") -> "Outage":
-        """Return this and another outage of the same broker, as another process found it, as one."""
+        """Return this outage and another one of the same broker, as another process saw it, as one."""
         over = self.ended is not None and other.ended is not None
         return Outage(
             self.upstream,
@@ -66,8 +68,8 @@ class Outage(NamedTuple):
 
 class _Trouble:
     """One broker since its first trouble, at `began`, which is `since` in seconds since 1970. `lost` counts sessions
-    that lost it; of those, `elsewhere` went on at another broker and `waited` at this one. `failed` counts attempts to
-    reach it. `down`: the log has it that it is down. `told` is how many losses and failures the log has.
+    that lost it; of those, `elsewhere` continued at another broker and `waited` at this one. `failed` counts attempts
+    to reach it. `down`: the log has said that it is down. `told` is how many losses and failures the log has said.
     """
 
     __slots__ = (
@@ -94,21 +96,21 @@ class _Trouble:
         self.reason = ""
 
     def spell(self) -> str:
-        """Return what became of the sessions, in words."""
+        """Return the effect on sessions, in words."""
         return (
             f"{counted(self.lost, 'session')} lost it, {self.elsewhere} went on elsewhere, "
             f"{self.waited} waited for it, {counted(self.failed, 'attempt')} failed"
         )
 
     def shown(self, place: Place, ended: float | None = None) -> Outage:
-        """Return what there is to see of it, in this place; `ended` where it is over."""
+        """Return the outage for the dashboard, with this upstream and broker; `ended` if it is over."""
         counts = self.lost, self.elsewhere, self.waited, self.failed
         return Outage(*place, self.since, ended, self.down, *counts, _short(self.reason))
 
 
 class Outages(Timed):
-    """Gathers what sessions and probes note of brokers; call `noted` with all of it, and `stop` at the end. A timer
-    runs only while a broker is in trouble. `clock` is the time in nanoseconds since 1970.
+    """Collects the notes of sessions and probes about brokers; call `noted` with each note, and `stop` at the end. A
+    timer runs only while a broker is in trouble. `clock` is the time in nanoseconds since 1970.
     """
 
     __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
@@ -126,7 +128,7 @@ class Outages(Timed):
         self.change(brokers)
 
     def change(self, brokers: Brokers) -> None:
-        """Gather what is noted of these brokers. What is known of others is written, and forgotten."""
+        """Collect notes about these brokers from now on. Notes about others are logged, and forgotten."""
         known, self._brokers = self._brokers, {}
         for each in brokers:
             self._brokers.setdefault((each.upstream.name, str(each.broker)), []).append(each.broker)
@@ -134,7 +136,7 @@ class Outages(Timed):
             self._look(place, self._troubles.pop(place), known[place], self._seconds())
 
     def noted(self, note: Note) -> None:
-        """Count what a note of a session or of a probe tells of a broker."""
+        """Count a note of a session or of a probe about a broker."""
         facts = note.facts
         if "broker" not in facts:
             return
@@ -150,7 +152,7 @@ class Outages(Timed):
             trouble.reason = str(facts.get("reason", ""))
 
     def probed(self, note: Note) -> None:
-        """Note what a probe found out of a broker: it lost no session by that."""
+        """Record the result of a probe. A failed probe loses no session."""
         place = str(note.facts.get("upstream")), str(note.facts.get("broker"))
         if place in self._brokers and note.event is Event.LOST:
             trouble = self._trouble(place)
@@ -172,11 +174,11 @@ class Outages(Timed):
         return self._clock() / 1e9
 
     def shown(self) -> tuple[Outage, ...]:
-        """Return the last `LAST` outages that are over, and those that go on."""
+        """Return the last `LAST` ended outages, and the current ones."""
         return *self._last, *(trouble.shown(place) for place, trouble in self._troubles.items())
 
     def reason(self, upstream: str, broker: str) -> str:
-        """Return why a broker is in trouble, in words that it may have said itself; none where it is not."""
+        """Return the reason of a broker's trouble, possibly in the broker's own words; "" if there is none."""
         trouble = self._troubles.get((upstream, broker))
         return "" if trouble is None else _short(trouble.reason)
 
@@ -192,7 +194,7 @@ class Outages(Timed):
             here.answered = self._seconds()
 
     def woke(self, now: float) -> None:
-        """Write what is new; the timer calls this."""
+        """Log news about brokers; the timer calls this."""
         for place, trouble in tuple(self._troubles.items()):
             if self._look(place, trouble, self._brokers[place], now):
                 del self._troubles[place]
@@ -201,7 +203,7 @@ class Outages(Timed):
             self._timers.set(self, now + EVERY)
 
     def stop(self) -> None:
-        """Write what is not written yet, and leave no timer: the service ends."""
+        """Log the remaining news, and stop the timer: the service ends."""
         now = self._seconds()
         for place, trouble in self._troubles.items():
             self._look(place, trouble, self._brokers[place], now)
@@ -209,7 +211,7 @@ class Outages(Timed):
         self._timers.forget(self)
 
     def _look(self, place: Place, trouble: _Trouble, brokers: Iterable[Broker], now: float) -> bool:
-        """Write what is new of a broker, which several groups may have. Returns whether it is in trouble no more."""
+        """Log news about a broker, which several groups may have. Returns whether its trouble is over."""
         down = any(broker.health.up is False for broker in brokers)
         if down and not trouble.down:
             trouble.down = True

@@ -1,8 +1,8 @@
-"""Taking brokers out of service and back, as pgbouncer does: clients get heart-beats meanwhile, and no ERROR.
+"""Takes brokers out of service and back, as pgbouncer does: clients get heart-beats meanwhile, and no ERROR.
 
-A paused broker gets no new session. The sessions that it has finish what is open and go to another broker of their
-group, at the latest when their time is over. Where there is no other they wait until a broker is resumed. Sessions of
-a plain address cannot leave it, and stay.
+A paused broker gets no new session. Its sessions end their transactions and acknowledge their messages, and move to
+another broker of their group, at the latest when their time is over. If there is no other broker, they wait until one
+is resumed. Sessions of a plain address cannot leave it, and stay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ _log = logger()
 
 
 class Pauses:
-    """Pauses and resumes brokers, and moves or wakes the sessions, of which `sessions` is a live collection. Each
-    pause and resume is recorded in the journal, if there is one.
+    """Pauses and resumes brokers, and moves or wakes the sessions. `sessions` is a live collection of these. Each pause
+    and resume is recorded in the journal, if there is one.
     """
 
     def __init__(self, sessions: Iterable[RelayDriver], journal: Journal | None = None) -> None:
@@ -28,10 +28,10 @@ class Pauses:
         self._journal = journal
 
     def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
-        """Take these brokers out of service. Their sessions may take `within` seconds to leave, those that were asked
-        before included; None is the `drain_timeout` of each upstream.
+        """Take these brokers out of service. Their sessions get `within` seconds to leave, also those that were asked
+        before; None is the `drain_timeout` of each upstream.
 
-        Returns at once: a broker is free when its sessions are gone.
+        Returns at once: a broker is free when it has no sessions left.
         """
         brokers = tuple(brokers)
         for each in brokers:
@@ -49,7 +49,9 @@ class Pauses:
         self._leave(seconds, anew=within is not None)
 
     def _leave(self, seconds: Mapping[Broker, float], *, anew: bool) -> None:
-        """Have sessions leave these brokers, each within so many seconds; `anew`: also those that were asked before."""
+        """Ask sessions to leave these brokers within so many seconds each; `anew`: also those that were asked
+        before.
+        """
         for session in tuple(self._sessions):
             leaving = {
                 link.broker for link in session.relay.links if anew or not link.moving or link.may_stay
@@ -59,8 +61,8 @@ class Pauses:
                     session.move(broker, seconds[broker])
 
     def remove(self, left: Iterable[LeftBroker]) -> None:
-        """Have the sessions of brokers that are in no group any more leave them; those that wait for a broker try the
-        ones that there are now at once.
+        """Ask the sessions of brokers that are no longer in any group to leave them. Sessions that wait for a broker
+        try the present ones at once.
         """
         seconds = {each.broker: each.upstream.drain_timeout for each in left}
         for broker in seconds:

@@ -1,4 +1,4 @@
-"""Driving one probe: a connection to a broker that belongs to no client."""
+"""Drives one probe: a connection to a broker that belongs to no client."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,7 +43,7 @@ class ProbeDriver(Driver):
         self._journal = journal
 
     def begin(self) -> None:
-        """Connect to the broker, and go on from there until `ended` is called."""
+        """Connect to the broker. The probe then continues until `ended` is called."""
         self.perform(self._probe.begin(self.runtime.seconds()))
 
     def stop(self) -> None:

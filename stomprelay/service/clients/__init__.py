@@ -1,5 +1,6 @@
-"""Clients as they come.
+"""New clients.
 
-`clients` begins their sessions, `admission` says which are taken, and what becomes of those that are too many;
-`identification` finds out who they are where their listener asks, `auth_service` by a request over HTTP.
+`clients` begins their sessions; `admission` decides which clients are accepted, and refuses the others;
+`identification` finds out the users of clients where their listener has `auth`; `auth_service` asks an HTTP service for
+that.
 """

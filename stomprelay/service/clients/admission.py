@@ -1,8 +1,8 @@
-"""Which clients are taken, and what becomes of those that are too many.
+"""Which clients are accepted, and how the others are refused.
 
-A client that is taken must be able to have its brokers, or it and all others fail together once the process has no
-file descriptor left. So descriptors are counted before: those that the sessions may have at a time, and those of
-connections that are closed and wait for their peer.
+The relay must have file descriptors left for the brokers of every accepted client; otherwise this client and all others
+fail together. So descriptors are counted before: those that the sessions may need at a time, and those of connections
+that are closed and wait for their peer.
 """
 
 from collections import deque
@@ -26,24 +26,24 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 
 RESERVED_SHARE: Final = 10
-"""One descriptor in so many is kept for brokers that are changed: the old connection and the new one at a time."""
+"""One descriptor of this many is kept for changes of brokers: the old and the new connection exist at the same time."""
 LINGERING: Final = 24
-"""Refused clients that may take their time to read the ERROR; of more, the first gives way."""
+"""Refused clients that may take time to read the ERROR; if there are more, the oldest is closed."""
 RESERVE: Final = LINGERING + 32
-"""Descriptors for what comes and goes: refused clients, name look-ups, files, notices to systemd."""
+"""Descriptors kept for short uses: refused clients, name look-ups, files, notices to systemd."""
 
 _log: Final = logger()
 
 
 def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
-    """Count that so many clients are there already, and return the words for it."""
+    """Count a refusal because of a limit of this many clients, and return the text for the client."""
     sessions.limiter.tally(scope, Limit.CLIENTS).refused += 1
     return spell_limit(scope, most, rate=False)
 
 
 class RefusedClient(LegOwner):
-    """A client that is sent an ERROR, whatever it sends, and is closed. Where its first bytes tell what it speaks,
-    those are awaited for `patience` seconds.
+    """A client that gets an ERROR, whatever it sends, and is closed. If its first bytes decide between WebSocket and
+    STOMP, it has `patience` seconds to send them.
     """
 
     __slots__ = ("_error", "_patience", "_protocol")
@@ -62,24 +62,24 @@ class RefusedClient(LegOwner):
             self._protocol.close(How.LINGER)
 
     def hasten(self) -> None:
-        """Wait no longer for the client."""
+        """Stop waiting for the client."""
         self.answer()
         if self._protocol is not None:
             self._protocol.hasten()
 
     def added(self, protocol: LegProtocol) -> None:
-        """Keep its connection: the client has no session."""
+        """Store the connection: the client has no session."""
         self._protocol = protocol
 
     def connected(self, protocol: LegProtocol) -> None:
-        """Answer, as soon as it is known how."""
+        """Answer as soon as the protocol is known."""
         if self._patience:
             self.runtime.timers.set(self, self.runtime.seconds() + self._patience)
         else:
             self.answer()
 
     def woke(self, now: float) -> None:
-        """Answer a client that says nothing."""
+        """Answer a client that sent nothing in time."""
         self.answer()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
@@ -87,24 +87,24 @@ class RefusedClient(LegOwner):
         self.answer()
 
     def half_closed(self, protocol: LegProtocol) -> None:
-        """Answer: it will send nothing more."""
+        """Answer: the client will send nothing more."""
         self.answer()
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
-        """Do nothing: it left before."""
+        """Do nothing: the client left before."""
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
-        """Do nothing: it left before."""
+        """Do nothing: the client left before."""
 
     def closed(self, protocol: LegProtocol) -> None:
-        """Wait for nothing more: there was nothing but its connection."""
+        """Close the connection: there is nothing else to wait for."""
         self._error = b""
         self.runtime.timers.forget(self)
 
 
 class Admission:
-    """Decides which clients are taken, beside those that there are. `most` is how many there may be, None: as many as
-    there are descriptors for.
+    """Decides which new clients are accepted, given the existing ones. `most` is the largest number of clients; None:
+    as many as there are descriptors for.
 
     `descriptors` is how many the sessions may have, infinite until `started`.
     """
@@ -117,8 +117,8 @@ class Admission:
         self.descriptors = inf
 
     def started(self, limit: int | None, used: int) -> None:
-        """Everything listens: the process may have `limit` descriptors (None: no limit), of which `used` are in use or
-        will be by what is no session.
+        """Record that everything listens: the process may have `limit` descriptors (None: no limit), of which `used`
+        are or will be in use outside sessions.
         """
         if limit is None:
             return
@@ -140,8 +140,8 @@ class Admission:
             )
 
     def refusal(self, sessions: ListenerSessions, address: object, *, draining: bool) -> StompError | None:
-        """Return why a new client of this listener, from this address, is not taken; None where it is. `draining`: none
-        is.
+        """Return why a new client of this listener, from this address, is refused; None if it is accepted. `draining`:
+        every client is refused.
         """
         if draining:
             return StompError(
@@ -158,8 +158,8 @@ class Admission:
         return StompError("too many connections", reason) if reason else None
 
     def admit(self, driver: RelayDriver, user: str) -> StompError | None:
-        """Count the session of a client as one of this user's, once it is known who the client is, and before the relay
-        goes on with it. Return why it is one too many for the user, to be sent as its ERROR; None where it is not.
+        """Count the session as one of this user's. Called when the user of a client is known, and before the relay
+        continues with the client. Return the text of the ERROR if the user has too many sessions; None otherwise.
         """
         sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user
@@ -176,7 +176,7 @@ class Admission:
         return StompError("too many connections", reason)
 
     def too_many(self, sessions: ListenerSessions, address: object) -> str:
-        """Return why one client more of this listener, from this address, would be too many; "" where it is not."""
+        """Return why one more client of this listener, from this address, would exceed a limit; "" if it would not."""
         listener = sessions.listener
         if self.most is not None and len(self._sessions) >= self.most:
             return f"the limit is {self.most}"
@@ -193,8 +193,8 @@ class Admission:
         return ""
 
     def turn_away(self, sessions: ListenerSessions, reason: StompError, web: Web | None) -> LegProtocol:
-        """Return the protocol of a client that is sent an ERROR with this reason, and closed. Where it may speak
-        WebSocket, as `web` says, it is sent it in that, so that a browser shows it.
+        """Return the protocol of a client that gets an ERROR with this reason, and is closed. If it speaks WebSocket,
+        as `web` allows, it gets the ERROR over WebSocket, so that a browser shows it.
         """
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1
@@ -212,7 +212,7 @@ class Admission:
         return protocol
 
     def stop(self) -> None:
-        """Wait for none of the clients that were refused."""
+        """Close the connections of all refused clients now."""
         while self._refused:
             self._refused.popleft().hasten()
 
@@ -220,8 +220,8 @@ class Admission:
 def client_protocol(
     owner: LegOwner, leg: Leg, listener: Listener, web: Web | None, farewell: Callable[[], Farewell]
 ) -> LegProtocol:
-    """Return the protocol of a client's leg, which may speak WebSocket as `web` says. `farewell` tells why the relay
-    ends its connection.
+    """Return the protocol of a client's leg, which may speak WebSocket as `web` says. `farewell` returns the reason why
+    the relay ends its connection.
     """
     if web is None:
         return LegProtocol(owner, leg)

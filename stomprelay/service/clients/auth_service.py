@@ -1,5 +1,5 @@
-"""An HTTP service that says who may come in: it is sent a POST of JSON for each client, and only a 200 with JSON that
-names the user lets one in. It is asked by a few connections at a time, which are kept open.
+"""Asks an HTTP service whether a client may connect: a POST of JSON for each client. Only a 200 with JSON that names
+the user accepts the client. A few connections to the service are kept open.
 """
 
 import json
@@ -26,9 +26,9 @@ from stomprelay.service.connection.failures import spell
 AT_ONCE: Final = 16
 """Requests at a time."""
 LONGEST: Final = 64 * 1024
-"""Bytes of an answer."""
+"""The largest size of an answer in bytes."""
 IDLE: Final = 15
-"""Seconds for which a connection is kept that nobody uses."""
+"""Seconds for which an unused connection is kept open."""
 _OK: Final = 200
 _NO: Final = (401, 403)
 _HEADERS: Final = Headers({"Content-Type": ["application/json"], "Accept": ["application/json"]})
@@ -37,7 +37,7 @@ _DENIED: Final = Refusal(Ground.SERVICE, "the service does not let it in")
 
 
 class Answer(NamedTuple):
-    """Whom the service lets in."""
+    """The user that the service accepts, and the user's groups."""
 
     user: str
     groups: frozenset[str]
@@ -57,30 +57,30 @@ class _Question:
         return succeed(None)
 
     def pauseProducing(self) -> None:
-        """Do nothing: all of it is written."""
+        """Do nothing: the whole body is written."""
 
     def resumeProducing(self) -> None:
-        """Do nothing: all of it is written."""
+        """Do nothing: the whole body is written."""
 
     def stopProducing(self) -> None:
-        """Do nothing: all of it is written."""
+        """Do nothing: the whole body is written."""
 
 
 class _Body(Protocol):
-    """The body of an answer, in `done` when it is there; None where it is too long, or breaks off."""
+    """Collects the body of an answer. `done` fires with it, or with None if it is too long or incomplete."""
 
     def __init__(self) -> None:
         self.done: Deferred[bytes | None] = Deferred(lambda _: self._give_up())
         self._content = bytearray()
 
     def dataReceived(self, data: bytes) -> None:
-        """A part of it came."""
+        """Add a part of the body."""
         self._content += data
         if len(self._content) > LONGEST:
             self._give_up()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """It is there, or breaks off."""
+        """Fire `done`: the body is complete, or the connection broke."""
         if not self.done.called:
             self.done.callback(bytes(self._content) if reason.check(ResponseDone) else None)
 
@@ -92,7 +92,7 @@ class _Body(Protocol):
 
 
 class AuthServiceClient:
-    """Asks one service. `seconds` is a clock that never goes back; call `close` at the end."""
+    """Asks one service. `seconds` is a monotonic clock; call `close` at the end."""
 
     def __init__(self, settings: AuthService, reactor: Any, seconds: Callable[[], float]) -> None:
         self._settings = settings
@@ -119,8 +119,9 @@ class AuthServiceClient:
         listener: str,
         turn: Callable[[], Awaitable[Refusal | None]],
     ) -> Answer | Refusal:
-        """Return what the service says of a client. That it could not be asked, or answered what is no answer, is a
-        `Refusal` as well; so is what `turn` returns, when there is a place to ask, for one not to be asked about.
+        """Return the service's answer about a client: an `Answer`, or a `Refusal`, also if the service could not be
+        asked or its answer is not valid. `turn` is called when a connection is free; if it returns a `Refusal`, that is
+        the answer, and the service is not asked.
         """
         try:
             said = {
@@ -190,7 +191,7 @@ def _unanswered(failure: Failure) -> Refusal:
 
 
 def _answer(content: bytes | None) -> Answer | Refusal:
-    """Return what an answer says; all that is no answer lets nobody in."""
+    """Return the answer in the JSON of a response; anything unexpected refuses the client."""
     wrong = Refusal(
         Ground.UNCHECKED, f"the service answered with what is not JSON of {LONGEST} bytes at most"
     )

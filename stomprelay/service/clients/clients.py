@@ -1,4 +1,4 @@
-"""Clients as they come: each gets a session, or is turned away."""
+"""New clients: each gets a session, or is refused."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from stomprelay.service.state import RelayState
 
 @implementer(IProtocolNegotiationFactory)
 class ListenerFactory(Factory):
-    """Builds the protocols of one listener's clients, which may speak WebSocket where it has `web`."""
+    """Builds the protocols of one listener's clients, which may speak WebSocket if the listener has `web`."""
 
     def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None], *, web: bool) -> None:
         self._name = name
@@ -31,11 +31,11 @@ class ListenerFactory(Factory):
         self._web = web
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return what clients may ask for by ALPN."""
+        """Return the protocols that clients may choose by ALPN."""
         return [HTTP] if self._web else []
 
     def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
+        """Return the name in Twisted's log lines about this listener."""
         return f"listener {self._name}"
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
@@ -44,10 +44,9 @@ class ListenerFactory(Factory):
 
 
 class Clients:
-    """Begins the sessions of a relay. `endpoints` and `upstreams` are how to connect to each broker, and the name of
-    its upstream; both may change. `identify` finds out who a client is. `prefix` is what the names of its sessions
-    begin with, and those of no other run of a relay. `fast_path`: frames that need no look may pass without the core,
-    in sessions that begin from now on.
+    """Begins the sessions of a relay. `endpoints` and `upstreams` say how to connect to each broker, and the name of
+    its upstream; both may change. `identify` finds out the user of a client. `prefix` begins the names of the sessions,
+    and of no other run of a relay. `fast_path`: frames may pass without the core, in sessions that begin from now on.
     """
 
     def __init__(
@@ -70,8 +69,8 @@ class Clients:
 
     def accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
         """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
-        stops. One that is too many, or comes while the relay is drained, is sent an ERROR. `web`: how it speaks
-        WebSocket, where that is not as the listener says.
+        stops. If there are too many clients, or the relay drains, the protocol sends an ERROR instead. `web`: how it
+        speaks WebSocket, if not as the listener says.
         """
         state = self._state
         if state.sessions.stopping:
@@ -99,10 +98,10 @@ class Clients:
         return client_protocol(driver, relay.client, relay.listener, web, self._farewell)
 
     def _farewell(self) -> Farewell:
-        """Return why the relay ends a connection of a client that it took."""
+        """Return why the relay ends the connection of an accepted client."""
         return Farewell.LEAVING if self._state.sessions.stopping else Farewell.DONE
 
     def next_name(self) -> bytes:
-        """Return a name for a session that no other session has, of this relay or of another."""
+        """Return a name for a session, unique among all relays."""
         self._named += 1
         return f"{self.prefix}-{self._named}".encode("ascii")

@@ -1,5 +1,5 @@
-"""Finding out who a client is that wants to come in: by its certificate, its token, its passcode, or by asking an HTTP
-service. What takes long is done in threads; no more waits than is bounded, and nobody waits for it but the client.
+"""Finds out the user of a new client: by its certificate, its token, its passcode, or by an HTTP service. Slow checks
+run in threads. The number of waiting clients is bounded, and only the client itself waits.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -25,12 +25,12 @@ from stomprelay.service.state import network
 from stomprelay.wire.errors import StompError
 
 THREADS: Final = 2
-"""Passcodes that are compared at a time: each takes a processor, and some 64 MiB."""
+"""Passcodes that are compared at a time: each needs a processor, and some 64 MiB."""
 WAITING: Final = 1000
-"""Clients that may wait at a time until it is found out who they are."""
+"""Clients that may wait for identification at a time."""
 
 Turn = Callable[[], Awaitable[Refusal | None]]
-"""What a client waits for whom it takes long to know; then it returns why nothing is found out about it any more."""
+"""Waits until a slow check may begin. Returns None then, or the reason why the client is no longer checked."""
 
 _log: Final = logger()
 
@@ -45,8 +45,8 @@ _WRONG: Final = Refusal(Ground.PASSCODE, "no such user, or another passcode")
 
 
 class Identification(Service):
-    """Finds out who clients are, by `auths`. `clock` is the time in nanoseconds since 1970, by which tokens expire.
-    `admit` tells of a session whose user was found why it is one too many for that user; None where it is not.
+    """Finds out the users of clients, by `auths`. `clock` is the time in nanoseconds since 1970, for the expiry of
+    tokens. `admit` returns why a session is too many for its user; None if it is not.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Identification(Service):
         self.change(auths)
 
     def change(self, auths: Iterable[AuthSettings]) -> None:
-        """Find out by these from now on."""
+        """Use these settings from now on."""
         before, self._auths = self._auths, {each.name: each for each in auths}
         for name, each in self._auths.items():
             known = before.get(name)
@@ -91,7 +91,7 @@ class Identification(Service):
             _ = service.close()
 
     def stopService(self) -> Deferred[None] | None:
-        """End the threads, which compare one passcode at most, and the connections to services."""
+        """End the threads, each after one comparison at most, and the connections to services."""
         super().stopService()
         threads, self._threads = self._threads, None
         if threads is not None:
@@ -101,8 +101,8 @@ class Identification(Service):
         return None
 
     def ask(self, driver: RelayDriver, claim: Claim) -> None:
-        """Find out who the client of a session is, which claims this, and call the driver's `identified`, `unwanted` or
-        `unknown`, perhaps at once. A client that is in and shows a new token does not wait for others.
+        """Find out the user of a session's client, which sent these claims, and call the driver's `identified`,
+        `unwanted` or `unknown`, possibly at once. A connected client that shows a new token does not wait for others.
         """
         if driver.relay.session is not None:
             found = self._renewed(driver, claim)
@@ -143,7 +143,7 @@ class Identification(Service):
             driver.unknown(found)
 
     def _renewed(self, driver: RelayDriver, claim: Claim) -> Identity | Refusal:
-        """Return who a client is that is in, by the new token that it shows."""
+        """Return the user of a connected client, by the new token that it shows."""
         auth = self._auths.get(driver.relay.listener.auth or "")
         if auth is None:
             return _GONE
@@ -156,7 +156,7 @@ class Identification(Service):
         return _NO_TOKEN
 
     async def _slowed(self, driver: RelayDriver, claim: Claim, address: str) -> Identity | Refusal:
-        """Return who the client is, at its time, or why that is not known."""
+        """Return the user of the client, after the delay of its address, or the refusal."""
         wait = self._attempts.wait(address, self._runtime.seconds())
         if wait is None:
             return _SLOWED
@@ -171,8 +171,9 @@ class Identification(Service):
         return await self._found(auth, driver, claim, partial(self._turn, driver, address, before))
 
     async def _turn(self, driver: RelayDriver, address: str, before: float) -> Refusal | None:
-        """It is the turn of a client that may have waited among many. Return why nothing is found out about it: it is
-        gone, or its address failed too often since it had `before` failures, by others that came with this one.
+        """Called when a client that may have waited gets its turn. Return why the client is no longer checked: it has
+        left, or its address failed too often since it had `before` failures, by other clients that came at the same
+        time. Return None to check it.
         """
         await deferLater(self._reactor, 0)  # else those that wait would go on within one another
         if driver.relay.over:
@@ -198,7 +199,7 @@ class Identification(Service):
         return _NOTHING
 
     def _certificate(self, driver: RelayDriver) -> str:
-        """Return the name in a client's certificate; "" where there is none."""
+        """Return the name in a client's certificate; "" if there is none."""
         protocol = self._runtime.protocols.get(driver.relay.client)
         shown = None if protocol is None else protocol.certificate
         return "" if shown is None else common_name(shown)
@@ -255,7 +256,7 @@ class Identification(Service):
 
 
 def common_name(certificate: X509) -> str:
-    """Return the name in a certificate: the common name (CN) of its subject; "" where there is none, or several."""
+    """Return the name in a certificate: the common name (CN) of its subject; "" if there is none, or several."""
     try:
         found = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     except ValueError:

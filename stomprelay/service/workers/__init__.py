@@ -1,12 +1,11 @@
 """A relay of several processes: a parent that listens, and workers that accept from its sockets and relay.
 
-`service` the parent as a service; `crew` all workers as one relay: their sums, and orders to all of them;
-`worker` the parent's end of one worker: started, restarted, told to end; `asking` what the parent asks a worker for
-over HTTP; `plan` what a worker is told when it starts; `placement` on which brokers the sessions of all
-workers are; `child` the worker's own end, a program.
+`service` the parent as a service; `crew` all workers as one relay: their sums, and orders to all of them; `worker` the
+parent's end of one worker: start, restart, stop; `asking` the parent's HTTP requests to a worker; `plan` what a worker
+gets when it starts; `placement` the brokers on which the sessions of all workers are; `child` the worker's own end, a
+program.
 
-They speak by what is there for such ends: a worker gets its plans, and the listeners' sockets, by its standard input,
-a UNIX socket; it says that it serves, and how it is, as it would tell systemd (`sd_notify`); its log comes as Twisted's
-JSON; orders and sums go through its own admin endpoint, another UNIX socket; and it ends in good order when its
-standard input does.
+They communicate by existing interfaces. A worker gets its plans, and the listeners' sockets, by its standard input, a
+UNIX socket. It reports its state as to systemd (`sd_notify`). Its log is Twisted's JSON. Orders and sums use its own
+admin endpoint, another UNIX socket. It stops as at SIGTERM when its standard input ends.
 """

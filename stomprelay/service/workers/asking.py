@@ -1,5 +1,5 @@
-"""What the parent asks a worker for, over HTTP: its snapshot and sessions, what passes, whether it is ready, that
-brokers are paused and resumed, sessions ended, and new clients refused.
+"""The parent's HTTP requests to a worker: for its snapshot, sessions, frames and readiness, and to pause and resume
+brokers, end sessions, and refuse new clients.
 """
 
 import json
@@ -31,25 +31,25 @@ _JSON: Final = Headers({b"content-type": [b"application/json"]})
 
 
 class NoAnswer(Exception):
-    """A worker refused a request, or its response is not one."""
+    """A worker refused a request, or its response is not valid."""
 
 
 @implementer(IAgentEndpointFactory)
 class _Place:
-    """The UNIX socket of a worker, whatever the URL."""
+    """Leads to the UNIX socket of a worker, whatever the URL."""
 
     def __init__(self, reactor: Any, path: str) -> None:
         self._reactor = reactor
         self._path = path
 
     def endpointForURI(self, uri: object) -> UNIXClientEndpoint:
-        """Return where to connect to."""
+        """Return the endpoint to connect to."""
         return UNIXClientEndpoint(self._reactor, self._path, WITHIN)
 
 
 class WorkerAdmin:
-    """The admin endpoint of a worker, a UNIX socket. Each Deferred fails where the worker does not answer in time, or
-    as it should.
+    """The admin endpoint of a worker, a UNIX socket. Each Deferred fails if the worker does not answer in time, or not
+    correctly.
     """
 
     def __init__(self, reactor: Any, path: str) -> None:
@@ -61,30 +61,32 @@ class WorkerAdmin:
         return self._asked("GET", STATE_WHOLE if whole else STATE).addCallback(lambda said: parse(said[1]))
 
     def condition(self) -> Deferred[Condition]:
-        """Return how the worker is."""
+        """Return the worker's state in a few words."""
         return self._asked("GET", CONDITION).addCallback(lambda said: parse_condition(said[1]))
 
     def obstacles(self) -> Deferred[list[str]]:
-        """Return why the worker is not to be sent clients."""
+        """Return the reasons why the worker is not ready for clients."""
         asked = self._asked("GET", READY, None, (OK, SERVICE_UNAVAILABLE))
         return asked.addCallback(lambda said: parse_readiness(said[1]))
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return those of the worker's sessions that are asked for."""
+        """Return the worker's sessions that match a query."""
         asked = self._asked("GET", f"/sessions?{query.spell()}")
         return asked.addCallback(lambda said: sessions.parse(said[1]))
 
     def kill(self, name: str) -> Deferred[bool]:
-        """Have it end a session; return whether it has one of this name."""
+        """Make the worker end a session; return whether it has one of this name."""
         asked = self._asked("POST", f"/sessions/{quote(name, safe='')}/kill", {}, (OK, NOT_FOUND))
         return asked.addCallback(lambda said: said[0] == OK)
 
     def drain(self, draining: bool) -> Deferred[object]:
-        """Have it refuse new clients, or let them in again."""
+        """Make the worker refuse new clients, or accept them again."""
         return self._asked("POST", "/drain" if draining else "/drain/cancel", {})
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer | str]:
-        """Return what passed at the worker since the same was asked for last, or why it does not say."""
+        """Return the frames that passed at the worker since the last request of this kind, or the reason why there are
+        none.
+        """
         asked = self._asked("POST", "/tail", request.spell(), (OK, SERVICE_UNAVAILABLE))
 
         def read(said: tuple[int, bytes]) -> TailAnswer | str:
@@ -94,12 +96,12 @@ class WorkerAdmin:
         return asked.addCallback(read)
 
     def pause(self, broker: str, within: float | None = None) -> Deferred[object]:
-        """Have it take a broker out of service."""
+        """Make the worker take a broker out of service."""
         said = {"broker": broker} if within is None else {"broker": broker, "within": within}
         return self._asked("POST", "/brokers/pause", said)
 
     def resume(self, broker: str) -> Deferred[object]:
-        """Have it take a broker into service again."""
+        """Make the worker take a broker into service again."""
         return self._asked("POST", "/brokers/resume", {"broker": broker})
 
     def _asked(

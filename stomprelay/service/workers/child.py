@@ -1,8 +1,7 @@
-"""The program that a worker runs: a relay on sockets that its parent passes to it, which ends when its standard input
-does.
+"""The program of a worker: a relay on sockets that its parent passes to it. It ends when its standard input ends.
 
-That is a UNIX socket, by which it gets its plan with the sockets, and another one each time that the configuration
-changes; it answers those. To standard output it writes its log, as JSON.
+Its standard input is a UNIX socket. By it the worker gets its plan with the sockets, and another plan each time that
+the configuration changes; it answers each. It writes its log to standard output, as JSON.
 """
 
 import os
@@ -27,8 +26,8 @@ _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
 
 
 def line(event: LogEvent) -> str:
-    """Return a line of the log as JSON, for `Child` in the parent: its text as it is to be, tracebacks included, and
-    its fields.
+    """Return a line of the log as JSON, for `Child` in the parent: its formatted text, tracebacks included, and its
+    fields.
     """
     kept: dict[str, Any] = {name: event.get(name) for name in _KEPT if name in event}
     text = eventAsText(event, includeTimestamp=False, includeSystem=False)
@@ -36,7 +35,7 @@ def line(event: LogEvent) -> str:
 
 
 def main() -> int:
-    """Run a worker until it is told to end, and return its exit status."""
+    """Run a worker until it is stopped, and return its exit status."""
     own = socket.socket(fileno=os.dup(_INPUT))
     try:
         passed = first(own)
@@ -58,7 +57,7 @@ def main() -> int:
 
 
 def first(own: socket.socket) -> Passed:
-    """Return the first message that comes on a socket. Raises `EOFError` or `OSError` where none does."""
+    """Return the first message on a socket. Raises `EOFError` or `OSError` if none comes."""
     passage = Passage(own)
     while not (found := passage.receive()):
         pass
@@ -67,7 +66,7 @@ def first(own: socket.socket) -> Passed:
 
 def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
     """Run the relay of a plan, with the sockets that came with it, on a reactor; `own` leads to the parent. Raises
-    `ConfigError` or `OSError` for what this process cannot read.
+    `ConfigError` or `OSError` if this process cannot read a file.
     """
     # What imports the reactor comes after it is installed.
     from stomprelay.service.network.endpoints import BadEndpoint
@@ -121,8 +120,8 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
 
 
 def reload(service: Any, passed: Passed) -> str:
-    """Have the relay use the configuration of another plan, with the sockets that came with it. Return "", or why it
-    cannot, and then nothing has changed.
+    """Make the relay use the configuration of another plan, with the sockets that came with it. Return "", or the
+    reason why it cannot; then nothing has changed.
     """
     from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
 

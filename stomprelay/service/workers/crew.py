@@ -1,4 +1,4 @@
-"""All workers as one relay: what they are in sum, and orders that reach all of them."""
+"""All workers as one relay: their sums, and orders to all of them."""
 
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -25,10 +25,10 @@ _log: Final = logger()
 
 
 class Crew(Shown):
-    """The workers of a relay. `own` is the parent's state, which has no sessions: it has the listeners and brokers,
-    which brokers are paused, and whether new clients are refused, which a worker that starts is told.
+    """The workers of a relay. `own` is the parent's state. It has no sessions, but the listeners and brokers, the
+    paused brokers, and whether new clients are refused; a worker that starts gets these.
 
-    What a worker counted stays in the sums when it ended, as it was when it was asked last.
+    When a worker ends, its last known counts stay in the sums.
     """
 
     def __init__(self, own: RelayState) -> None:
@@ -55,7 +55,7 @@ class Crew(Shown):
         return sum(each.row.state == SERVES for each in self.workers)
 
     def changed(self, worker: Worker) -> None:
-        """Take note that a worker serves now, or that it ended."""
+        """Record that a worker serves now, or that it ended."""
         if worker.admin is None:
             if worker.last is not None:
                 self._gone = [summed(ended(worker.last), self._gone)]
@@ -71,7 +71,7 @@ class Crew(Shown):
             _ = _heeded(worker, worker.admin.drain(self.draining))
 
     def reloaded(self) -> None:
-        """Forget what was counted for listeners that are no more."""
+        """Forget the counts of listeners that were removed."""
         kept = self._own.sessions.listeners
         self._gone = [
             each._replace(listeners=tuple(row for row in each.listeners if row.name in kept))
@@ -81,7 +81,7 @@ class Crew(Shown):
     # What is shown and asked for
 
     def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
-        """Return the sum of all workers. One that does not answer is in it as it was before."""
+        """Return the sum of all workers. A worker that does not answer counts with its last snapshot."""
 
         def told(taken: Snapshot, worker: Worker) -> None:
             worker.last = taken
@@ -99,7 +99,9 @@ class Crew(Shown):
         return DeferredList(asked).addCallback(added)
 
     def condition(self) -> Deferred[Condition]:
-        """Return how all workers are together. One that does not answer has as many sessions as it had."""
+        """Return the state of all workers together. A worker that does not answer counts with its last number of
+        sessions.
+        """
         answers, asked = self._ask_all(lambda worker: worker.admin.condition())
 
         def added(silent: list[str]) -> Condition:
@@ -112,8 +114,8 @@ class Crew(Shown):
         return asked.addCallback(added)
 
     def obstacles(self) -> Deferred[list[str]]:
-        """Return why the relay is not to be sent clients: all that any worker names, each once. Workers that are away,
-        or end, accept nobody, so they count only where all of them do; not to answer counts.
+        """Return the reasons why the relay is not ready for clients: those of any worker, each once. Workers that are
+        away or end accept no client, so they count only if all of them do; a worker that does not answer counts.
         """
         if self._own.sessions.stopping:
             return succeed([DRAINING])
@@ -129,13 +131,13 @@ class Crew(Shown):
         return asked.addCallback(added)
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return those sessions of all workers that are asked for. Who does not answer is `missing`."""
+        """Return the sessions of all workers that match a query. Workers that do not answer are `missing`."""
         answers, asked = self._ask_all(lambda worker: worker.admin.sessions(query))
         return asked.addCallback(lambda silent: merged(query, answers, silent))
 
     def kill(self, name: str) -> Deferred[bool]:
-        """Have the worker that has the session of this name end it, and return whether one has. The Deferred fails with
-        `Unavailable` where it may be that of a worker that does not answer.
+        """Make the worker that has the session of this name end it, and return whether one has it. The Deferred fails
+        with `Unavailable` if a worker that may have it does not answer.
         """
         answers, asked = self._ask_all(lambda worker: worker.admin.kill(name))
 
@@ -154,8 +156,8 @@ class Crew(Shown):
         return self._own.sessions.listeners
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return what passed at all workers since the same was asked for last. Who does not answer is `missing`. The
-        Deferred fails with `Unavailable` where too many watch.
+        """Return the frames that passed at all workers since the last request of this kind. Workers that do not answer
+        are `missing`. The Deferred fails with `Unavailable` if there are too many viewers.
         """
         answers, asked = self._ask_all(lambda worker: worker.admin.tail(request))
 
@@ -170,8 +172,8 @@ class Crew(Shown):
         return asked.addCallback(added)
 
     def _ask_all(self, ask: Callable[[Any], Deferred[Any]]) -> tuple[list[Any], Deferred[Any]]:
-        """Ask all workers that serve. Return a list for their answers, and a Deferred that fires when it is complete,
-        with the names of those who did not answer. One that says nothing is not waited for.
+        """Ask all workers that serve. Return a list that receives their answers, and a Deferred that fires when it is
+        complete, with the names of the workers that did not answer. A hung worker is not waited for.
         """
         answers: list[Any] = []
         silent: list[str] = []
@@ -186,19 +188,19 @@ class Crew(Shown):
         return answers, DeferredList(asked).addCallback(lambda _: silent)
 
     def drain(self, draining: bool) -> Deferred[None]:
-        """Have all workers refuse new clients, or let them in again."""
+        """Make all workers refuse new clients, or accept them again."""
         self._own.sessions.drain(draining)
         told = [_heeded(each, each.admin.drain(draining)) for each in self.workers if each.admin is not None]
         return DeferredList(told).addCallback(lambda _: None)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
-        """Have all workers take these brokers out of service."""
+        """Make all workers take these brokers out of service."""
         for each in found:
             each.broker.health.pause()
         return self._told(found, lambda worker, uri: worker.admin.pause(uri, within))
 
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
-        """Have all workers take these brokers into service again."""
+        """Make all workers take these brokers into service again."""
         for each in found:
             each.broker.health.resume()
         return self._told(found, lambda worker, uri: worker.admin.resume(uri))
@@ -219,7 +221,7 @@ class Crew(Shown):
 def _heeded(
     worker: Worker, answer: Deferred[Any], otherwise: Callable[[], None] = lambda: None
 ) -> Deferred[Any]:
-    """Return a Deferred that does not fail: that a worker does not answer is logged, and `otherwise` called."""
+    """Return a Deferred that does not fail: if a worker does not answer, this is logged, and `otherwise` is called."""
 
     def failed(failure: Failure) -> None:
         otherwise()

@@ -1,5 +1,5 @@
-"""Where the sessions of all workers are, in a file that they map into memory: new ones go to the broker that has most,
-whichever worker that is known to.
+"""The number of sessions that all workers have on each broker, in a file that they map into memory. With it new
+sessions of any worker go to the broker that has most.
 """
 
 from collections.abc import Iterable
@@ -11,15 +11,15 @@ from typing import Final, NamedTuple
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 
 ROWS: Final = 4096
-"""Brokers that there is room for; sessions of further ones each worker places by what it knows itself."""
+"""The number of brokers with a row; for further ones each worker uses only what it knows itself."""
 _CELL: Final = 8
 _SUFFIX: Final = "-placement"
 
 
 class Placement:
-    """A row for each broker: its key, which the parent writes, and for each worker, counted from 1, how many sessions
-    it has there, doubled, and one more where it finds the broker gone. A worker writes its own cells, the parent those
-    of one that ended.
+    """A row for each broker: its key, which the parent writes, and a cell for each worker, counted from 1. A cell has
+    twice the worker's number of sessions there, plus one if the worker finds the broker gone. A worker writes its own
+    cells, the parent those of an ended worker.
     """
 
     def __init__(self, loads: Path | str) -> None:
@@ -29,27 +29,27 @@ class Placement:
 
     @classmethod
     def create(cls, loads: Path | str, workers: int) -> "Placement":
-        """Make the file, beside that of `Loads`, without a broker."""
+        """Create the file, beside that of `Loads`, without a broker."""
         with open(f"{loads}{_SUFFIX}", "xb") as file:
             file.truncate(ROWS * (workers + 1) * _CELL)
         return cls(loads)
 
     def add(self, brokers: Iterable[ConfiguredBroker]) -> None:
-        """Have a row for each of these brokers."""
+        """Add a row for each of these brokers."""
         for each in brokers:
             row = self._row(each)
             if row is not None:
                 self._cells[row] = _key(each)
 
     def clear(self, number: int) -> None:
-        """Take note that a worker has no sessions."""
+        """Record that a worker has no sessions."""
         for row in range(0, len(self._cells), self._width):
             if not self._cells[row]:
                 break
             self._cells[row + number] = 0
 
     def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
-        """Have worker `number` tell the others where its sessions are, and know where theirs are."""
+        """Let worker `number` share the places of its sessions with the others, and read theirs."""
         for each in brokers:
             row = self._row(each)
             if row is not None and self._cells[row]:
@@ -57,7 +57,7 @@ class Placement:
                 each.broker.health.others = shared
 
     def _row(self, broker: ConfiguredBroker) -> int | None:
-        """Return where the row of a broker begins, or where there is room for it; None where there is none."""
+        """Return the position of a broker's row, or of a free one; None if there is none."""
         key = _key(broker)
         for row in range(0, len(self._cells), self._width):
             if self._cells[row] in (key, 0):
@@ -66,7 +66,9 @@ class Placement:
 
 
 class Row(NamedTuple):
-    """What all workers know of a broker, of which worker `own`, counted from 0, is this one: `Others` of its health."""
+    """The data of all workers about one broker; `own`, counted from 0, is this worker. It serves as `Others` of the
+    broker's health.
+    """
 
     cells: memoryview
     own: int
@@ -80,7 +82,7 @@ class Row(NamedTuple):
         return sum(cell // 2 for at, cell in enumerate(self.cells) if at != self.own)
 
     def gone(self) -> bool:
-        """Return whether one of them finds the broker gone."""
+        """Return whether another worker finds the broker gone."""
         return any(cell % 2 for at, cell in enumerate(self.cells) if at != self.own)
 
 

@@ -1,4 +1,4 @@
-"""What a worker is told when it starts: which configuration, which of how many it is, and what it inherits."""
+"""What a worker gets when it starts: the configuration, its number, the number of workers, and what it inherits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +14,9 @@ _PRIVATE: Final = "600"
 
 
 class Plan(NamedTuple):
-    """What worker `number` is told: `sockets` are the descriptors of the listeners by name, `admin` the path of the
-    UNIX socket where it is asked, `loads` that of the file of `Loads`, `paused` the addresses of the brokers that are
-    out of service, `reactor` the module of the parent's reactor; `draining`: new clients are refused.
+    """The plan of worker `number`. `sockets` are the descriptors of the listeners by name, `admin` the path of the
+    worker's own UNIX socket for requests, `loads` that of the file of `Loads`, `paused` the addresses of the brokers
+    that are out of service, `reactor` the module of the parent's reactor; `draining`: new clients are refused.
     """
 
     number: int
@@ -29,20 +29,20 @@ class Plan(NamedTuple):
     draining: bool = False
 
     def spell(self) -> dict[str, Any]:
-        """Return what is said of it, to be passed with its sockets."""
+        """Return the plan as bytes, to be passed with its sockets."""
         return {"plan": self._replace(sockets={})}
 
     @classmethod
     def parse(cls, passed: Passed) -> Self:
-        """Return the plan in a message, whose sockets stay the caller's. Raises `LookupError`, `ValueError` or
-        `TypeError`.
+        """Return the plan in a message. The message's sockets still belong to the caller. Raises `LookupError`,
+        `ValueError` or `TypeError`.
         """
         number, source, _, *rest = passed.said["plan"]
         sockets = {name: each.fileno() for name, each in passed.sockets.items()}
         return cls(number, Source(*source), sockets, *rest)
 
     def read(self) -> Config:
-        """Return the worker's share of the configuration, with an admin endpoint of its own. Raises `ConfigError`."""
+        """Return the worker's share of the configuration, with its own admin endpoint. Raises `ConfigError`."""
         share = config.share(self.source.read(), self.number)
         admin = f"unix:{quoted(self.admin)}:mode={_PRIVATE}:lockfile=0"
         own = replace(share, admin=admin, admin_hosts=(), admin_token=None, admin_tls=None)

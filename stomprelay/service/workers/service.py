@@ -1,4 +1,4 @@
-"""The parent of several workers, as a service: it listens for them, and is asked for all of them."""
+"""The parent of several workers, as a service: it listens for them, and answers requests for all of them."""
 
 import os
 import shutil
@@ -34,21 +34,22 @@ _log: Final = logger()
 
 
 class Unserved(Factory):
-    """Stands behind the sockets that the workers accept from; the parent never does."""
+    """The factory of the sockets that the workers accept from; the parent never accepts."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
+        """Return the name in Twisted's log lines about this listener."""
         return f"listener {self._name}"
 
 
 class WorkersService(MultiService):
-    """Listens on the configured endpoints, and has `config.workers` processes accept from them. Raises `BadEndpoint`
-    for what cannot be used. `source` is where they read the same configuration.
+    """Listens on the configured endpoints, and lets `config.workers` processes accept from them. Raises `BadEndpoint`
+    for an endpoint that cannot be used. `source` is where workers read the same configuration.
 
-    `when_ready` has the services that start when all workers serve for the first time: systemd is told so.
+    `when_ready` has the services that start when all workers serve for the first time, for instance the notice to
+    systemd.
     """
 
     def __init__(self, config: Config, source: Source, reactor: Any) -> None:
@@ -78,20 +79,20 @@ class WorkersService(MultiService):
         unused(reactor).setServiceParent(self)
 
     def _listening(self, config: Config) -> list[ListeningService]:
-        """Return what listens for the workers."""
+        """Return the listening ports for the workers."""
         return [
             listening_service(self._reactor, each.name, each.endpoint, Unserved(each.name))
             for each in config.listeners
         ]
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
-        """Return what makes the TLS connections of this process, by the table that names the files."""
+        """Return the factories of this process's TLS connections, by the table that names the files."""
         secured = [each.secured for each in self.admin.services if each.secured is not None]
         return {"admin_tls": secured} if secured else {}
 
     @property
     def _longest(self) -> float:
-        """Return the seconds that a worker may take to end."""
+        """Return the longest time, in seconds, that a worker may take to end."""
         config = self._alone.config
         return config.stop_timeout + max((each.linger for each in config.listeners), default=0.0) + MARGIN
 
@@ -161,8 +162,8 @@ class WorkersService(MultiService):
             self.when_ready.setServiceParent(self)
 
     def stopService(self) -> Deferred[None]:
-        """Stop listening, have the workers end in good order, and wait until they are gone. SIGTERM and SIGINT shorten
-        their time.
+        """Stop listening, end the workers as at SIGTERM, and wait until they are gone. SIGTERM and SIGINT shorten their
+        time.
         """
         # Before any of them ends a session, whose client comes again at once: best to who has taken over.
         if self._loads is not None:
@@ -193,7 +194,7 @@ class WorkersService(MultiService):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _reload(self, source: Source) -> Deferred[Reloaded]:
-        """Have all workers use another configuration, once it is certain that it can be used."""
+        """Make all workers use another configuration, after checking that it can be used."""
         prepared = self._alone.prepare(source.path or COMMAND_LINE, source.read())
         config = prepared.change.config
         ports = self._listeners.change(self._listening(config))
@@ -220,7 +221,7 @@ class WorkersService(MultiService):
             each.kill()
 
     def _hurry(self) -> None:
-        """Wait no longer for workers that heard nothing, or that do not answer."""
+        """Stop waiting for workers that got no plan, or that do not answer."""
         for each in self.crew.workers:
             each.hurry()
 
@@ -230,8 +231,8 @@ class WorkersService(MultiService):
 
 
 async def _reload(worker: Worker) -> None:
-    """Have a worker use another configuration. One that cannot, though its parent could, is started anew, in good
-    order.
+    """Make a worker use another configuration. A worker that cannot, although its parent could, is stopped as at
+    SIGTERM and started again.
     """
     why = await worker.reload()
     if why:

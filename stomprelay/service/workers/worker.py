@@ -1,4 +1,4 @@
-"""The parent's end of one worker: it is started, started anew when it ended, and told to end."""
+"""The parent's end of one worker: it starts the worker, starts it again when it ended, and stops it."""
 
 import os
 import socket
@@ -23,17 +23,17 @@ from stomprelay.service.workers.asking import WITHIN, WorkerAdmin
 from stomprelay.service.workers.plan import Plan
 
 STEADY: Final = 60.0
-"""Seconds that a worker must have run for its end to be taken for the first one in a row."""
+"""Seconds after which a worker's end no longer counts as one of a row of failures."""
 FIRST: Final = 0.1
 LONGEST: Final = 30.0
-"""Seconds until a worker that ended is started anew, at the first time and at most."""
+"""Seconds until an ended worker is started again: the first time, and at most."""
 
 BEAT: Final = 1.0
-"""Seconds between two notices of a worker that it is there."""
+"""Seconds between two notices of a worker."""
 HUNG: Final = 5.0
-"""Seconds without a notice after which a worker counts as one that does not answer."""
+"""Seconds without a notice after which a worker counts as hung."""
 START: Final = 60.0
-"""Seconds that a process may take at least until its first notice."""
+"""The least number of seconds that a process has until its first notice."""
 
 _LONGEST_NOTICE: Final = 8192
 _PROGRAM: Final = "stomprelay.service.workers.child"
@@ -41,9 +41,9 @@ _log: Final = logger()
 
 
 class Notices(FileDescriptor):
-    """Hears at a UNIX socket what one process of a worker tells as it would tell systemd. Raises `OSError`.
+    """Receives at a UNIX socket the notices of one worker's process, as systemd would. Raises `OSError`.
 
-    Twisted's own port for datagrams would name its protocol's class in the log.
+    Twisted's own port for datagrams would put its protocol's class name into the log.
     """
 
     def __init__(self, reactor: Any, path: str, noticed: Callable[[dict[str, str]], None]) -> None:
@@ -65,7 +65,7 @@ class Notices(FileDescriptor):
         return self._socket.fileno()
 
     def doRead(self) -> None:
-        """Pass on what is told, by its names."""
+        """Pass on the fields of a notice, by their names."""
         try:
             datagram = self._socket.recv(_LONGEST_NOTICE)
         except BlockingIOError:
@@ -74,13 +74,13 @@ class Notices(FileDescriptor):
         self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})
 
     def close(self) -> None:
-        """Hear nothing any more."""
+        """Close the socket."""
         self.stopReading()
         self._socket.close()
 
 
 class Child(ProcessProtocol):
-    """A process of a worker: its log becomes ours."""
+    """A process of a worker. Its log is copied into the parent's."""
 
     def __init__(self, name: str, ended: Callable[[Failure], None]) -> None:
         self._name = name
@@ -89,7 +89,7 @@ class Child(ProcessProtocol):
         self._words = b""
 
     def outReceived(self, data: bytes) -> None:
-        """Write its lines to our log, with their own time, level and source."""
+        """Copy its log lines, with their own time, level and source."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             try:
@@ -105,22 +105,23 @@ class Child(ProcessProtocol):
             globalLogPublisher(event)
 
     def errReceived(self, data: bytes) -> None:
-        """Write to our log what it says beside its own, such as why Python could not start."""
+        """Log its other output, for instance the reason why Python could not start."""
         *lines, self._words = (self._words + data).split(b"\n")
         for line in lines:
             _log.warn("{name}: {text}", name=self._name, text=line.decode("utf-8", "backslashreplace"))
 
     def processEnded(self, reason: Failure) -> None:
-        """Report the end: it is gone, and all that it said was read."""
+        """Report the end: the process has ended, and all of its output was read."""
         self._ended(reason)
 
 
 class Worker:
-    """Worker `number`, over all processes that it has. `folder` is a private one, `plan` what its next process is told
-    (given the path of its admin socket), `changed` is called when it serves, when it ended, and when it does not answer
-    (`hung`) or does again. `timeout` returns for how many seconds it may say nothing before it is killed, and replaced.
+    """Worker `number`, over all of its processes. `folder` is a private folder. `plan` returns the plan of the next
+    process, given the path of its admin socket. `changed` is called when the worker serves, when it ended, and when it
+    hangs (`hung`) or answers again. `timeout` returns for how many seconds it may be silent before it is killed and
+    replaced.
 
-    `admin` is where it can be asked, None while it does not serve. `last` is its last snapshot, for the caller to keep.
+    `admin` is where it can be asked, None while it does not serve. `last` is its last snapshot, which the caller keeps.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Worker:
 
     @property
     def row(self) -> WorkerRow:
-        """Return it as the page for people shows it."""
+        """Return its row for the dashboard."""
         process = None if self._process is None else self._process.pid
         if self.hung:
             state = "does not answer"
@@ -175,7 +176,7 @@ class Worker:
         )
 
     def start(self) -> None:
-        """Start a process for it; where the system has none to give, try again later."""
+        """Start a process for it; if the system cannot, try again later."""
         self._again = None
         self._begun = self._reactor.seconds()
         try:
@@ -204,7 +205,7 @@ class Worker:
         self._tell(plan)
 
     def _tell(self, plan: Plan) -> None:
-        """Pass a plan to the process. Where that cannot be done it is told to end, and the next one is tried."""
+        """Send a plan to the process. If that fails, the process is stopped, and another one starts."""
         if self._passage is None:
             return
         try:
@@ -214,8 +215,8 @@ class Worker:
             self._passage.loseConnection()
 
     def reload(self) -> Deferred[str]:
-        """Have the process, which serves, use another configuration: that of its plan, which is made anew. The Deferred
-        fires with "", or with why it cannot.
+        """Make the process, which serves, use another configuration, by a new plan. The Deferred fires with "", or with
+        the reason why it cannot.
         """
         if self.plan is None or self._passage is None:
             return succeed("")
@@ -226,18 +227,18 @@ class Worker:
         return answer.addTimeout(WITHIN, self._reactor).addErrback(lambda _: "it does not answer")
 
     def _said(self, passed: Passed) -> None:
-        """The process answers what it was told first."""
+        """The process answered the oldest of the plans that it had not answered."""
         passed.close()
         if self._answers:
             self._answers.popleft().callback(str(passed.said.get("error", "it says something else")))
 
     def _unheard(self, _why: str) -> None:
-        """The process hears nothing any more: it ends, and the next one has a plan of its own."""
+        """The process reads no more plans: it ends, and the next one gets its own plan."""
         while self._answers:
             self._answers.popleft().callback("")
 
     def _environment(self, notify: str) -> dict[str, str]:
-        """Return the environment of a process: it finds the code that we found, and tells us what we tell systemd."""
+        """Return the environment of a process: with the path of the parent's code, and the socket for its notices."""
         environment = {**os.environ, "NOTIFY_SOCKET": notify}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         environment.pop("WATCHDOG_PID", None)
@@ -259,8 +260,8 @@ class Worker:
 
     @property
     def _limit(self) -> float:
-        """Return the seconds within which the process must say something: as configured, or as systemd has it of us, or
-        few at a stop that takes long already.
+        """Return the seconds within which the process must send a notice: as configured, or as systemd requires of the
+        parent; fewer at a stop that already takes long.
         """
         if self._late:
             return HUNG
@@ -268,14 +269,16 @@ class Worker:
         return self._timeout() if period is None else min(self._timeout(), period)
 
     def _watch(self, within: float) -> None:
-        """Begin anew the time within which the process must say something."""
+        """Start again the time within which the process must send a notice."""
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
         first = within if self.admin is None else min(HUNG, within)
         self._silent = self._reactor.callLater(first, self._said_nothing, first, within)
 
     def _said_nothing(self, seconds: float, within: float) -> None:
-        """The process said nothing for so many seconds: it gets no clients for now, or is replaced, as it is time."""
+        """The process sent no notice for so long: it gets no clients for now, or is killed and replaced, depending on
+        the time.
+        """
         if seconds < within:
             self.hung = True
             _log.warn(
@@ -288,13 +291,15 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """Kill its process, and wait for it no longer: one that waits in the kernel may never end."""
+        """Kill its process, and stop waiting for it: a process that waits in the kernel may never end."""
         if self._process is not None:
             self.signal("KILL")
             self._ended(Failure(ProcessTerminated(signal=9)))
 
     def hurry(self) -> None:
-        """Kill its process where it has not begun to end or does not answer, and else as soon as it does not."""
+        """Kill its process now if it has not begun to end or does not answer; otherwise as soon as it no longer
+        answers.
+        """
         self._late = True
         if self._process is None:
             return
@@ -305,7 +310,7 @@ class Worker:
             self._watch(HUNG)
 
     def _ended(self, reason: Failure) -> None:
-        """Start it anew, later; a worker that was to end is over."""
+        """Start it again, later; a worker that was stopped is finished."""
         ran = self._reactor.seconds() - self._begun
         why = reason.getErrorMessage().rstrip(".")
         self._process = self.admin = self._child = None
@@ -337,7 +342,7 @@ class Worker:
         self._again = self._reactor.callLater(after, self.start)
 
     def stop(self) -> Deferred[None]:
-        """Have it end in good order. The Deferred fires when it is gone."""
+        """Stop it as at SIGTERM. The Deferred fires when it has ended."""
         self._stopping = True
         if self._again is not None and self._again.active():
             self._again.cancel()
