@@ -1,14 +1,14 @@
 """One client's connection to the embedded broker.
 
-The inputs are methods named in the past tense. `now` is in seconds of one clock that never goes back. Each returns
-the effects that the service must perform, in order, some of them on other connections' legs. No input raises.
+The inputs are methods named in the past tense. `now` is in seconds of one monotonic clock. Each input returns the
+effects that the service must perform, in order, some of them on other connections' legs. No input raises.
 
     received    CONNECT is answered at once, and frames are executed; CONNECT must come in time
     gave_way    others had their turn: more of the frames that came are executed
     paused      the transport is full: no message is written until `resumed`
     woke        the time of the last `Wake` has come: beats, time-outs, and more of what waits
-    half_closed the client sends no more: its connection ends when it has been sent what it is owed
-    lost        the client is gone; what it did not acknowledge goes to others
+    half_closed the client sends no more: its connection ends after all of its answers
+    lost        the client has left; its unacknowledged messages go to others
 """
 
 from collections.abc import Callable

@@ -32,8 +32,7 @@ BIN = Path(sys.executable).parent
 LANGUAGES = {"sh", "console", "text", "json", "toml", "yaml", "python", "sql", "js"}
 CANNOT = {
     r"pipx? install ": "needs a network",
-    r"(?:python3 -m venv )?/opt/stomprelay\b": "changes the machine",
-    r"install -D |systemctl |journalctl ": "changes the machine; test_package has the units",
+    r"(?:python3 -m venv )?/opt/stomprelay\b|install -D |(?:system|journal)ctl ": "changes the machine: test_package",
     r"docker ": "needs Docker: test_image has the image's entry point",
     r"make (?!run$)": "tests within a test; the target is looked up",
     r"stomprelay tail ?": "goes on until Ctrl-C: test_tail has it",

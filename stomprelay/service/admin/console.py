@@ -1,13 +1,13 @@
-"""The console: a page from which STOMP is spoken with a listener of this relay, for trying and debugging.
+"""The console: a page that speaks STOMP with a listener of this relay, for tests and debugging.
 
-    GET /console            the page; its scripts and its style beside it
-    GET /console/listeners  what it may connect to: names and versions, in JSON; "closed" says why one is not open to it
+    GET /console            the page; its scripts and its style are below it
+    GET /console/listeners  the listeners: names and versions, in JSON; "closed" is why one is not open to it
     POST /console/open      {"listener": NAME}: asks for a ticket, which opens one WebSocket within `TICKET` seconds
-    GET /console/socket     that WebSocket, whose subprotocols are a version's and the ticket
+    GET /console/socket     that WebSocket; its subprotocols are a version and the ticket
 
-The page's script speaks STOMP itself; here its connection becomes that of a client of the listener, with a session like
-any other's: limits, journal and list of sessions have it. The ticket stands in for the token, because not every browser
-says that with a WebSocket. It is no part of the address, so that no proxy logs it.
+The page's script speaks STOMP itself. This module makes its connection that of a client of the listener, with an
+ordinary session: limits, journal and list of sessions include it. The ticket replaces the token, because not every
+browser sends the token with a WebSocket. It is not in the address, so no proxy logs it.
 """
 
 import json

@@ -1,14 +1,13 @@
 """The dashboard, and its data, which it asks for once a second: everything but the sessions, in JSON.
 
-The page is four files and an icon in `page/`, sent as they are; its scripts fill it. A browser that has it open asks
-for `GET /overview` each second, and for a page of `GET /sessions`, as long as somebody can see it, and keeps what it
-draws: nothing of it stays here.
+The page is four files and an icon in `page/`, sent unchanged; its scripts fill it. While the page is visible, the
+browser asks for `GET /overview` each second, and for a page of `GET /sessions`. The browser keeps the history; the
+relay keeps nothing for the page.
 
     GET /overview   {"version": ..., "time": ..., "listeners": [...], "brokers": [...], ...}
 
-`time` is when it was so, `started` since when the relay has been there, both in seconds since 1970; `orders` are the
-paths that a POST may be sent to; `bounds` are those of the histograms in `times`. The rest are the rows of
-`snapshot`.
+`time` is the time of the data, `started` the start of the relay, both in seconds since 1970; `orders` are the paths of
+POSTs; `bounds` are those of the histograms in `times`. The rest are the rows of `snapshot`.
 """
 
 import json

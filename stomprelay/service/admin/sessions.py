@@ -1,13 +1,13 @@
-"""Who is connected: which sessions a request asks for, and those that there are, in JSON.
+"""The list of sessions: the filters and the order of a request, and the sessions, in JSON.
 
     GET /sessions?login=app*&destination=/queue/*&sort=idle&limit=100&after=...
 
-A response has `LARGEST` sessions at most. `total` is how many there are, `matching` how many were asked for, behind
-`after` alone; where there are more than it has, `next` is what to say as `after` to get the others. Figures change
-meanwhile: whoever asks for pages by one of them may see a session twice, or not at all; by `session` each comes once.
-`missing` names the workers that did not answer, whose sessions are left out.
+A response has at most `LARGEST` sessions. `total` is the number of all sessions, `matching` of those that match, after
+`after` only. If a response does not have all of them, `next` is the value of `after` for the next one. In pages sorted
+by a figure, which changes meanwhile, a session may occur twice, or not at all; sorted by `session` each occurs once.
+`missing` names the workers that did not answer; their sessions are not included.
 
-A relay may have very many: they are looked at a few at a time, and others have their turns between.
+A relay may have very many sessions: it reads a few at a time, and serves others in between.
 """
 
 import json

@@ -1,33 +1,33 @@
-"""Probes, metrics, a page for people, who is connected, and requests to pause brokers and end sessions, over HTTP.
+"""Probes, metrics, the dashboard, the list of sessions, and requests to pause brokers and end sessions, over HTTP.
 
-Two endpoints may have them: `metrics` the first four of the list, with which nothing can be done; `admin` all. Where
-`admin` has a token, each request has to say it but probes, else it is refused with 401; where it has none, whoever can
-connect may do all of that. Pages of other sites in a browser of this machine can connect, too: a request is answered
-only where its `Host` is ours (see `access`), else with 421.
+There are two endpoints: `metrics` has the first four of the list, which change nothing; `admin` has all. If `admin` has
+a token, each request except the probes has to send it, else it is refused with 401; without a token every client may do
+everything. Pages of other sites in a browser of this machine can connect, too. So a request with another `Host` than
+the relay's names (see `access`) is refused with 421.
 
     GET /livez              200 while the process answers
-    GET /readyz             200 while clients may come, else 503 with the reasons, in JSON (see `readiness`)
-    GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
-                            cannot be written
-    GET /metrics            all that is counted and measured, in a format of Prometheus's (see `metrics`)
-    GET /                   what runs, for people; its scripts and its style beside it (see `overview`)
-    GET /overview           what runs, in JSON: what the page asks for once a second
-    GET /brokers            the brokers and how they are, in JSON
+    GET /readyz             200 while the relay is ready, else 503 with the reasons, in JSON (see `readiness`)
+    GET /healthz            200 while clients are served, 503 while the relay stops, or while clients wait for a
+                            journal that cannot be written
+    GET /metrics            all counters and measurements, for Prometheus (see `metrics`)
+    GET /                   the dashboard; its scripts and its style are below it (see `overview`)
+    GET /overview           the data of the dashboard, in JSON
+    GET /brokers            the brokers and their states, in JSON
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
     POST /brokers/resume    take them into service again: {"broker": "*"}
-    GET /sessions           who is connected, in JSON: see `sessions`
-    POST /sessions/NAME/kill    end a session: its client gets an ERROR that says so
+    GET /sessions           the sessions, in JSON: see `sessions`
+    POST /sessions/NAME/kill    end a session: its client gets an ERROR
     GET /drain              whether new clients are refused, and how many sessions there are, in JSON
     POST /drain             refuse new clients from now on
-    POST /drain/cancel      let them in again
+    POST /drain/cancel      accept new clients again
     GET /console            where `admin_console` is set: STOMP from a browser, and all below it (see `console`)
-    POST /tail              what passed since the same was asked for last, see `stomprelay.journal.tail`
-    POST /reload            read the configuration anew: what changed, in JSON; else 409 with the reason, and all is as
-                            it was
+    POST /tail              the frames since the last such request, see `stomprelay.journal.tail`
+    POST /reload            read the configuration again: the changes, in JSON; or 409 with the reason, and nothing
+                            changes
 
-The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; one that a web page sends is
-refused unless the page is ours (see `access`). The response of those about brokers is that of `/brokers`, and of those
-about draining that of `/drain`.
+The body of a POST is JSON, and its `content-type` must say so, which no HTML form can. A POST of a web page is refused
+unless it is the relay's own page (see `access`). POSTs about brokers are answered as `/brokers`, those about draining
+as `/drain`.
 """
 
 import json
