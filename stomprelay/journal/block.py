@@ -11,11 +11,11 @@ All numbers are little-endian. A block is
     zero    1
     context 2   bytes of the context
     frames  4   how many
-    context     JSON, see `schema.Context`; there may be spaces behind it, so that blocks end with a page of the file
+    context     JSON, see `schema.Context`; there may be spaces behind it, which release 0.2.0 wrote
     sizes       three numbers of 4 bytes for each frame: of its head (with the blank line), of what is kept of its
                 body, of the body
     payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too, with
-                spaces behind it as well
+                spaces behind it as well, in 0.2.0
 
 Release 0.2.0 wrote blocks of kind `ALIKE`, too. They are still read: `alike` says what their sizes and payload are.
 

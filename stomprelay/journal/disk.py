@@ -11,26 +11,6 @@ _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errn
 `schema.Header.age`."""
 
 
-PAGE: Final = 4096
-"""Bytes; where a file is written in such, the system need not keep them."""
-LARGE: Final = 16 * PAGE
-"""Bytes from which on it is cheaper so."""
-
-
-def pass_cache(file: int, *, on: bool) -> bool:
-    """Have what is appended to a file go past the system's cache from now on, or through it again. Return whether it
-    goes past it: nothing does where that cannot be done. Then only whole pages can be written, from where a page of
-    memory begins to where one of the file does; anything else fails with `EINVAL`.
-    """
-    try:
-        fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND | (os.O_DIRECT if on else 0))
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        return False
-    return on
-
-
 def lock(file: int, *, wait: bool = True) -> bool | None:
     """Take the lock by which other processes know that a segment is being written; the system releases it when the file
     is closed. Return False where another process has it, None where the file system has no locks.

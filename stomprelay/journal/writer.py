@@ -1,13 +1,12 @@
 """Writing segments: one file after the other; what was written can be read whenever the relay is killed."""
 
-import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from stomprelay.journal import disk
-from stomprelay.journal.block import OVERHEAD, BlockKind, encode
+from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import VERSION, Header
 from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, safe_name
 
@@ -24,7 +23,7 @@ class Writer:
     data may or may not survive a power failure. Call `close` at the end. Use it from one thread.
     """
 
-    __slots__ = ("_age", "_end", "_file", "_name", "_new", "_past", "_relay", "_run", "_size", "_software", "_told",
+    __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_told",
                  "_torn", "_unsynced", "directory", "number")  # fmt: skip
 
     def __init__(
@@ -44,12 +43,7 @@ class Writer:
     def _forget(self) -> None:
         self._file = -1
         self._end = 0
-        self._torn = self._unsynced = self._new = self._past = self._told = False
-
-    @property
-    def end(self) -> int:
-        """Where in the segment the next block will be written, 0 between two."""
-        return self._end
+        self._torn = self._unsynced = self._new = self._told = False
 
     @property
     def path(self) -> Path | None:
@@ -66,7 +60,7 @@ class Writer:
         if self._file < 0:
             self._begin(now)
         self._mend()
-        header = b"" if self._end else self._header(len(data))
+        header = b"" if self._end else self._header()
         self._append([piece for piece in (header, data, event) if piece])
 
     def sync(self) -> None:
@@ -127,14 +121,11 @@ class Writer:
         self.number = name.number
         self._new = True
 
-    def _header(self, size: int) -> bytes:
-        """The first block, in front of others of this size: where these are large, all end with a page."""
+    def _header(self) -> bytes:
+        """The first block."""
         name = self._name
         header = Header(VERSION, self._relay, self._run, name.number, name.created, self._age, self._software)
-        text = header.encode()
-        if size >= disk.LARGE:
-            text += b" " * (-(OVERHEAD + len(text) + size) % disk.PAGE)
-        return b"".join(encode(BlockKind.HEADER, name.created, 0, b"", (), text))
+        return b"".join(encode(BlockKind.HEADER, name.created, 0, b"", (), header.encode()))
 
     def _mend(self) -> None:
         if self._torn:
@@ -146,12 +137,9 @@ class Writer:
         self._torn = self._unsynced = True
         try:
             for piece in pieces:
-                past = len(piece) >= disk.LARGE and not (len(piece) % disk.PAGE or end % disk.PAGE)
-                if past is not self._past:
-                    self._past = disk.pass_cache(self._file, on=past)
                 rest = memoryview(piece)
                 while rest:
-                    rest = rest[self._write_some(rest) :]
+                    rest = rest[os.write(self._file, rest) :]
                 end += len(piece)
         except OSError as error:
             try:
@@ -161,15 +149,6 @@ class Writer:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         self._torn = False
         self._end = end
-
-    def _write_some(self, data: memoryview) -> int:
-        try:
-            return os.write(self._file, data)
-        except OSError as error:
-            if error.errno != errno.EINVAL or not self._past:
-                raise
-            self._past = disk.pass_cache(self._file, on=False)
-            return 0
 
     def _finish(self) -> bool:
         path = self.directory / f"{self._name}{OPEN}"

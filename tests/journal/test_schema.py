@@ -51,6 +51,13 @@ def test_names_that_no_block_has_room_for() -> None:
     assert HEADER.contexts(fits.encode()) == fits
 
 
+def test_spaces_behind() -> None:
+    """Release 0.2.0 wrote them, so that its blocks ended with a page of the file."""
+    context = Context(client="a")
+    assert Header.decode(HEADER.encode() + b"  ") == HEADER
+    assert HEADER.contexts(context.encode() + b"  ") == context
+
+
 @given(st.tuples(*[texts] * len(Context._fields)))
 def test_contexts_round_trip(values: tuple[str, ...]) -> None:
     """Any texts."""

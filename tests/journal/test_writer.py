@@ -1,13 +1,10 @@
 """Segments as they are written: rolling, syncing, and disks that fail."""
 
 import errno
-import fcntl
-import mmap
 import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -501,90 +498,3 @@ def test_a_reader_meanwhile(tmp_path: Path) -> None:
     assert found[0].relay == "zürich"
     assert [type(item) for item in found] == [Header, Block]
     journal.close(NOW)
-
-
-def pages(before: int = 0) -> memoryview:
-    """A block in memory that begins with a page, and ends with one of a file where so much is before it."""
-    size = 2 * disk.LARGE - before % disk.PAGE
-    data = frames((SEND, b""))
-    data = frames((SEND, b"x" * (size - len(data))))
-    memory = mmap.mmap(-1, len(data))
-    memory[:] = data
-    return memoryview(memory)
-
-
-@pytest.fixture
-def past_cache(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Each time that the way past the system's cache was taken or left."""
-    told: list[bool] = []
-    real = disk.pass_cache
-
-    def pass_cache(file: int, *, on: bool) -> bool:
-        told.append(on)
-        return real(file, on=on)
-
-    monkeypatch.setattr(disk, "pass_cache", pass_cache)
-    return told
-
-
-def test_whole_pages(tmp_path: Path, past_cache: list[bool]) -> None:
-    """They are written past the system's cache where it has none of them, and stand among the others as they were."""
-    one = writer(tmp_path)
-    one.write(BLOCK, NOW)
-    one.write(pages(), NOW)
-    assert past_cache == []
-    aligning = pages(one.end)
-    for each in (aligning, pages(), pages(), BLOCK):
-        one.write(each, NOW)
-    one.close(NOW)
-    assert past_cache[0] is True
-    written = b"".join([BLOCK, pages(), aligning, pages(), pages(), BLOCK])
-    assert (tmp_path / CLOSED).read_bytes().endswith(written)
-    assert len(blocks(tmp_path / CLOSED)) == 6
-
-
-@pytest.mark.parametrize("memory", [bytes, memoryview])
-def test_whole_pages_at_once(
-    tmp_path: Path, past_cache: list[bool], memory: Callable[[object], bytes]
-) -> None:
-    """The header in front of them has a whole page, too. Where the way past the cache is not taken nothing differs."""
-    one = writer(tmp_path)
-    one.write(memory(pages()), NOW)
-    one.close(NOW)
-    found = items(tmp_path / CLOSED)
-    assert [type(each) for each in found] == [Header, Block]
-    assert (tmp_path / CLOSED).stat().st_size == disk.PAGE + 2 * disk.LARGE
-    assert past_cache[0] is True
-
-
-@pytest.mark.parametrize("room", [0, 100, disk.PAGE, disk.PAGE + 100, disk.PAGE + disk.LARGE])
-def test_whole_pages_and_a_full_disk(tmp_path: Path, failing: Disk, room: int) -> None:
-    """All of them or none."""
-    one = writer(tmp_path)
-    failing.room = room
-    with pytest.raises(OSError, match="No space"):
-        one.write(pages(), NOW)
-    assert one.end == 0
-    failing.room = None
-    one.write(pages(), NOW)
-    one.close(NOW)
-    assert [type(each) for each in items(tmp_path / CLOSED)] == [Header, Block]
-
-
-def test_a_file_system_with_no_way_past_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a failure of another kind."""
-    refused = errno.EINVAL
-
-    def refuse(file: int, how: int, flags: int = 0) -> int:
-        if flags & os.O_DIRECT:
-            raise fail(refused)
-        return 0
-
-    monkeypatch.setattr(fcntl, "fcntl", refuse)
-    one = writer(tmp_path)
-    one.write(pages(), NOW)
-    refused = errno.EIO
-    with pytest.raises(OSError, match="put/output"):
-        one.write(pages(), NOW)
-    one.close(NOW)
-    assert [type(each) for each in items(tmp_path / CLOSED)] == [Header, Block]

@@ -1,7 +1,6 @@
 """Portions, in both makes: what is put in comes out as the same octets, however it is cut."""
 
 import itertools
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, BlockKind, decode, pack_sizes, sealed
 from stomprelay.journal.capture import Capture, LegRecorder
-from stomprelay.journal.disk import LARGE, PAGE
 from stomprelay.service.journal.portions import PORTIONS, Batch, Portions
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
@@ -44,9 +42,9 @@ def test_a_block_is_as_others_make_it(kind: type[Portions], size: int) -> None:
     )
 
 
-def iter_taken(portions: Portions, end: int = 0, *, whole: bool = False) -> Iterator[Batch]:
+def iter_taken(portions: Portions, *, whole: bool = False) -> Iterator[Batch]:
     """Each portion, done with before the next."""
-    while (batch := portions.take(end, whole)) is not None:
+    while (batch := portions.take(whole)) is not None:
         yield batch
         portions.done()
 
@@ -68,25 +66,6 @@ def test_both_makes_are_alike(most: int, steps: list[int | None]) -> None:
         for each in both:
             each.done()
         assert both[0].size == both[1].size
-
-
-@pytest.mark.parametrize("kind", {Portions, PORTIONS})
-@pytest.mark.parametrize("end", [0, 1, 4095, 4096, 70_001])
-@pytest.mark.parametrize("size", [0, 30_000, 65_536, 200_000])
-def test_where_a_portion_ends(kind: type[Portions], end: int, size: int) -> None:
-    """A large one with a page of the file, in the compiled make; in any case the same is read."""
-    portions = made(kind, 100_000)
-    portions.put(b'["a","b"]', 1, pack_sizes(size, 0, 0), b"x" * size)
-    portions.put(b'["a","b"]', 2, b"", b"{}", int(BlockKind.EVENT))
-    for batch in iter_taken(portions, end):
-        assert portions.size >= len(batch.data)
-        if kind is not Portions and len(batch.data) >= LARGE:
-            assert (end + len(batch.data)) % PAGE == 0
-        for block in decode(bytes(batch.data)):
-            assert isinstance(block, Block)
-            assert json.loads(block.context) == ["a", "b"]
-            assert block.payload == (b"{}" if block.kind is BlockKind.EVENT else b"x" * size)
-    assert portions.size == 0
 
 
 @pytest.mark.parametrize("kind", {Portions, PORTIONS})
@@ -156,7 +135,7 @@ def recorded(portions: Portions) -> list[Block]:
     found = list(decode(b"".join(bytes(each.data) for each in iter_taken(portions))))
     blocks = [each for each in found if isinstance(each, Block)]
     assert len(blocks) == len(found)
-    return [each._replace(offset=0, context=each.context.rstrip()) for each in blocks]
+    return [each._replace(offset=0) for each in blocks]
 
 
 sends = st.lists(

@@ -36,11 +36,6 @@ class FakeSegments:
         if self.failure is not None:
             raise self.failure
 
-    @property
-    def end(self) -> int:
-        """Where the next block will be."""
-        return len(self.written)
-
     def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
         self._may()
         self.written += bytes(data) + event

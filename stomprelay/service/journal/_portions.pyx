@@ -12,9 +12,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy
 
-from stomprelay.journal import disk
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
 from stomprelay.wire._scan import place_of
@@ -49,7 +48,6 @@ cdef enum:
     PART = 5120         # bytes of which `crc32` does not release the interpreter: to get it back takes longer
     SPARE = 8           # portions kept to be filled again: to have the system clear memory takes long
 
-cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
 cdef Py_ssize_t _DATA = place_of(Run, "data"), _START = place_of(Run, "start"), _AFTER = place_of(Run, "after")
 cdef Py_ssize_t _KEPT = place_of(Run, "kept")
@@ -134,10 +132,9 @@ cdef class Portions:
     cdef object _reached, _refused
     cdef object _whole          # portions behind which there are others, as tuples
     cdef list _spare
-    cdef bint _even             # the file will end with a page
-    cdef object _memory         # of the last portion, None: there is none; it begins with a page
+    cdef object _memory         # of the last portion, None: there is none
     cdef uint8_t *_start        # of that
-    cdef Py_ssize_t _room, _used, _last, _blocks, _frames
+    cdef Py_ssize_t _room, _used, _blocks, _frames
     cdef object _lent           # the memory of what was taken
 
     def __init__(self, most, clock, reached, refused):
@@ -147,7 +144,6 @@ cdef class Portions:
         self._refused = refused
         self._whole = deque()
         self._spare = []
-        self._even = True
 
     def put(self, bytes context not None, uint64_t number, bytes sizes not None, bytes payload not None,
             int kind=_FRAMES):
@@ -219,7 +215,6 @@ cdef class Portions:
         """Complete the block whose content is there."""
         cdef Py_ssize_t size = OUTER + number_of(block + 4)
         seal(block, size)
-        self._last = self._used
         self._used += size
         soon(block + size)
         self._blocks += 1
@@ -232,61 +227,34 @@ cdef class Portions:
         """Begin a portion that has room for so much."""
         cdef Py_buffer view
         if self._used:
-            self._whole.append((self._memory, self._used, self._last, self._blocks, self._frames))
+            self._whole.append((self._memory, self._used, self._blocks, self._frames))
             self._used = 0
         if self._spare and need <= self._most:
             self._memory = self._spare.pop()
         else:
-            self._memory = mmap(-1, max(need, self._most) + _PAGE, MAP_PRIVATE | MAP_ANONYMOUS)
+            self._memory = mmap(-1, max(need, self._most), MAP_PRIVATE | MAP_ANONYMOUS)
             if _HUGE is not None:
                 self._memory.madvise(_HUGE)     # of fewer pages it is cheaper to write
         PyObject_GetBuffer(self._memory, &view, PyBUF_WRITABLE)
         self._start = <uint8_t *>view.buf
         PyBuffer_Release(&view)     # nobody but us closes it
-        # What is to make the file end with a page is not written past the cache itself: one that is small will do.
-        self._room = max(need, self._most if self._even else min(self._most, 2 * _LARGE))
-        self._even = True
+        self._room = max(need, self._most)
         self._used = self._blocks = self._frames = 0
 
-    def take(self, Py_ssize_t end=0, bint whole=False):
-        cdef Py_ssize_t last
+    def take(self, bint whole=False):
         if self._whole:
-            self._lent, self._taken, last, blocks, frames = self._whole.popleft()
+            self._lent, self._taken, blocks, frames = self._whole.popleft()
         elif self._used and not whole:
-            self._lent, self._taken, last, blocks, frames = (
-                self._memory, self._used, self._last, self._blocks, self._frames
-            )
+            self._lent, self._taken, blocks, frames = self._memory, self._used, self._blocks, self._frames
             self._memory = None
             self._used = 0
         else:
             return None
-        if self._taken >= _LARGE:
-            self.widen(last, _PAGE - 1 - (end + self._taken - 1) % _PAGE)
-        self._even = (end + self._taken) % _PAGE == 0
         return Batch(memoryview(self._lent)[: self._taken], blocks, frames)
-
-    cdef widen(self, Py_ssize_t last, Py_ssize_t by):
-        """Make the last block of what was taken so much longer, by spaces behind its context."""
-        cdef Py_buffer view
-        cdef uint8_t *block
-        cdef Py_ssize_t named, content
-        PyObject_GetBuffer(self._lent, &view, PyBUF_WRITABLE)
-        block = <uint8_t *>view.buf + last
-        PyBuffer_Release(&view)
-        named = block[30] | block[31] << 8
-        content = OVERHEAD + named
-        if by == 0 or named == 0 or named + by > 0xffff:
-            return
-        memmove(block + content + by, block + content, self._taken - last - content)
-        memset(block + content, c" ", by)
-        number_at(block + 30, named + by, 2)
-        self._taken += by
-        self.size += by
-        seal(block, self._taken - last)
 
     def done(self):
         self.size -= self._taken
         self._taken = 0
-        if self._lent is not None and len(self._lent) == self._most + _PAGE and len(self._spare) < SPARE:
+        if self._lent is not None and len(self._lent) == self._most and len(self._spare) < SPARE:
             self._spare.append(self._lent)
         self._lent = None

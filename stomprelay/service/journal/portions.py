@@ -92,10 +92,9 @@ class Portions:
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 
-    def take(self, end: int = 0, whole: bool = False) -> Batch | None:
+    def take(self, whole: bool = False) -> Batch | None:
         """Return the oldest portion, or only one that is `whole`, behind which there are others; None if there is none.
-        Use its data until you call `done`, before the next `take`. `end` is where in a file it will be written: what is
-        compiled has large portions end with a page of the file, by spaces behind the context of their last block.
+        Use its data until you call `done`, before the next `take`.
         """
         waiting = self._waiting
         left = len(waiting)

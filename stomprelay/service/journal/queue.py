@@ -4,15 +4,12 @@ from collections.abc import Callable
 from threading import Event
 from typing import Final, NamedTuple
 
-from stomprelay.journal.disk import PAGE
 from stomprelay.service.journal.portions import PORTIONS
 
 ENOUGH: Final = 4 << 20
 """Bytes with which the writer does not wait for more."""
-PORTION: Final = (4 << 20) - PAGE
-"""Bytes that are written at once: with the page by which a portion may become longer they are whole huge pages, and the
-system uses such only for memory of which they are all.
-"""
+PORTION: Final = 4 << 20
+"""Bytes that are written at once. The system uses huge pages only for memory of which they are all."""
 BEYOND: Final = 4
 """So many times its room a queue takes that is not lossy: what was read already comes after reading was stopped."""
 LEAST: Final = 64 << 20

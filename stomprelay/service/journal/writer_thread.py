@@ -5,7 +5,6 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any, Final, Protocol
 
-from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.folder import Recovery, SegmentFile
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
@@ -13,6 +12,8 @@ from stomprelay.journal.settings import JournalSettings
 from stomprelay.service.journal.portions import Batch
 from stomprelay.service.journal.queue import Dropped, JournalQueue
 
+LARGE: Final = 1 << 16
+"""Bytes of a portion. What comes while so much is written waits for more."""
 IDLE: Final = 1.0
 """Seconds between two checks of what is due, where nothing has to be written; also the pause after a failure."""
 EXPIRING: Final = 60.0
@@ -25,10 +26,6 @@ class Segments(Protocol):
     """Writes segments, of which `number` were begun; `journal.writer.Writer` is one."""
 
     number: int
-
-    @property
-    def end(self) -> int:
-        """Where in a segment the next block will be written."""
 
     def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
         """Append whole blocks, and behind them an event's, to one segment: all of them or none. `now` is nanoseconds
@@ -199,11 +196,11 @@ class WriterThread:
         whole = False
         while True:
             if self._batch is None:
-                self._batch = self._queue.take(self._segments.end, whole)
+                self._batch = self._queue.take(whole)
             batch = self._batch
             if batch is None:
                 break
-            whole = not all and len(batch.data) >= disk.LARGE
+            whole = not all and len(batch.data) >= LARGE
             self._put(batch.data)
             self._batch = None
             self._queue.done()

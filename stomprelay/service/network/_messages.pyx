@@ -3,6 +3,8 @@
 messages as servers send them.
 """
 
+from codecs import utf_8_decode
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
@@ -27,10 +29,6 @@ cdef enum:
     LONG = 127
 
 cdef uint64_t _NOT_ASCII = 0x8080808080808080
-
-cdef struct Text:           # how far a text is UTF-8
-    int owed                # bytes of a character that are to come
-    uint8_t least, last     # bounds of the next one
 
 cdef struct Head:
     uint8_t first
@@ -58,36 +56,6 @@ cdef Head head_at(const uint8_t *data, Py_ssize_t at, Py_ssize_t end) noexcept n
     return head
 
 
-cdef bint is_utf8(Text *text, const uint8_t *data, Py_ssize_t size) noexcept nogil:
-    """Whether this can go on, or begin, a text (RFC 3629)."""
-    cdef uint64_t word
-    cdef uint8_t byte
-    cdef Py_ssize_t at = 0
-    while at < size:
-        if not text.owed:
-            while at + 8 <= size:
-                memcpy(&word, data + at, 8)
-                if word & _NOT_ASCII:
-                    break
-                at += 8
-            if at == size:
-                break
-        byte = data[at]
-        at += 1
-        if text.owed:
-            if not text.least <= byte <= text.last:
-                return False
-            text.owed -= 1
-            text.least, text.last = 0x80, 0xBF
-        elif byte >= 0x80:
-            if not 0xC2 <= byte <= 0xF4:
-                return False
-            text.owed = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-            text.least = 0xA0 if byte == 0xE0 else 0x90 if byte == 0xF0 else 0x80
-            text.last = 0x9F if byte == 0xED else 0x8F if byte == 0xF4 else 0xBF
-    return True
-
-
 def extent(bytes data, Py_ssize_t at):
     """Return how many bytes the fragment has that begins here, its head among them; 0 where that is not all there."""
     cdef Head head = head_at(<const uint8_t *>PyBytes_AS_STRING(data), at, PyBytes_GET_SIZE(data))
@@ -100,15 +68,16 @@ def framed(bytes data not None, bint binary):
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data), more = 0 if size < MIDDLE else 2 if size <= 0xFFFF else 8, i
     cdef bytes message = room_of(NULL, 2 + more + size)
     cdef uint8_t *into = <uint8_t *>PyBytes_AS_STRING(message)
-    cdef const uint8_t *payload = <const uint8_t *>PyBytes_AS_STRING(data)
-    cdef Text text = Text(0, 0, 0)
     if not binary:
-        binary = not is_utf8(&text, payload, size) or text.owed
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            binary = True
     into[0] = WHOLE | (BINARY if binary else TEXT)
     into[1] = <uint8_t>size if not more else MIDDLE if more == 2 else LONG
     for i in range(more):
         into[2 + i] = <uint8_t>(size >> 8 * (more - 1 - i))
-    memcpy(into + 2 + more, payload, size)
+    memcpy(into + 2 + more, PyBytes_AS_STRING(data), size)
     return message
 
 
@@ -131,10 +100,11 @@ cdef class Messages:
     cdef uint64_t within        # bytes of the last fragment that are to come
     cdef uint8_t key[MASK]
     cdef bint texts             # whether it is text
-    cdef Text text
+    cdef bytes begun            # of a text: bytes of a character that has not ended
 
     def __init__(self, uint64_t most):
         self.most = most
+        self.begun = b""
 
     def take(self, bytes data, Py_ssize_t at, bint controls):
         """Return the payload from `at` on, unmasked, and where it ends: at the end of the data, or where something begins
@@ -163,10 +133,7 @@ cdef class Messages:
             size = end - at if <uint64_t>(end - at) < self.within else <Py_ssize_t>self.within
             ascii = self.unmask(into + taken, here + at, size)
             self.within -= <uint64_t>size
-            if self.texts and not (ascii and not self.text.owed) and (
-                not is_utf8(&self.text, into + taken, size)
-                or (self.text.owed and not self.within and not self.open)
-            ):
+            if self.texts and (self.begun or not ascii) and not self.is_text((<const char *>into + taken)[:size]):
                 self.broken = True
                 break
             at += size
@@ -217,6 +184,15 @@ cdef class Messages:
             memcpy(self.key, data + head.end - MASK, MASK)
             self.unmask(said, data + head.end, <Py_ssize_t>head.size)
             self.ping = (<const char *>said)[: head.size]
+        return True
+
+    cdef bint is_text(self, bytes part):
+        """Whether a text goes on with this in UTF-8, and ends with it, where nothing of the message is to come."""
+        cdef bytes text = self.begun + part
+        try:
+            self.begun = text[utf_8_decode(text, None, not self.within and not self.open)[1]:]
+        except UnicodeDecodeError:
+            return False
         return True
 
     cdef bint unmask(self, uint8_t *into, const uint8_t *data, Py_ssize_t size) noexcept:
