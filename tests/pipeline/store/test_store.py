@@ -181,16 +181,14 @@ def test_slices_are_kept_until_they_are_not_named(spark: "SparkSession", tmp_pat
     assert [store.has_slice("kept", name) for name in "abc"] == [False, False, True]
 
 
-def test_sums_become_the_table(spark: "SparkSession", tmp_path: Path) -> None:
-    """As files: those of before go."""
+def test_sums_are_kept_by_batch(spark: "SparkSession", tmp_path: Path) -> None:
+    """Until they are dropped."""
     store = Store(spark, str(tmp_path))
     for batch, frames in ((0, 5), (1, 7)):
         row = {"minute": made.START, "direction": "to_broker", "frames": frames, "hour": HOUR}
         row |= dict.fromkeys(("messages", "octets", "body_octets", "errors"), 0)
         rows = made.rows(spark, TRAFFIC, {}, [row], "hour string")
         store.save_sums("traffic", rows.selectExpr("*", f"'{batch_name(batch)}' AS batch"))
-        store.publish("traffic", [HOUR], batch)
-        assert said(store.read("traffic"), "frames", "hour") == [(frames, 8)]
     assert store.summed("traffic", HOUR) == {batch_name(0), batch_name(1)}
     store.drop_sums("traffic", HOUR, [batch_name(0)])
     assert said(store.sums("traffic", "frames bigint", [f"hour={HOUR}/batch={batch_name(1)}"]), "frames") == [
