@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import class_archive, delta, java, launch
 from stomprelay.pipeline.spark.errors import MissingSpark
 
@@ -46,3 +47,16 @@ def with_delta(spark: "SparkSession") -> "SparkSession":
     if delta.found() is None:
         pytest.skip(f"the jars of Delta Lake are not here: make delta-jars, or {delta.MAVEN}")
     return spark
+
+
+@pytest.fixture
+def few() -> Iterator[None]:
+    """Three tables, as to make one takes a second. What is taken out comes back in its order, which the
+    documentation has, too.
+    """
+    whole = dict(TABLES)
+    for name in whole.keys() - {"messages", "traffic", "quarantine"}:
+        del TABLES[name]
+    yield
+    TABLES.clear()
+    TABLES.update(whole)

@@ -205,20 +205,6 @@ class Store:
             folders = self.volume.find(path, which)
         return self._loaded(self.format, path, self._whole(known), folders)
 
-    def publish(self, table: str, hours: Iterable[str], batch: int) -> None:
-        """Make what `save_sums` wrote for a batch and these hours the hours of the table. The rows must be the table's,
-        and its format Parquet.
-        """
-        for hour in hours:
-            place = f"{self.root}/{table}/{layout.place(hour)}"
-            before = self.volume.find(place, "part-*")
-            for path in self.volume.find(
-                f"{self.root}/_sums/{table}/hour={hour}/batch={batch_name(batch)}", "part-*"
-            ):
-                self.volume.copy(path, f"{place}/{posixpath.basename(path)}")
-            for path in before:
-                self.volume.remove(path)
-
     def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
         """Return the rows of these slices, in the hours that are named for each."""
         known, path = TABLES[table], f"{self.root}/{table}"

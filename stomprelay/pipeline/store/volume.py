@@ -87,15 +87,6 @@ class Volume:
         if not (system.exists(place) and system.rename(place, aim)):
             raise OSError(f"{path} cannot be renamed to {target}")
 
-    def copy(self, path: str, target: str) -> None:
-        """Copy a file, all of it or nothing; missing folders above `target` are made. Raises `OSError`."""
-        system, place = self._at(path)
-        partial = self._at(posixpath.join(posixpath.dirname(target), f"_{posixpath.basename(target)}"))[1]
-        system.mkdirs(partial.getParent())
-        copied = self._files.copy(system, place, system, partial, False, self._settings)
-        if not copied or not system.rename(partial, self._at(target)[1]):
-            raise OSError(f"{path} cannot be copied to {target}")
-
     def text(self, path: str) -> str | None:
         """Return the text of a small file in UTF-8; None if there is none."""
         system, place = self._at(path)

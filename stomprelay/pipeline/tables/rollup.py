@@ -42,7 +42,7 @@ def hours_of(rows: DataFrame) -> set[str]:
 class Rollup:
     """A table of sums. `kept`: the schema of the sums that it is folded from. `summed` returns sums for rows of the
     source, and `added` adds up sums of the same: both keep what has different `batch` apart. `folded` returns rows of
-    the table for sums. All of them have the column `hour`. `plain`: sums are the rows of the table.
+    the table for sums. All of them have the column `hour`.
     """
 
     table: Table
@@ -50,7 +50,6 @@ class Rollup:
     summed: Callable[[DataFrame], DataFrame]
     added: Callable[[DataFrame], DataFrame]
     folded: Callable[[DataFrame], DataFrame]
-    plain: bool = False
 
     def advance(
         self,
@@ -89,9 +88,6 @@ class Rollup:
             old = store.sums(name, self.kept, before).withColumn("batch", F.lit(now))
             news = self.added(few(news.unionByName(old)))
         store.save_sums(name, news)
-        if self.plain and store.format == "parquet":
-            store.publish(name, wanted, batch.number)
-            return
         store.replace(name, self.folded(few(store.sums(name, self.kept, after))), wanted)
 
     def advance_messages(self, batch: Batch) -> None:

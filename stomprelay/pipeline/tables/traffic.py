@@ -57,7 +57,7 @@ def _summed(counts: DataFrame, by: Iterable[str]) -> DataFrame:
     return named(summed, "minute")
 
 
-ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, added, folded, plain=True)
+ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, added, folded)
 
 
 def advance(batch: Batch) -> None:

@@ -1,7 +1,6 @@
 """Tables in Delta Lake: the same as files to who writes, and whole at any moment to who reads."""
 
 import threading
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,28 +12,14 @@ from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TABLES, TRAFFIC, Co
 from stomprelay.pipeline.store import delta as module
 from stomprelay.pipeline.store.delta import DeltaStore
 from stomprelay.pipeline.store.formats import found, opened
-from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
+from stomprelay.pipeline.store.store import Compacted, Store, StoreError, batch_name
 from tests.pipeline import rows as made
+from tests.pipeline.store.test_store import HOUR, LATER, NEXT, messages, said, traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-HOUR, NEXT, LATER = "2026-11-21-08", "2026-11-21-09", "2026-11-21-10"
-
-
-@pytest.fixture
-def few() -> Iterator[None]:
-    """Three tables, as to make one takes a second. What is taken out comes back in its order, which the
-    documentation has, too.
-    """
-    whole = dict(TABLES)
-    for name in whole.keys() - {"messages", "traffic", "quarantine"}:
-        del TABLES[name]
-    yield
-    TABLES.clear()
-    TABLES.update(whole)
 
 
 @pytest.fixture
@@ -48,91 +33,16 @@ def store(
     return fresh
 
 
-def messages(
-    store: Store, rows: Iterable[tuple[str, str]], still: Iterable[tuple[str, str]] = (), name: str = "0"
-) -> "DataFrame":
-    """Of hour and destination; `still`: those that are open, in the slice `name`."""
-    many = [
-        {"hour": hour, "destination": destination, "final": final, "slice": None if final else name}
-        for final, some in ((True, rows), (False, still))
-        for hour, destination in some
-    ]
-    return made.rows(store.spark, MESSAGES, made.MESSAGE, many, "hour string, slice string")
-
-
-def traffic(store: Store, *rows: tuple[str, str]) -> "DataFrame":
-    """Of hour and destination."""
-    usual = {"minute": made.START, "direction": "to_broker"}
-    usual |= dict.fromkeys(("frames", "messages", "octets", "body_octets", "errors"), 0)
-    return made.rows(
-        store.spark, TRAFFIC, usual, [{"hour": hour, "destination": d} for hour, d in rows], "hour string"
-    )
-
-
-def said(frame: "DataFrame", *columns: str) -> list[Any]:
-    """These columns of all rows, sorted."""
-    return sorted(tuple(row) for row in frame.select(*columns).collect())
-
-
-# ---------------------------------------------------------------- as with files
-
-
-def test_a_batch_that_is_done_again_takes_its_own_place(store: DeltaStore) -> None:
-    """And that of no other batch. Its rows are asked for again: who observes them does not wait for ever."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
-    store.append("messages", 0, messages(store, [(HOUR, "a"), (NEXT, "b")]))
-    store.append("messages", 1, messages(store, [(HOUR, "c")]))
-    seen = Observation()
-    store.append("messages", 1, messages(store, [(HOUR, "d")]).observe(seen, f.count("*").alias("n")))
-    assert seen.get == {"n": 1}
-    assert said(store.read("messages"), "destination", "hour", "batch") == [
-        ("a", 8, batch_name(0)),
-        ("b", 9, batch_name(0)),
-        ("d", 8, batch_name(1)),
-    ]
-    assert said(store.read("messages", [NEXT]), "destination") == [("b",)]
-    assert said(store.read("messages", []), "destination") == []
-    assert said(store.read("messages", batch=0), "destination") == [("a",), ("b",)]
-    assert said(store.read("messages", [HOUR, LATER], 1), "destination") == [("d",)]
-    assert (store.hours("messages"), store.hours_of("messages", 1)) == ([HOUR, NEXT], {HOUR})
-    store.append("quarantine", 3, store.spark.createDataFrame([("s", 0, 1, "torn")], QUARANTINE.ddl))
-    assert said(store.read("quarantine", batch=3), "reason", "batch") == [("torn", batch_name(3))]
-
-
-def test_rows_that_may_change_are_replaced_as_a_whole(store: DeltaStore) -> None:
-    """Slice by slice, whatever their hour, and without writing rows that stay once more."""
-    store.replace_open(0, messages(store, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), ["0"])
-    assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
-    files = {path.name for path in Path(store.root).glob("messages/date=*/hour=*/final=true/*.parquet")}
-    for _ in range(2):
-        now = messages(store, [(HOUR, "a")], [(NEXT, "c")], "1")
-        more = messages(store, [], [(HOUR, "d")], "2")
-        store.replace_open(1, now.unionByName(more), ["1", "2"], {"0": [HOUR, NEXT]})
-        assert said(store.read("messages"), "destination", "batch") == [
-            ("a", batch_name(1)),
-            ("c", "open-1"),
-            ("d", "open-2"),
-            ("final", batch_name(0)),
-        ]
-        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", 9), ("d", 8)]
-    assert said(store.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
-    assert said(store.open_rows("messages", {}), "destination") == []
-    there = store.read("messages").where("destination = 'final'").inputFiles()
-    assert files & {path.rpartition("/")[2] for path in there} == files
-    store.replace_open(2, messages(store, []), [], {"1": [NEXT]})
-    assert said(store.read("messages"), "destination") == [("a",), ("d",), ("final",)]
-    assert (store.hours_of("messages", OPEN), store.hours_of("messages", 2)) == ({HOUR}, set())
+# ---------------------------------------------------------------- beside what is as with files
 
 
 def test_a_batch_that_is_done_again_may_make_fewer_slices(store: DeltaStore) -> None:
     """Those that it made before, by other settings, are gone; slices of other batches stay."""
     for number, names in ((1, "ab"), (2, "ab"), (2, "c")):
         slices = [f"{batch_name(number)}-{at}" for at in range(len(names))]
-        rows = messages(store, [])
+        rows = messages(store.spark, [])
         for each, name in zip(names, slices, strict=True):
-            rows = rows.unionByName(messages(store, [], [(HOUR, each)], name))
+            rows = rows.unionByName(messages(store.spark, [], [(HOUR, each)], name))
         store.replace_open(number, rows, slices)
     assert said(store.read("messages"), "destination", "batch") == [
         ("a", f"open-{batch_name(1)}-0"),
@@ -162,17 +72,6 @@ def test_rows_under_a_name(store: DeltaStore) -> None:
     ]
 
 
-def test_hours_are_written_anew_one_by_one(store: DeltaStore) -> None:
-    """Those that there are rows for, those that have none any more, and no other."""
-    store.replace("traffic", traffic(store, (HOUR, "a"), (NEXT, "b")))
-    store.replace("traffic", traffic(store, (HOUR, "c")), [HOUR, LATER])
-    assert said(store.read("traffic"), "destination", "hour") == [("b", 9), ("c", 8)]
-    store.replace("traffic", traffic(store, (LATER, "d"), (HOUR, "c")), [HOUR, NEXT, LATER])
-    assert said(store.read("traffic"), "destination", "hour") == [("c", 8), ("d", 10)]
-    assert store.expire("traffic", NEXT) == [HOUR]
-    assert said(store.read("traffic"), "destination") == [("d",)]
-
-
 def test_what_is_not_there_yet_is_empty(with_delta: "SparkSession", tmp_path: Path) -> None:
     """With all columns."""
     store = DeltaStore(with_delta, str(tmp_path))
@@ -193,7 +92,7 @@ def test_of_two_writers_one_is_refused(store: DeltaStore) -> None:
 
     def write() -> None:
         other = DeltaStore(store.spark, store.root)
-        rows = messages(store, [(HOUR, "a")])
+        rows = messages(store.spark, [(HOUR, "a")])
         both.wait()
         try:
             other.replace_open(0, rows)
@@ -211,9 +110,9 @@ def test_of_two_writers_one_is_refused(store: DeltaStore) -> None:
 
 def test_tables_as_they_were(store: DeltaStore) -> None:
     """After a batch, or at a time; before there was any, they are empty. What is joined since does not change it."""
-    store.replace_open(0, messages(store, [(HOUR, "a")], [(HOUR, "b")]), ["0"])
+    store.replace_open(0, messages(store.spark, [(HOUR, "a")], [(HOUR, "b")]), ["0"])
     between = datetime.now(UTC)
-    store.replace_open(1, messages(store, [(HOUR, "b")], [(HOUR, "c")], "1"), ["1"], {"0": [HOUR]})
+    store.replace_open(1, messages(store.spark, [(HOUR, "b")], [(HOUR, "c")], "1"), ["1"], {"0": [HOUR]})
     store.drop("messages", [HOUR])
 
     def then(when: datetime | int) -> list[Any]:
@@ -231,7 +130,7 @@ def test_files_of_an_hour_become_few(store: DeltaStore, monkeypatch: pytest.Monk
     """Those of rows that stay; once is enough. Files that no version needs go a week later, a look a day."""
     for number in range(module.FEW + 1):
         name = str(number)
-        rows = messages(store, [(HOUR, f"/q/{number}"), (LATER, "x")], [(HOUR, "open")], name)
+        rows = messages(store.spark, [(HOUR, f"/q/{number}"), (LATER, "x")], [(HOUR, "open")], name)
         store.replace_open(number, rows, [name], {str(number - 1): [HOUR]})
     before = said(store.read("messages"), "destination", "batch")
     many = module.FEW + 2
@@ -264,8 +163,8 @@ def test_what_columns_mean_is_in_the_table(store: DeltaStore) -> None:
     assert schema["octets"].metadata == {"comment": "on the wire; octets"}
     (detail,) = store.spark.sql(f"DESCRIBE DETAIL {store._sql('traffic')}").collect()
     assert (detail.description, detail.partitionColumns) == (TRAFFIC.about, ["date", "hour"])
-    store.replace_open(7, messages(store, [(HOUR, "a")]))
-    store.replace("traffic", traffic(store, (HOUR, "a")))
+    store.replace_open(7, messages(store.spark, [(HOUR, "a")]))
+    store.replace("traffic", traffic(store.spark, (HOUR, "a")))
     for name in ("messages", "traffic"):
         assert [row.userMetadata for row in history(store, name).limit(1).collect()] == ["batch 7"]
 
@@ -274,14 +173,14 @@ def test_a_table_of_an_older_release_gains_columns(
     store: DeltaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Null in rows that are there; until a run has added them, in all. One of another type is told."""
-    store.append("messages", 0, messages(store, [(HOUR, "a")]))
+    store.append("messages", 0, messages(store.spark, [(HOUR, "a")]))
     grown = replace(
         MESSAGES, columns=(*MESSAGES.columns, Column("weight", "bigint", "what it weighs", nullable=False))
     )
     monkeypatch.setitem(TABLES, "messages", grown)
     assert said(store.read("messages"), "destination", "weight") == [("a", None)]
     store.prepare(0)
-    store.append("messages", 1, messages(store, [(HOUR, "b")]).selectExpr("*", "5L AS weight"))
+    store.append("messages", 1, messages(store.spark, [(HOUR, "b")]).selectExpr("*", "5L AS weight"))
     assert said(store.read("messages"), "destination", "weight") == [("a", None), ("b", 5)]
     other = replace(MESSAGES, columns=(*MESSAGES.columns, Column("weight", "string", "in words")))
     monkeypatch.setitem(TABLES, "messages", other)
@@ -291,7 +190,7 @@ def test_a_table_of_an_older_release_gains_columns(
 
 def test_tables_and_checkpoint_belong_together(store: DeltaStore) -> None:
     """If one was removed, or is older, batches would be missed or come twice."""
-    store.append("messages", 4, messages(store, [(HOUR, "a")]))
+    store.append("messages", 4, messages(store.spark, [(HOUR, "a")]))
     for finished in (3, 4):
         store.prepare(finished)
     for finished in (-1, 2, 5):
@@ -335,7 +234,7 @@ def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
     """Without Spark, while batches go on: each look is of one transaction, old rows and new ones never mixed."""
     deltalake = pytest.importorskip("deltalake")
     duckdb = pytest.importorskip("duckdb")
-    store.replace_open(0, messages(store, [], [(HOUR, "0"), (NEXT, "0")]), ["0"])
+    store.replace_open(0, messages(store.spark, [], [(HOUR, "0"), (NEXT, "0")]), ["0"])
     looks: list[set[str]] = []
     done = threading.Event()
 
@@ -349,7 +248,7 @@ def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
     try:
         for number in range(1, 4):
             name = str(number)
-            rows = messages(store, [], [(HOUR, name), (NEXT, name)], name)
+            rows = messages(store.spark, [], [(HOUR, name), (NEXT, name)], name)
             store.replace_open(number, rows, [name], {str(number - 1): [HOUR, NEXT]})
     finally:
         done.set()
@@ -367,7 +266,7 @@ def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
 def test_duckdb_reads_by_its_own_extension(store: DeltaStore) -> None:
     """`delta_scan`, where the extension is installed; it comes from a server of DuckDB's."""
     duckdb = pytest.importorskip("duckdb")
-    store.append("messages", 0, messages(store, [(HOUR, "a")]))
+    store.append("messages", 0, messages(store.spark, [(HOUR, "a")]))
     with duckdb.connect() as asked:
         try:
             asked.load_extension("delta")

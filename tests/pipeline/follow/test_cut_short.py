@@ -46,7 +46,7 @@ def kill(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
         return change
 
-    for name in ("rename", "remove", "put", "copy"):
+    for name in ("rename", "remove", "put"):
         monkeypatch.setattr(Volume, name, unless_killed(getattr(Volume, name)))
 
 

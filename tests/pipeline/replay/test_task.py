@@ -148,35 +148,6 @@ def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> No
     assert not broker.waiting()
 
 
-def test_what_is_confirmed_is_not_said_again(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """A run that was cut short goes on behind it, with the keys that it would have had."""
-    what = share(tmp_path, 6)
-    JobProgress(tmp_path / "progress").identity("job")
-    JobProgress(tmp_path / "progress").advance(BATCH, 0, 4)
-    running = Running(broker, tmp_path, what)
-    found = serve(rig.accept(broker))
-    assert running.ended() == (2, None)
-    assert [headers(frame)[b"relay-key"] for frame in found] == [b"job/0/0/4", b"job/0/0/5"]
-
-
-def test_no_more_than_a_window_is_in_doubt(
-    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whenever something is sent, all but a window before it is noted on the disk, however little time goes by."""
-    monkeypatch.setattr("stomprelay.pipeline.stomp.sending.OFTEN", 1e9)
-    window, count = 8, 60
-    what = share(tmp_path, count)
-    running = Running(broker, tmp_path, what, window=window)
-    peer = rig.accept(broker)
-    for number in range(count):
-        frame = peer.frame()
-        assert headers(frame)[b"relay-key"] == b"job/0/0/%d" % number
-        assert number < running.progress.position(BATCH, 0) + window
-        peer.write(receipt(frame))
-    serve(peer)
-    assert running.ended() == (count, None)
-
-
 def test_a_broker_that_goes(broker: ScriptedBroker, tmp_path: Path) -> None:
     """The reason is answered, in a line; what it confirmed is noted."""
     running = Running(broker, tmp_path, share(tmp_path, 5), window=2)

@@ -125,25 +125,6 @@ def test_a_stream_has_each_message_once_and_goes_on(
     ]
 
 
-def test_a_batch_reads_what_is_there_once(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
-) -> None:
-    """However often its rows are asked for; the next read has what came since, and the old rows if they are wanted."""
-    fill(uri, queue, 0, 12)
-
-    def read(**options: Any) -> "DataFrame":
-        reader = spark.read.format("stomp").option("destination", queue).option("idleMs", 300)
-        return reader.options(spool=str(tmp_path / "spool"), includeHeaders="false", **options).load(uri)
-
-    first = read()
-    assert "headers" not in first.columns
-    assert {bytes(row.body) for row in first.collect()} == {b"%d" % number for number in range(12)}
-    fill(uri, queue, 12, 15)
-    assert read().count() == 3
-    assert first.count() == 12
-    assert read(startingOffsets="earliest").count() == 15
-
-
 def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str) -> None:
     """All arrive, each with a key of its own."""
     rows = spark.range(0, 50, 1, 3).selectExpr(

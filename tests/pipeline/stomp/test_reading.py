@@ -119,24 +119,6 @@ def test_progress_has_how_far_behind_it_is(tmp_path: Path) -> None:
         reader.stop()
 
 
-def test_a_dead_receiver_fails_the_query(tmp_path: Path) -> None:
-    """In the given of what killed it."""
-    reader = StreamReader(source(tmp_path, "tcp://127.0.0.1:1"), schema(DDL))
-    said: list[str] = []
-
-    def failed() -> bool:
-        try:
-            reader.latestOffset({"r0": 0}, ALL)
-        except SourceError as error:
-            said.append(str(error))
-        return bool(said)
-
-    until(failed)
-    assert "receiver 0 has ended" in said[0]
-    assert "connection refused" in said[0]
-    reader.stop()
-
-
 def test_available_now_is_what_there_was_when_it_fell_silent(tmp_path: Path) -> None:
     """What comes later is for the next run; the limit holds."""
     with ScriptedBroker() as broker:

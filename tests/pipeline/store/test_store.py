@@ -8,6 +8,7 @@ import pytest
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
 from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.delta import DeltaStore
 from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
 from stomprelay.pipeline.store.upkeep import begin
@@ -29,22 +30,27 @@ def quarantine(spark: "SparkSession", *reasons: str) -> "DataFrame":
 
 
 def messages(
-    spark: "SparkSession", rows: Iterable[tuple[str, str]], still: Iterable[tuple[str, str]] = ()
+    spark: "SparkSession",
+    rows: Iterable[tuple[str, str]],
+    still: Iterable[tuple[str, str]] = (),
+    name: str = "0",
 ) -> "DataFrame":
-    """Of hour and destination; `still`: those that are open."""
+    """Of hour and destination; `still`: those that are open, in the slice `name`."""
     many = [
-        {"hour": hour, "destination": destination, "final": final}
+        {"hour": hour, "destination": destination, "final": final, "slice": None if final else name}
         for final, some in ((True, rows), (False, still))
         for hour, destination in some
     ]
-    return made.rows(spark, MESSAGES, made.MESSAGE, many, "hour string")
+    return made.rows(spark, MESSAGES, made.MESSAGE, many, "hour string, slice string")
 
 
-def sliced(rows: "DataFrame", name: str) -> "DataFrame":
-    """With the open ones in this slice."""
-    from pyspark.sql import functions as f
-
-    return rows.withColumn("slice", f.when(~f.col("final"), f.lit(name)))
+def traffic(spark: "SparkSession", *rows: tuple[str, str]) -> "DataFrame":
+    """Of hour and destination."""
+    usual = {"minute": made.START, "direction": "to_broker"}
+    usual |= dict.fromkeys(("frames", "messages", "octets", "body_octets", "errors"), 0)
+    return made.rows(
+        spark, TRAFFIC, usual, [{"hour": hour, "destination": d} for hour, d in rows], "hour string"
+    )
 
 
 def said(frame: "DataFrame", *columns: str) -> list[Any]:
@@ -85,41 +91,67 @@ def test_folders_have_types_that_engines_find(spark: "SparkSession", tmp_path: P
     assert "1/3" in plan
 
 
-def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", tmp_path: Path) -> None:
-    """And that of no other batch."""
-    store = Store(spark, str(tmp_path))
-    store.append("messages", 0, messages(spark, [(HOUR, "a"), (NEXT, "b")]))
-    store.append("messages", 1, messages(spark, [(HOUR, "c")]))
-    store.append("messages", 1, messages(spark, [(HOUR, "d")]))
-    assert said(store.read("messages"), "destination", "hour", "batch") == [
+@pytest.fixture(params=["parquet", "delta"])
+def either(
+    request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Store:
+    """In both formats, in a folder with letters that mean something to Hadoop and SQL."""
+    if request.param == "delta":
+        request.getfixturevalue("with_delta")
+        request.getfixturevalue("few")
+        monkeypatch.setattr(DeltaStore, "newest", lambda self: self._noted("messages"))
+    store = opened(spark, str(tmp_path / "it's a `folder` [1]"), request.param)
+    store.prepare(-1)
+    return store
+
+
+def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", either: Store) -> None:
+    """And that of no other batch. Its rows are asked for again: who observes them does not wait for ever."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    either.append("messages", 0, messages(spark, [(HOUR, "a"), (NEXT, "b")]))
+    either.append("messages", 1, messages(spark, [(HOUR, "c")]))
+    seen = Observation()
+    either.append("messages", 1, messages(spark, [(HOUR, "d")]).observe(seen, f.count("*").alias("n")))
+    assert seen.get == {"n": 1}
+    assert said(either.read("messages"), "destination", "hour", "batch") == [
         ("a", 8, batch_name(0)),
         ("b", 9, batch_name(0)),
         ("d", 8, batch_name(1)),
     ]
-    assert said(store.read("messages", [NEXT]), "destination") == [("b",)]
-    assert said(store.read("messages", batch=0), "destination") == [("a",), ("b",)]
-    assert said(store.read("messages", [HOUR, LATER], 1), "destination") == [("d",)]
-    assert store.hours("messages") == [HOUR, NEXT]
+    assert said(either.read("messages", [NEXT]), "destination") == [("b",)]
+    assert said(either.read("messages", []), "destination") == []
+    assert said(either.read("messages", batch=0), "destination") == [("a",), ("b",)]
+    assert said(either.read("messages", [HOUR, LATER], 1), "destination") == [("d",)]
+    assert (either.hours("messages"), either.hours_of("messages", 1)) == ([HOUR, NEXT], {HOUR})
+    either.append("quarantine", 3, quarantine(spark, "torn"))
+    assert said(either.read("quarantine", batch=3), "reason", "batch") == [("torn", batch_name(3))]
 
 
-def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", tmp_path: Path) -> None:
-    """Whatever their hour; final rows stay."""
-    store = Store(spark, str(tmp_path))
-    store.replace_open(0, sliced(messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), "0"), ["0"])
-    assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
+def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", either: Store) -> None:
+    """Slice by slice, whatever their hour, and without writing rows that stay once more."""
+    either.replace_open(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), ["0"])
+    assert (either.hours_of("messages", 0), either.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
+    files = {*either.read("messages", [HOUR], 0).where("final").inputFiles()}
     for _ in range(2):
-        rows = sliced(messages(spark, [(HOUR, "a")], [(NEXT, "c")]), "1")
-        store.replace_open(1, rows, ["1"], {"0": [HOUR, NEXT]})
-        assert said(store.read("messages"), "destination", "batch") == [
+        now = messages(spark, [(HOUR, "a")], [(NEXT, "c")], "1")
+        more = messages(spark, [], [(HOUR, "d")], "2")
+        either.replace_open(1, now.unionByName(more), ["1", "2"], {"0": [HOUR, NEXT]})
+        assert said(either.read("messages"), "destination", "batch") == [
             ("a", batch_name(1)),
             ("c", "open-1"),
+            ("d", "open-2"),
             ("final", batch_name(0)),
         ]
-        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", 9)]
-    assert said(store.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
-    store.replace_open(2, sliced(messages(spark, []), "2"), [], {"1": [NEXT]})
-    assert said(store.read("messages"), "destination") == [("a",), ("final",)]
-    assert store.hours_of("messages", OPEN) == store.hours_of("messages", 2) == set()
+        assert said(either.read("messages", batch=OPEN), "destination", "hour") == [("c", 9), ("d", 8)]
+    assert said(either.open_rows("messages", {"1": [NEXT], "7": [HOUR]}), "destination") == [("c",)]
+    assert said(either.open_rows("messages", {}), "destination") == []
+    assert files
+    assert files <= {*either.read("messages").inputFiles()}
+    either.replace_open(2, messages(spark, []), [], {"1": [NEXT]})
+    assert said(either.read("messages"), "destination") == [("a",), ("d",), ("final",)]
+    assert (either.hours_of("messages", OPEN), either.hours_of("messages", 2)) == ({HOUR}, set())
 
 
 def test_tables_without_hours_have_batches(spark: "SparkSession", tmp_path: Path) -> None:
@@ -131,32 +163,15 @@ def test_tables_without_hours_have_batches(spark: "SparkSession", tmp_path: Path
     assert said(store.read("quarantine", batch=2), "reason") == [("b",)]
 
 
-def test_hours_are_written_anew_one_by_one(spark: "SparkSession", tmp_path: Path) -> None:
-    """Those that there are rows for, and no other."""
-    store = Store(spark, str(tmp_path))
-
-    def traffic(*rows: tuple[str, str]) -> "DataFrame":
-        from pyspark.sql import functions as f
-
-        base = spark.createDataFrame(list(rows), "hour string, destination string")
-        return base.select(
-            *[
-                f.col("destination") if c.name == "destination" else
-                f.lit("to_broker").alias(c.name) if c.name == "direction" else
-                f.lit(0).cast(c.kind).alias(c.name)
-                for c in TRAFFIC.columns
-            ],
-            "hour",
-        )  # fmt: skip
-
-    store.replace("traffic", traffic((HOUR, "a"), (NEXT, "b")))
-    store.replace("traffic", traffic((HOUR, "c")), [HOUR, "2026-11-21-10"])
-    assert said(store.read("traffic"), "destination", "hour") == [("b", 9), ("c", 8)]
-    store.replace("traffic", traffic((LATER, "d"), (HOUR, "c")), [HOUR, NEXT, LATER])
-    assert said(store.read("traffic"), "destination", "hour") == [("c", 8), ("d", 10)]
-    store.replace("traffic", traffic((NEXT, "b")), [LATER])
-    assert store.expire("traffic", NEXT) == [HOUR]
-    assert said(store.read("traffic"), "destination") == [("b",)]
+def test_hours_are_written_anew_one_by_one(spark: "SparkSession", either: Store) -> None:
+    """Those that there are rows for, those that have none any more, and no other."""
+    either.replace("traffic", traffic(spark, (HOUR, "a"), (NEXT, "b")))
+    either.replace("traffic", traffic(spark, (HOUR, "c")), [HOUR, LATER])
+    assert said(either.read("traffic"), "destination", "hour") == [("b", 9), ("c", 8)]
+    either.replace("traffic", traffic(spark, (LATER, "d"), (HOUR, "c")), [HOUR, NEXT, LATER])
+    assert said(either.read("traffic"), "destination", "hour") == [("c", 8), ("d", 10)]
+    assert either.expire("traffic", NEXT) == [HOUR]
+    assert said(either.read("traffic"), "destination") == [("d",)]
 
 
 def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path) -> None:
@@ -181,16 +196,14 @@ def test_slices_are_kept_until_they_are_not_named(spark: "SparkSession", tmp_pat
     assert [store.has_slice("kept", name) for name in "abc"] == [False, False, True]
 
 
-def test_sums_become_the_table(spark: "SparkSession", tmp_path: Path) -> None:
-    """As files: those of before go."""
+def test_sums_are_kept_by_batch(spark: "SparkSession", tmp_path: Path) -> None:
+    """Until they are dropped."""
     store = Store(spark, str(tmp_path))
     for batch, frames in ((0, 5), (1, 7)):
         row = {"minute": made.START, "direction": "to_broker", "frames": frames, "hour": HOUR}
         row |= dict.fromkeys(("messages", "octets", "body_octets", "errors"), 0)
         rows = made.rows(spark, TRAFFIC, {}, [row], "hour string")
         store.save_sums("traffic", rows.selectExpr("*", f"'{batch_name(batch)}' AS batch"))
-        store.publish("traffic", [HOUR], batch)
-        assert said(store.read("traffic"), "frames", "hour") == [(frames, 8)]
     assert store.summed("traffic", HOUR) == {batch_name(0), batch_name(1)}
     store.drop_sums("traffic", HOUR, [batch_name(0)])
     assert said(store.sums("traffic", "frames bigint", [f"hour={HOUR}/batch={batch_name(1)}"]), "frames") == [
@@ -299,7 +312,7 @@ def test_headers_are_kept_from_the_first_batch_on(spark: "SparkSession", tmp_pat
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
     """ORC comes with Spark."""
     store = Store(spark, str(tmp_path), "orc")
-    store.replace_open(0, sliced(messages(spark, [(HOUR, "a")], [(HOUR, "b")]), "x"), ["x"])
+    store.replace_open(0, messages(spark, [(HOUR, "a")], [(HOUR, "b")], "x"), ["x"])
     assert said(store.read("messages", [HOUR]), "destination", "batch") == [
         ("a", batch_name(0)),
         ("b", "open-x"),

@@ -84,17 +84,3 @@ def test_means_of_negative_times(spark: "SparkSession") -> None:
     """A clock that was set back makes a delivery come before its SEND."""
     table = flow(spark, {"deliveries": [after(-500)]}, {"deliveries": [after(100)]})
     assert told(table, ["delivery_mean_us", "delivery_max_us"]) == [(-200, 100)]
-
-
-def test_parts_add_up(spark: "SparkSession") -> None:
-    """Sums of parts, folded, are the sums of all."""
-    whole = [
-        {
-            "seen_at": START + timedelta(minutes=3 * n),
-            "size": n,
-            "deliveries": [after(n * 10, "xyz"[k % 3]) for k in range(n % 5)],
-        }
-        for n in range(45)
-    ]
-    parts = [carried(rows(spark, MESSAGES, MESSAGE, part)) for part in (whole[:7], whole[7:8], whole[8:])]
-    assert told(folded(parts[0].unionByName(parts[1]).unionByName(parts[2]))) == told(flow(spark, *whole))

@@ -142,7 +142,6 @@ def test_a_batch_that_is_done_again_changes_nothing(
     place.messages(1, [message(0, 7)], [message(1, 9)])
     with monkeypatch.context() as patch:
         patch.setattr(Store, "replace", killed)
-        patch.setattr(Store, "publish", killed)
         for module in (traffic, latency):
             with pytest.raises(KeyboardInterrupt):
                 module.advance(place.batch(1))

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.schema import FRAMES, TRAFFIC
-from stomprelay.pipeline.tables.traffic import counted, folded
+from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.tables.traffic import counted
 from tests.pipeline.rows import FRAME, START, rows, told
 
 if TYPE_CHECKING:
@@ -127,17 +127,6 @@ def test_a_message_counts_where_it_goes_only(spark: "SparkSession") -> None:
         ("to_broker", 1, 0),
         ("to_client", 1, 0),
     ]
-
-
-def test_parts_add_up(spark: "SparkSession") -> None:
-    """Counts of parts of the frames, folded, are the counts of all; the columns are the table's."""
-    whole = [
-        {"seen_at": START + timedelta(seconds=7 * n), "size": n, "client": "ab"[n % 2]} for n in range(40)
-    ]
-    counts = [counted(rows(spark, FRAMES, FRAME, part)) for part in (whole[:13], whole[13:14], whole[14:])]
-    parts = counts[0].unionByName(counts[1]).unionByName(counts[2])
-    assert told(folded(parts)) == told(counted(rows(spark, FRAMES, FRAME, whole)))
-    assert folded(parts).columns == ["hour", *TRAFFIC.names]
 
 
 def test_hours(spark: "SparkSession") -> None:
