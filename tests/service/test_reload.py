@@ -414,6 +414,23 @@ def test_certificates_of_a_relay(authority: Authority, introduces: bool) -> None
 # The rest
 
 
+def test_the_rest_is_left_alone() -> None:
+    """What has another setting is another one; nothing else is made anew, closed or begun again."""
+    main = movable()
+    harness = RelayHarness(listener(upstream=main))
+    service = harness.service
+    there = [each.factory.current for each in service._listening.services]
+    endpoints, watches = dict(service._endpoints), service._checks._watches
+    reload(harness, *service.config.listeners, stop_timeout=3.0)
+    assert service.config.stop_timeout == 3.0
+    reload(harness, replace(service.config.listeners[0], linger=1.0))
+    assert service.state.sessions.listeners["public"].listener.linger == 1.0
+    assert [each.factory.current for each in service._listening.services] == there
+    assert (service._endpoints, service._checks._watches is watches) == (endpoints, True)
+    reload(harness, listener(upstream=replace(main, drain_timeout=1.0)))
+    assert service._checks._watches is not watches
+
+
 def test_what_is_recorded_changes_for_new_connections(tmp_path: Path) -> None:
     """The journal goes on, and its folder stays."""
     harness = JournalHarness(tmp_path)
