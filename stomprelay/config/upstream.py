@@ -7,7 +7,7 @@ from typing import Final
 from stomprelay.config import address, endpoint
 from stomprelay.config.location import Location, locate
 from stomprelay.config.settings import SETTINGS, built, field_keys
-from stomprelay.config.table import Table, written
+from stomprelay.config.table import Table
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
@@ -50,7 +50,7 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
 
 def places(values: Mapping[str, object]) -> str:
     """Return what the values of a table say about the groups of its upstream, in a form that can be compared."""
-    return written([values.get(key) for key in ("uri", "policy", "connected")])
+    return repr([values.get(key) for key in ("uri", "policy", "connected")])
 
 
 def read(table: Table, running: Upstream | None = None) -> Upstream:
@@ -58,7 +58,7 @@ def read(table: Table, running: Upstream | None = None) -> Upstream:
     the same of them. The file that holds its passcode is read now. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["upstream.NAME"])
-    found |= table.table("limits").read(SETTINGS["upstream.NAME.limits"])
+    found |= table.read_inner("limits", SETTINGS["upstream.NAME.limits"])
     health = table.table("health")
     found |= health.read(SETTINGS["upstream.NAME.health"])
     place = running or table.required("uri", location)
