@@ -109,8 +109,8 @@ class Table:
     """One table of a file. `source` is the file as its user named it, `folder` where relative paths start.
     `path` holds the keys that lead to it, and numbers from 1 for places in arrays of tables. `name` is the last key.
 
-    Call `read` with the rows of the keys that it may have, or `only`, and then get each. A reader raises `ValueError` for a value that it does
-    not take; what the methods raise is always a `ConfigError`.
+    Call `read` with the rows of the keys that it may have; or `only`, and then get each. A reader raises `ValueError`
+    for a value that it does not take; what the methods raise is always a `ConfigError`.
     """
 
     def __init__(
