@@ -136,7 +136,7 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     before = {each.name: each for each in running.upstreams}
     upstreams: dict[str, Upstream] = {}
     continued: list[Continued] = []
-    for each in () if config.listeners is running.listeners else config.upstreams:
+    for each in () if wanted.listeners is running.listeners else wanted.upstreams:
         upstreams[each.name] = each
         if each.name in before and before[each.name].groups is not each.groups:
             groups = tuple(_groups(before[each.name], each, continued))

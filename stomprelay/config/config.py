@@ -21,7 +21,7 @@ from stomprelay.config.listener import read_route, routed
 from stomprelay.config.location import locate
 from stomprelay.config.rules import read_rule, ruled
 from stomprelay.config.settings import SETTINGS
-from stomprelay.config.table import ConfigError, Table, deepest, written
+from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved, places
 from stomprelay.config.upstream import read as read_upstream
@@ -204,7 +204,8 @@ def overridden(
         check(COMMAND_LINE, "--admin", access)
     else:
         admin = config.admin
-    _distinct(COMMAND_LINE, listeners, admin, config.metrics)
+    if listen or admin != config.admin:
+        _distinct(COMMAND_LINE, listeners, admin, config.metrics)
     if config.auths:
         check_auth(source, listeners, config.auths)
     kept = config.journal
@@ -321,13 +322,14 @@ def _read(table: Table, running: Config = NOTHING) -> Config:
         check(table.source, "admin", admin)
         found |= {"admin_token": admin.token, "admin_tls": admin.tls}
     _distinct(table.source, listeners, found.get("admin"), found.get("metrics"))
-    limits = table.table("limits").read(SETTINGS["limits"])
+    journal = read_journal(table.table("journal")) if "journal" in table else JournalSettings()
+    limits = table.read_inner("limits", SETTINGS["limits"])
     _check_memory(table.source, limits.get("memory"), listeners)
     return Config(
         listeners,
         auths=auths,
-        broker=Bounds(**table.table("broker").read(SETTINGS["broker"])),
-        journal=_without_tokens(read_journal(table.table("journal")), auths),
+        broker=Bounds(**table.read_inner("broker", SETTINGS["broker"])),
+        journal=_without_tokens(journal, auths),
         tables=table.values,
         **found,
         **limits,
@@ -340,7 +342,10 @@ _SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
 
 def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
     """Return the listeners with all that they lead to, and who may come in. Each file that a table names is read."""
-    texts = [written([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
+    try:
+        texts = [repr([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
+    except RecursionError:  # nested so deeply by dots that it is wrong, and will be named
+        running, texts = NOTHING, ["", ""]
     if running.listeners and texts[0] == texts[1] and "auth" not in table and "passcode_file" not in texts[0]:
         return running.listeners, ()
     upstreams = _read_upstreams(table, running)
@@ -378,7 +383,7 @@ def _read_upstreams(table: Table, running: Config) -> dict[str, Upstream]:
         there, before = known.get(name), said.get(name)
         if there is None:
             found[name] = read_upstream(each)
-        elif written(each.values) == written(before) and "passcode_file" not in each.values:
+        elif repr(each.values) == repr(before) and "passcode_file" not in each.values:
             found[name] = there
         else:
             found[name] = read_upstream(each, there if places(each.values) == places(before) else None)
@@ -402,7 +407,7 @@ def _kept_listeners(
         name, named = each.name, each.values.get("upstream")
         upstream = fallback if named is None else upstreams.get(str(named))
         there = known.get(name)
-        if there is not None and upstream is not None and written(each.values) == written(said.get(name)):
+        if there is not None and upstream is not None and repr(each.values) == repr(said.get(name)):
             found[name] = there if there.upstream is upstream else replace(there, upstream=upstream)
     return found
 

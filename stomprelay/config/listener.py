@@ -8,7 +8,7 @@ from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import endpoint
 from stomprelay.config.settings import SETTINGS, built
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.config.values import flag, reference, references, text
+from stomprelay.config.values import flag, reference, references
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
@@ -129,17 +129,16 @@ def read_route(
     table: Table, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
     """Return the route in a table. Both mappings are what the file has, by name. Raises `ConfigError`."""
-    table.only(SETTINGS["route[N]"])
-    patterns = [key for key in PATTERNS if key in table]
+    found = table.read(SETTINGS["route[N]"])
+    patterns = [key for key in PATTERNS if key in found]
     if len(patterns) != 1:
         if patterns:
             raise table.error(patterns[1], f"excludes {patterns[0]}: a route has one pattern")
         raise table.error(None, f"needs a pattern: one of {', '.join(PATTERNS)}")
-    pattern = table.required(patterns[0], text)
     upstream = table.required("upstream", reference("upstream", upstreams))
     names = {name: name for name in listeners}
     held = frozenset(table.get("listener", references("listener", names), tuple(names)))
-    return RouteRule(Route(Match(patterns[0]), pattern, upstream), held, table)
+    return RouteRule(Route(Match(patterns[0]), found[patterns[0]], upstream), held, table)
 
 
 def routed(listeners: Sequence[Listener], rules: Sequence[RouteRule]) -> tuple[Listener, ...]:

@@ -64,16 +64,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"known are {', '.join(known)}" if known else "there is none"
 
 
-def written(values: object) -> str:
-    """Return values of a file in a form that can be compared, in which 1 is not true; "" for what is nested too deeply,
-    which no table that is right has.
-    """
-    try:
-        return repr(values)
-    except RecursionError:
-        return ""
-
-
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
     """Return what `read` makes of a file of `most` bytes: of its bytes, and its mode. Raises `ValueError` with the path
     and the reason, also where `read` does.
@@ -117,10 +107,10 @@ class Setting(NamedTuple):
 
 class Table:
     """One table of a file. `source` is the file as its user named it, `folder` where relative paths start.
-    `path` holds the keys that lead to it, and numbers from 1 for places in arrays of tables.
+    `path` holds the keys that lead to it, and numbers from 1 for places in arrays of tables. `name` is the last key.
 
-    Call `only` first with the keys it may have, then get each. A reader raises `ValueError` for a value that it does
-    not take; what the methods raise is always a `ConfigError`.
+    Call `read` with the rows of the keys that it may have; or `only`, and then get each. A reader raises `ValueError`
+    for a value that it does not take; what the methods raise is always a `ConfigError`.
     """
 
     def __init__(
@@ -134,11 +124,7 @@ class Table:
         self.folder = folder
         self.values = values
         self._path = path
-
-    @property
-    def name(self) -> str:
-        """The last part of the table's own key."""
-        return str(self._path[-1])
+        self.name = str(path[-1]) if path else ""
 
     @property
     def place(self) -> str:
@@ -189,6 +175,10 @@ class Table:
                 else:
                     found[field or key] = value
         return found
+
+    def read_inner(self, key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
+        """Return what `read` returns of the table under a key; nothing where it is absent. Raises `ConfigError`."""
+        return self.table(key).read(settings) if key in self.values else {}
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
         """Return the key's value as `read` returns it. Raises `ConfigError` where it is absent."""

@@ -6,8 +6,8 @@ from typing import Final
 
 from stomprelay.config import address, endpoint
 from stomprelay.config.location import Location, locate
-from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import Table, written
+from stomprelay.config.settings import SETTINGS, built, field_keys
+from stomprelay.config.table import Table
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
@@ -20,16 +20,10 @@ PARTS: Final = (
 )
 """What is to be said of `Upstream.parts`."""
 
-_MOVING: Final = {
-    "connected": "connected",
-    "confirm": "confirm",
-    "resend_buffer": "resend_buffer",
-    "reconnect_rate": "reconnect_rate",
-    "rebalance_rate": "rebalance_rate",
-    "drain_timeout": "drain_timeout",
-    "health": "checks",
-}
-"""Key -> field of the settings that have an effect only where sessions survive their broker."""
+_MOVING: Final = frozenset(
+    {"connected", "confirm", "resend_buffer", "reconnect_rate", "rebalance_rate", "drain_timeout", "checks"}
+)
+"""Fields of the settings that have an effect only where sessions survive their broker."""
 _EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 
 
@@ -56,7 +50,7 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
 
 def places(values: Mapping[str, object]) -> str:
     """Return what the values of a table say about the groups of its upstream, in a form that can be compared."""
-    return written([values.get(key) for key in ("uri", "policy", "connected")])
+    return repr([values.get(key) for key in ("uri", "policy", "connected")])
 
 
 def read(table: Table, running: Upstream | None = None) -> Upstream:
@@ -64,7 +58,7 @@ def read(table: Table, running: Upstream | None = None) -> Upstream:
     the same of them. The file that holds its passcode is read now. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["upstream.NAME"])
-    found |= table.table("limits").read(SETTINGS["upstream.NAME.limits"])
+    found |= table.read_inner("limits", SETTINGS["upstream.NAME.limits"])
     health = table.table("health")
     found |= health.read(SETTINGS["upstream.NAME.health"])
     place = running or table.required("uri", location)
@@ -98,7 +92,10 @@ def _idle(upstream: Upstream) -> Iterable[str]:
     """Return the keys that are set but have no effect, because a session of a plain address ends with its broker."""
     if upstream.movable:
         return ()
-    return [key for key, field in _MOVING.items() if getattr(upstream, field) != getattr(Upstream, field)]
+    keys = field_keys("upstream.NAME")
+    return [
+        keys[each] for each in keys if each in _MOVING and getattr(upstream, each) != getattr(Upstream, each)
+    ]
 
 
 def _unread_header(upstream: Upstream) -> bool:

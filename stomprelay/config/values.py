@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from ipaddress import ip_address
 from math import inf
 from typing import Final, NamedTuple, TypeVar
@@ -22,6 +23,7 @@ from stomprelay.wire.names import CONNECT_HEADERS
 
 T = TypeVar("T")
 V = TypeVar("V")
+E = TypeVar("E", bound=Enum)
 
 Reader = Callable[[object], T]
 
@@ -235,6 +237,11 @@ def choice(known: Mapping[str, T]) -> Reader[T]:
         return known[value]
 
     return read
+
+
+def member(kind: type[E]) -> Reader[E]:
+    """Return a reader that takes the value of a member of an enumeration, and returns the member."""
+    return choice({each.value: each for each in kind})
 
 
 def _article(noun: str) -> str:

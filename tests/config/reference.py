@@ -1,14 +1,28 @@
-"""`config/stomprelay.toml` as data: its settings, what each means, and how the default is written."""
+"""`config/stomprelay.toml` as data: its settings, what each means, and how the default is written.
+
+`python -m tests.config.reference` writes the tables of `docs/settings.md` from it, and from the rows of the code.
+"""
 
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+from stomprelay.config.settings import takes
 from tests.auth.issuing import ISSUER, USERS, public_pem
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "config" / "stomprelay.toml"
 TEXT = FILE.read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "settings.md"
+OPTIONS = {
+    "admin": "`--admin`",
+    "listener.NAME.endpoint": "`-l`, `--listen`",
+    "upstream.NAME.uri": "`-u`, `--upstream`",
+    "journal.directory": "`--journal`",
+    "workers": "`--workers`",
+    "log_level": "`--log-level`",
+}
+"""Options of the command line that win over a setting."""
 
 _TABLE = re.compile(r"#?\[(.+)\]")
 _SETTING = re.compile(r"(#?)([a-z_0-9]+) = (.+)")
@@ -27,12 +41,20 @@ class Setting(NamedTuple):
 
 def settings() -> list[Setting]:
     """Every setting, in the file's order."""
-    found = []
+    return [each for _, _, found in tables() for each in found]
+
+
+def tables() -> list[tuple[str, str, list[Setting]]]:
+    """Every table that has settings, in the file's order: its header, with NAME, what it means, and its settings."""
+    found: list[Setting] = []
+    every = [("", "", found)]
     table = ""
     meaning: list[str] = []
     for line in TEXT.splitlines():
         if match := _TABLE.fullmatch(line):
             table = re.sub(r"^\[(.+)\]$", r"\1[N]", match[1]).replace(".default", ".NAME") + "."
+            found = []
+            every.append((f"[{match[1]}]".replace(".default", ".NAME"), " ".join(meaning), found))
         elif match := _SETTING.fullmatch(line):
             absent, key, value = match.groups()
             found.append(Setting(table + key, " ".join(meaning), None if absent else value, value))
@@ -40,7 +62,22 @@ def settings() -> list[Setting]:
             meaning.append(line[2:])
             continue
         meaning = []
-    return found
+    return every
+
+
+def page() -> str:
+    """The tables of `docs/settings.md`, from the first heading on."""
+    lines = []
+    for header, meaning, found in tables():
+        lines += ["", f"## `{header}`" if header else "## Before the first table"]
+        lines += ["", meaning] if meaning else []
+        lines += ["", "| setting | default | takes effect | meaning |", "|---|---|---|---|"]
+        for each in found:
+            default = "absent" if each.default is None else f"`{each.default}`"
+            option = f" Option: {OPTIONS[each.key]}." if each.key in OPTIONS else ""
+            name = f'<a id="{each.key}"></a>`{each.key.rpartition(".")[2]}`'
+            lines.append(f"| {name} | {default} | {takes(each.key).value} | {each.meaning}{option} |")
+    return "\n".join(lines) + "\n"
 
 
 def put_secrets(folder: Path) -> None:
@@ -71,3 +108,7 @@ def everything(pattern: str = "destination") -> str:
     text = text.replace("probe = 0.0", "probe = 5.0")
     text = text.replace('uri = "memory:"', 'uri = "failover:(ssl://broker.example.net)"')
     return text + route + rest
+
+
+if __name__ == "__main__":
+    PAGE.write_text(PAGE.read_text(encoding="utf-8").partition("\n## ")[0] + page(), encoding="utf-8")

@@ -16,11 +16,13 @@ from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
+from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
+from stomprelay.config.address import authority as host
 from stomprelay.config.change import Source
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
-from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.listener import ServerTLS, Web
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.brokers.checks import _Asked
 from stomprelay.service.network import tls
@@ -412,6 +414,65 @@ def test_certificates_of_a_relay(authority: Authority, introduces: bool) -> None
 
 
 # The rest
+
+
+def test_what_is_listened_on_anew(authority: Authority) -> None:
+    """An endpoint has another factory where its clients are served otherwise, and each time where it reads files."""
+    own = authority.issue("own")
+    secured = ServerTLS(str(own.certificate), str(own.key))
+    main = movable()
+    harness = RelayHarness(listener(upstream=main), admin="tcp:61680:interface=127.0.0.1")
+    service = harness.service
+    known: list[Any] = []
+
+    def anew(told: dict[str, Any], **settings: Any) -> tuple[bool, bool]:
+        reload(harness, listener(upstream=main, **told), admin="tcp:61680:interface=127.0.0.1", **settings)
+        [there], [admin] = service._listening.services, service.admin.services
+        current = [there.factory.current, admin.factory.current]
+        found = tuple(each not in known for each in current)
+        known.extend(current)
+        return found[0], found[1]
+
+    assert anew({}) == (True, True)
+    assert anew({"linger": 1.0}, stop_timeout=1.0) == (False, False)
+    assert anew({}, admin_hosts=(host("relay.example.net"),)) == (False, True)
+    assert anew({"web": Web()}) == (True, True)
+    assert anew({"web": Web()}) == (False, False)
+    assert anew({"web": Web(), "tls": secured}) == (True, False)
+    assert anew({"web": Web(), "tls": secured}) == (True, True)
+
+
+def test_what_is_heeded_anew(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may come in, how much is logged, and what there is to warn of."""
+    levels: list[str] = []
+    monkeypatch.setattr("stomprelay.service.relay.set_level", levels.append)
+    main = movable(connected=True)
+    harness = RelayHarness(listener(upstream=main))
+    log.clear()
+    reload(harness, listener(upstream=main), auths=(AuthSettings("a", certificates=True),), log_level="error")
+    assert set(harness.service._identification._auths) == {"a"}
+    assert (levels, log) == (["info", "error"], [])
+    reload(harness, listener(upstream=replace(main, connected=False)), log_level="error")
+    assert harness.service._identification._auths == {}
+    assert (len(levels), len(log)) == (2, 1)
+    assert "sessions may be on different brokers" in log[0]
+
+
+def test_the_rest_is_left_alone() -> None:
+    """What has another setting is another one; nothing else is made anew, closed or begun again."""
+    main = movable()
+    harness = RelayHarness(listener(upstream=main))
+    service = harness.service
+    there = [each.factory.current for each in service._listening.services]
+    endpoints, watches = dict(service._endpoints), service._checks._watches
+    reload(harness, *service.config.listeners, stop_timeout=3.0)
+    assert service.config.stop_timeout == 3.0
+    reload(harness, replace(service.config.listeners[0], linger=1.0))
+    assert service.state.sessions.listeners["public"].listener.linger == 1.0
+    assert [each.factory.current for each in service._listening.services] == there
+    assert (service._endpoints, service._checks._watches is watches) == (endpoints, True)
+    reload(harness, listener(upstream=replace(main, drain_timeout=1.0)))
+    assert service._checks._watches is not watches
 
 
 def test_what_is_recorded_changes_for_new_connections(tmp_path: Path) -> None:
