@@ -83,7 +83,10 @@ class Outbox(effects.Outbox[Effect]):
                 self.opened(effect.leg)
             elif type(effect) is Close and effect.leg in self.legs:
                 self.legs = tuple([leg for leg in self.legs if leg is not effect.leg])
-        super().put(*effects)
+        if self._effects is None:
+            self._effects = [*effects]
+        else:
+            self._effects += effects
 
     def opened(self, leg: Leg) -> None:
         """Record a leg whose connection is there, or asked for: the client's, without an `Open`."""

@@ -84,7 +84,8 @@ class Joiner:
             frame = frame.instead or frame
         data = self._data
         if frame.data is not data or frame.start != self._stop:
-            self._end()
+            if self._stop > self._start:
+                self._end()
             data = self._data = frame.data
             self._start = frame.start
         if head is not None:

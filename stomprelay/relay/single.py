@@ -286,7 +286,8 @@ class Single:
             self._session.client_sent(count)
             connection.sent_frames += count
             resender.flush(now)
-            self._give_receipts(resender, now)
+            if resender.unconfirmed.given:
+                self._give_receipts(resender, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
 
@@ -362,7 +363,7 @@ class Single:
             data = joiner.take(trails=broker.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
-            if self._resender is not None:
+            if self._resender is not None and self._resender.unconfirmed.committing.late:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
@@ -488,4 +489,5 @@ class Single:
 
     def _give_receipts(self, resender: Resender, now: float) -> None:
         """Give the client the receipts of a broker that is gone."""
-        give_receipts(resender.take_given(), self._client, self._outbox, now)
+        if resender.unconfirmed.given:
+            give_receipts(resender.unconfirmed.take_given(), self._client, self._outbox, now)

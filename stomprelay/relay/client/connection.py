@@ -101,7 +101,7 @@ class ClientConnection:
         self._buffer.limit(pace)
         if self._client.state is State.CONNECTED:
             self._release(now)
-            self._pace()
+            self._buffer.paced(self.flow)
 
     # Inputs
 
@@ -352,7 +352,8 @@ class ClientConnection:
     def _accepted(self, link: Link, accepted: Accepted, now: float) -> None:
         """A link has a broker. The client is answered when there are enough of them, and only once."""
         client, flow, counters, outbox = self._client, self.flow, self.session.counters, self._outbox
-        leg, broker = link.connection.leg, link.connection.broker
+        connection = link.connection
+        leg, broker = connection.leg, connection.broker
         first = client.state is State.CONNECTING and flow.ready
         if link.recovering:  # a failover
             counters["failovers"] += 1
@@ -382,7 +383,7 @@ class ClientConnection:
         if client.state is State.CONNECTED and (more or self._buffer.unread):
             self._release(now)
         if first and not client.gone:
-            self._pace()
+            self._buffer.paced(self.flow)
         if self.shutdown.may_finish(now):
             self._finish(now)
 
@@ -405,7 +406,7 @@ class ClientConnection:
         """Keep bytes of the client that cannot go on now."""
         self._buffer.append(data)
         if self._buffer.pace is None:
-            self._pace()
+            self._buffer.paced(self.flow)
         else:
             self._release(now)
 
@@ -487,7 +488,7 @@ class ClientConnection:
         elif flow.survives and not shutdown.ending:
             if self._move(now):
                 self._wake()
-            self._pace()
+            self._buffer.paced(self.flow)
         if (shutdown.ending or shutdown.finish_at < inf) and shutdown.may_finish(now):
             self._finish(now)
 
@@ -506,14 +507,9 @@ class ClientConnection:
         if self._client.state is not State.CONNECTED:
             self._buffer.clear()
         elif self._buffer.pace is not None:
-            self._pace()
+            self._buffer.paced(self.flow)
             self._wake()
         elif self.flow.survives:
-            self._pace()
-
-    def _pace(self) -> None:
-        """Stop or resume reading from the client, by how much of what it sent waits."""
-        if not self._client.closed:
             self._buffer.paced(self.flow)
 
     # Brokers come and go

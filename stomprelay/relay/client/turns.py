@@ -216,6 +216,8 @@ class InputBuffer:
         """Stop reading from the client when too much is kept here, or its pace has it wait, or too much waits in the
         flow (`full`); go on when nothing is kept and not too much waits there any more (`crowded`).
         """
+        if self._client.closed:
+            return
         waiting = self.pace is not None and self.pace.waiting
         if self.paused:
             if not (self.cost or waiting or self._stopped or flow.crowded):

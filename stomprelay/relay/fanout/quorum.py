@@ -218,7 +218,7 @@ class Quorum:
         """The relay answers in the place of a broker that has nothing to do with it any more. Returns what this
         decided; `announce` it.
         """
-        receipts = member.resender.take_given()
+        receipts = member.resender.unconfirmed.take_given()
         decided = [self.confirmations.release(member, receipt) for receipt in receipts]
         return [confirmation for confirmation in decided if confirmation is not None]
 

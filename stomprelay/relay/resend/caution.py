@@ -53,7 +53,7 @@ class Strike:
 
 
 class Caution:
-    """The pace of one line, from broker to broker; `careful` while it has one.
+    """The pace of one line, from broker to broker; `careful` while it has one: `window` parts at a time, 0 for all.
 
     Call `began` when there is a broker, `sent` for each part of the line and `answered` for each receipt, `through` at
     the line's end, and `lost` when the broker is lost. Parts are known by any `key` that stays the same: bytes, for one
@@ -70,11 +70,11 @@ class Caution:
         "_sight",
         "_strikes",
         "_suspect",
-        "_window",
+        "window",
     )
 
     def __init__(self) -> None:
-        self._window = 0
+        self.window = 0
         self._broker: Broker | None = None
         self._flight: dict[bytes, object] = {}
         self._answered = False
@@ -88,12 +88,12 @@ class Caution:
     @property
     def careful(self) -> bool:
         """Whether the line waits for answers."""
-        return self._window > 0
+        return self.window > 0
 
     @property
     def alone(self) -> bool:
         """Whether its parts go one by one."""
-        return self._window == 1
+        return self.window == 1
 
     @property
     def idle(self) -> bool:
@@ -103,7 +103,7 @@ class Caution:
     @property
     def room(self) -> bool:
         """Whether one more part may be sent now."""
-        return len(self._flight) < self._window
+        return len(self._flight) < self.window
 
     def began(self, broker: Broker | None, now: float) -> None:
         """There is a broker, and a line to send it."""
@@ -138,7 +138,7 @@ class Caution:
 
     def through(self) -> None:
         """All of the line was sent and answered: the next one goes as fast as it can."""
-        self._window = 0
+        self.window = 0
         self._acquit()
 
     def _acquit(self) -> None:
@@ -154,11 +154,11 @@ class Caution:
             (key,) = flight.values() or (None,)
             if key is not None and self._answered and self._sight is not None:
                 self._strike(key, Strike(broker.health, self._sight))
-        elif not self._window:
+        elif not self.window:
             if not self._answered:
-                self._window = 1 if self._resent <= FEW else WINDOW
+                self.window = 1 if self._resent <= FEW else WINDOW
         elif not self._progress:
-            self._window = 1
+            self.window = 1
 
     def _strike(self, key: object, strike: Strike) -> None:
         if key != self._suspect:

@@ -43,10 +43,10 @@ class _Pending:
 
 class Committing:
     """The transactions of one session at one broker, open ones included where their SENDs asked for receipts. Its
-    length is how many things it keeps.
+    length is how many things it keeps; `late` are the receipts that wait for `take_late`.
     """
 
-    __slots__ = ("_committed", "_errors", "_held", "_late", "_open", "_parts")
+    __slots__ = ("_committed", "_errors", "_held", "_open", "_parts", "late")
 
     def __init__(self) -> None:
         self._errors = 0
@@ -54,7 +54,7 @@ class Committing:
         self._committed: dict[bytes, _Pending] = {}
         self._held: dict[_Pending, None] = {}
         self._parts: dict[bytes, _Pending] = {}
-        self._late: list[bytes] = []
+        self.late: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._open) + len(self._committed) + len(self._held) + len(self._parts)
@@ -125,12 +125,12 @@ class Committing:
         self._errors += 1
         self._open.clear()
         self._parts.clear()
-        self._late += (pending.receipt for pending in self._held if pending.receipt is not None)
+        self.late += (pending.receipt for pending in self._held if pending.receipt is not None)
         self._held.clear()
 
     def take_late(self) -> list[bytes]:
         """Return the receipts of COMMITs that were held back and are true since the last call."""
-        late, self._late = self._late, []
+        late, self.late = self.late, []
         return late
 
     def take_doubts(self) -> list[bytes | None]:
@@ -167,7 +167,7 @@ class Committing:
             del pending.awaited[receipt], self._parts[receipt]
             if pending in self._held and not pending.awaited and pending.receipt is not None:
                 del self._held[pending]
-                self._late.append(pending.receipt)
+                self.late.append(pending.receipt)
 
     def _release(self, pending: _Pending) -> None:
         """Wait for no SEND of a transaction any more."""

@@ -76,7 +76,7 @@ class Line:
     @property
     def done(self) -> bool:
         """Whether the broker that is there has all of it, so that the client's next frame may follow."""
-        return not (self._hasty or self._leaving or self._caution.careful)
+        return not (self._hasty or self._leaving or self._caution.window)
 
     @property
     def cautious(self) -> bool:

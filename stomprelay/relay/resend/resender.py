@@ -26,7 +26,7 @@ class Resender:
 
     Give it a broker with `connected`, then `replay`; put frames in with `send` and write them with `flush`; call
     `lost` when the broker is lost. While there is none, `send` keeps what has to wait. After each of them give the
-    client the receipts of `take_given`.
+    client the receipts of `Unconfirmed.take_given`.
     """
 
     __slots__ = ("_at", "_line", "_offline", "_sender", "session", "unconfirmed")
@@ -69,10 +69,6 @@ class Resender:
         """An ERROR came that names this receipt: what asked for it is answered for good."""
         self._line.answered(receipt)
         self.unconfirmed.refused(receipt)
-
-    def take_given(self) -> list[bytes]:
-        """Return the receipts that the relay has to give the client, none of them twice."""
-        return self.unconfirmed.take_given()
 
     # Brokers come and go
 

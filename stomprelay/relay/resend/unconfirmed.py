@@ -58,7 +58,7 @@ class Unconfirmed:
 
     `size` is how many bytes are kept, `sends` how many SENDs. `unproved` counts the SENDs that were sent, are not kept,
     and that no later RECEIPT showed to have been received (STOMP 1.2, "RECEIPT": it is cumulative as far as receiving
-    goes).
+    goes). `given` are the receipts that wait for `take_given`.
 
     Brokers mostly confirm things in the order in which they were sent. So what is new stands in rows, and the first of
     them waits for the receipt that comes next. Where another one comes, all that stands in rows is taken apart into
@@ -71,7 +71,6 @@ class Unconfirmed:
         "_by_receipt",
         "_commits_early",
         "_done",
-        "_given",
         "_kept",
         "_latest",
         "_most",
@@ -83,6 +82,7 @@ class Unconfirmed:
         "_waiting",
         "committing",
         "cumulative",
+        "given",
         "sends",
         "size",
         "unproved",
@@ -109,7 +109,7 @@ class Unconfirmed:
         self._owed_size = 0
         self._commits_early = False
         self.committing = Committing()
-        self._given: list[bytes] = []
+        self.given: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._kept) + self._waiting + len(self._aside)
@@ -349,11 +349,11 @@ class Unconfirmed:
 
     def give(self, receipt: bytes) -> None:
         """No broker will be sent what asks for this receipt: the relay gives it in a broker's place."""
-        self._given.append(receipt)
+        self.given.append(receipt)
 
     def take_given(self) -> list[bytes]:
         """Return the receipts that the relay has to give since the last call, in order; give them to the client."""
-        given, self._given = self._given, []
+        given, self.given = self.given, []
         return given
 
     # What a loss means

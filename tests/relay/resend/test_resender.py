@@ -116,7 +116,7 @@ class Scene:
 
     def given(self) -> list[bytes]:
         """The receipts that the relay gives, since the last look."""
-        return self.resender.take_given()
+        return self.resender.unconfirmed.take_given()
 
 
 def plain(sent: bytes) -> bytes:
