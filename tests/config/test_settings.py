@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.config.settings import SETTINGS, built
+from stomprelay.config.settings import SETTINGS, built, field_keys
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -44,3 +44,20 @@ def test_a_key_that_is_required() -> None:
     """The error names it."""
     with pytest.raises(ConfigError, match=r"^f: action: is missing$"):
         read("rule[N]", send="/queue/a")
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "key"),
+    [
+        ("", "admin_token", "admin_token_file"),
+        ("", "memory", "limits.memory"),
+        ("listener.NAME", "limits", "limits"),
+        ("listener.NAME", "kept", "limits.kept"),
+        ("upstream.NAME", "heart_beat", "heart_beat"),
+        ("upstream.NAME", "checks", "health"),
+        ("auth.NAME", "renew", "token.renew"),
+    ],
+)
+def test_the_key_of_a_field(table: str, field: str, key: str) -> None:
+    """What a reload names is the key of the file; a part of a record has the name of its table."""
+    assert field_keys(table)[field] == key
