@@ -1,1 +1,1 @@
-A reload reads anew and changes only what another text of the configuration needs: a `stomprelay tail` goes on where the settings of the journal stay, and endpoints, checks and sessions that have nothing to do with the change are left alone.
+A reload reads anew and changes only what another text of the configuration needs: a `stomprelay tail` goes on where the settings of the journal stay; endpoints, checks and sessions that have nothing to do with the change are left alone, and sessions that wait for a broker are not woken where no upstream changes.
