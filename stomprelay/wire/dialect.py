@@ -104,6 +104,8 @@ class Dialect:
     """Header names are escaped as values are; ActiveMQ neither escapes nor unescapes them."""
     utf8: bool = False
     """Heads that are not UTF-8 are fatal."""
+    trims_cr: bool = False
+    """A CR at the end of a line is no part of the value, as this broker reads it; it sends no such lines of its own."""
 
     def __hash__(self) -> int:
         """Return the same for equal ones, without a look at all the facts."""
@@ -143,7 +145,7 @@ class Dialect:
 
         Raises `FrameError` for an escape that the dialect does not define.
         """
-        if (crlf or self.crlf) and value.endswith(b"\r"):
+        if (crlf or self.crlf or self.trims_cr) and value.endswith(b"\r"):
             value = value[:-1]
         if self.padded:
             value = value.strip(b" ") if name in PROTOCOL_HEADERS else value.lstrip(b" ")

@@ -66,6 +66,7 @@ FACTS: list[tuple[str, object, object, object]] = [
     ("keeps_undefined", False, True, False),
     ("escaped_names", True, True, True),
     ("utf8", False, False, False),
+    ("trims_cr", False, False, False),
 ]
 
 

@@ -80,7 +80,8 @@ class Bridge:
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
         self.spelling = Spelling(source, target, alike=self._only_cr)
         self._heard: Dialect | None = None
-        if facing is not None and (b"\\" in facing.writes - source.reads or facing.crlf != source.crlf):
+        trimmed = facing is not None and facing.trims_cr and not source.crlf
+        if facing is not None and (trimmed or b"\\" in facing.writes - source.reads):
             self._heard = replace(facing, reads=facing.writes)
 
     def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":

@@ -240,8 +240,8 @@ RABBITMQ: Final = Profile(
     # It escapes and unescapes in every version, 1.0 and the escape of CR included, and takes NACK on 1.0.
     # Each message is confirmed by its own queue and store, so that a later one may be safe before an earlier one.
     _by_version(
-        replace(V1_0, reads=_ALL, writes=_ALL, crlf=True, commands=V1_0.commands | {NACK}),
-        replace(V1_1, reads=_ALL, writes=_ALL, crlf=True),
+        replace(V1_0, reads=_ALL, writes=_ALL, trims_cr=True, commands=V1_0.commands | {NACK}),
+        replace(V1_1, reads=_ALL, writes=_ALL, trims_cr=True),
         V1_2,
     ),
     connect_escape=True,
@@ -259,8 +259,8 @@ ACTIVEMQ: Final = Profile(
     # header names it leaves alone everywhere. Before 1.2 a CR at a line's end is none of the value; on 1.1 it
     # comes back all the same.
     _by_version(
-        replace(V1_0, writes=_ALL - {b"\r", b"\n"}, escaped_names=False, crlf=True),
-        replace(V1_1, escaped_names=False, crlf=True),
+        replace(V1_0, writes=_ALL - {b"\r", b"\n"}, escaped_names=False, trims_cr=True),
+        replace(V1_1, escaped_names=False, trims_cr=True),
         replace(V1_2, escaped_names=False),
     ),
     connect_escape=True,
