@@ -284,7 +284,7 @@ def test_heart_beats_are_counted(browser: Any, there: Running) -> None:
 
 
 def test_a_session_that_ends(browser: Any, tmp_path: Path) -> None:
-    """It says why: an operator, this page, a configuration that is read anew, a relay that stops; and connects anew."""
+    """It says why: an operator, this page, a reload that changes `admin`, a relay that stops; and connects anew."""
     with page(browser, http_credentials=CREDENTIALS) as found:
         with served(tmp_path) as running:
             found.goto(running.url)
@@ -303,6 +303,8 @@ def test_a_session_that_ends(browser: Any, tmp_path: Path) -> None:
             found.evaluate("session.saidAt -= IDLE")
             found.wait_for_selector("#notice:has-text('nothing was asked for in half an hour')")
             connect(found, "1.0")
+            file = tmp_path / "stomprelay.toml"
+            file.write_text(f'admin_hosts = ["localhost"]{file.read_text()}')
             order(found, "reload")
             found.wait_for_selector(
                 "#notice:has-text('The session has ended: the session was ended (1000).')"
