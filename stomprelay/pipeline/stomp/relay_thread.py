@@ -351,7 +351,7 @@ class RelayThread:
     async def _connect(self, leg: Leg, connection: LegConnection, endpoint: Endpoint) -> None:
         try:
             await connection.open(endpoint, self._relay.listener.upstream.connect_timeout)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # the last: while the interpreter ends
             if self._connections.pop(leg, None) is not None:
                 self._happened(self._relay.refused(leg, spell(error), time.monotonic()))
 
@@ -364,7 +364,7 @@ class RelayThread:
             return
         if connection.close(how):
             self._leaving.add(connection)
-        else:
+        elif leg in self._attempts:
             self._attempts[leg].cancel()
 
     # What connections report

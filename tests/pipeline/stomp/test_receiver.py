@@ -138,7 +138,7 @@ def test_it_is_quiet_when_all_is_on_disk(broker: ScriptedBroker, tmp_path: Path)
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     until(lambda: receiver.quiet(0.0))
     peer.write(message(1))
-    until(lambda: receiver.unacknowledged)
+    until(lambda: receiver.unacknowledged > 0)
     assert not receiver.quiet(0.1)
     peer.reset()
     again = accept(broker)
@@ -208,7 +208,7 @@ def test_what_is_not_on_disk_yet_holds_nothing_back(broker: ScriptedBroker, tmp_
     """Spark cannot commit it: a drain that ended here would end with nothing."""
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupMs=300, prefetch=2)
     peer.write(message(0) + message(1))
-    until(lambda: receiver.unacknowledged)
+    until(lambda: receiver.unacknowledged > 0)
     assert not receiver.held
     until(lambda: receiver.held)
     assert receiver.end == 2
@@ -236,7 +236,7 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
     monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.DISCONNECT_WITHIN", 0.3)
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     peer.write(message(0))
-    until(lambda: receiver.unacknowledged)
+    until(lambda: receiver.unacknowledged > 0)
     receiver.stop()
     until(lambda: not receiver.running)
     assert (receiver.failure, receiver.end) == (None, 1)
