@@ -398,6 +398,8 @@ def refused(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port)).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        pass  # it was closed while this one waited to be accepted
     return False
 
 
