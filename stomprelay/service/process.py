@@ -132,8 +132,8 @@ class Notify(Service):
         period = watchdog(environment)
         self._watched = period is not None
         self._every = EVERY if period is None else min(EVERY, period / 2)
-        self._loop = LoopingCall(self._check)
-        self._loop.clock = reactor
+        loop = self._loop = LoopingCall(self._check)
+        loop.clock = reactor
 
     def startService(self) -> None:
         """Send that the relay is ready: everything listens."""

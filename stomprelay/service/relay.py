@@ -26,6 +26,7 @@ from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.clients.admission import Admission
 from stomprelay.service.clients.clients import Clients, ListenerFactory
 from stomprelay.service.clients.identification import Identification
+from stomprelay.service.connection.memory import Memory
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.drain import Drain
@@ -42,7 +43,7 @@ from stomprelay.service.network.endpoints import (
     listening_service,
     secured_by,
 )
-from stomprelay.service.network.ports import PortChange, Ports
+from stomprelay.service.network.ports import Ports
 from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.network.tls import TLSConnections
@@ -72,19 +73,15 @@ MARGIN: Final = 10.0
 
 
 class Prepared:
-    """Another configuration that a relay can use: `change` is what becomes of the one that runs, `ports` of what
-    listens, the listeners first. Call `commit` or `abandon` in the same turn of the reactor.
+    """Another configuration that a relay can use: `change` is what becomes of the one that runs, `ports` are those
+    that change, the listeners first. Call `commit` or `abandon` in the same turn of the reactor.
     """
 
     def __init__(
-        self,
-        change: Change,
-        ports: Iterable[PortChange],
-        commit: Callable[[], None],
-        committed: Callable[[], None],
+        self, change: Change, ports: list[Ports], commit: Callable[[], None], committed: Callable[[], None]
     ) -> None:
         self.change: Final = change
-        self.ports = list(ports)
+        self.ports: Final = ports
         self._commit = commit
         self._committed = committed
 
@@ -191,16 +188,14 @@ class RelayService(MultiService):
         self._reactor = reactor
         self.config = config
         run = os.urandom(4).hex()
-        runtime = self._runtime = Runtime(reactor, seconds)
-        runtime.memory.limit = memory_limit(config.memory)
-        runtime.memory.trim = return_freed_memory
-        if inherited is not None:
-            runtime.memory.total = inherited.kept
+        shared = {} if inherited is None else {"total": inherited.kept}
+        memory = Memory(reactor, seconds, memory_limit(config.memory), trim=return_freed_memory, **shared)
+        runtime = self._runtime = Runtime(reactor, seconds, memory)
         brokers = Brokers(config.listeners)
         sessions = (
             Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
         )
-        self._admission = Admission(runtime, sessions, config.clients)
+        self._admission = Admission(runtime, sessions, lambda: self.config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
         tails = Tails(config.journal, journal, lambda: _recordable(sessions), reactor, run, clock)
@@ -237,8 +232,8 @@ class RelayService(MultiService):
             self._upstreams,
             self._identification.ask,
             f"relay-{run}",
+            lambda: self.config.fast_path,
         )
-        self.clients.fast_path = config.fast_path
         self._listening = Ports(self._listeners(config))
         self._listening.setServiceParent(self)
         if _watched(config):
@@ -363,9 +358,11 @@ class RelayService(MultiService):
         again = self._reads_files or self._inherited is not None
         ports = []
         if again or _doors(config) != _doors(before):
-            ports.append(self._listening.change(self._listeners(config)))
+            self._listening.prepare(self._listeners(config))
+            ports.append(self._listening)
         if again or _admin_doors(config) != _admin_doors(before):
-            ports.append(self.admin.change(self._admin_services(config)))
+            self.admin.prepare(self._admin_services(config))
+            ports.append(self.admin)
         led = again or config.listeners is not before.listeners
         moved = again or (led and config.upstreams != before.upstreams) or bool(found.continued)
         embedded, endpoints = self.embedded, self._endpoints
@@ -404,9 +401,7 @@ class RelayService(MultiService):
         before, self.config = self.config, config
         if config.log_level != before.log_level:
             set_level(config.log_level)
-        self._admission.most = config.clients
-        self._runtime.memory.limit = memory_limit(config.memory)
-        self.clients.fast_path = config.fast_path
+        self._runtime.memory.allow(memory_limit(config.memory))
         if config.journal != before.journal:
             if self.state.journal is not None:
                 self.state.journal.change(config.journal)

@@ -16,7 +16,7 @@ from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 
 from stomprelay.service.connection import direct
-from stomprelay.service.connection.pipes import COMPILED
+from stomprelay.service.connection.direct import COMPILED
 from stomprelay.service.network.sockets import Socket
 from tests.service.harness import FakeTransport
 

@@ -123,6 +123,10 @@ class Health:
         self._trial_until = 0.0
         self._slot = 0.0
 
+    def share(self, others: Others) -> None:
+        """Share what is known of the broker with other processes of the relay from now on."""
+        self.others = others
+
     @property
     def sessions(self) -> int:
         """How many sessions it serves."""

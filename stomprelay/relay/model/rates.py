@@ -191,6 +191,10 @@ class Limiter:
         """Return what came of one limit of a scope."""
         return self.tallies.setdefault((scope, limit), LimitTally())
 
+    def refuse(self, scope: Scope) -> None:
+        """Count a client that is refused because there are too many in a scope."""
+        self.tally(scope, Limit.CLIENTS).refused += 1
+
     def connect(self, now: float, address: str | None, user: str = "") -> TokenBucket | None:
         """Count one connection that a client of this address makes, or, with a `user`, that it turns out to be this
         user's. Return the bucket that has no token for it, whose client is to be refused and counts nowhere; else None.

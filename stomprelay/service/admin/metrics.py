@@ -295,13 +295,10 @@ def _processes(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
     """Yield the system's figures of this process, without a label, and of its workers, each with its label."""
     found: dict[str, Metric] = {}
     for worker, process in (("", "self"), *((str(row.number), row.process) for row in workers)):
+        labels = {"worker": worker} if worker else {}
         for metric in () if process is None else _process(process):
-            if worker:
-                metric.samples = [each._replace(labels={"worker": worker}) for each in metric.samples]
-            if metric.name in found:
-                found[metric.name].samples += metric.samples
-            else:
-                found[metric.name] = metric
+            same = found.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+            same.samples.extend(each._replace(labels=labels) for each in metric.samples)
     yield from found.values()
 
 

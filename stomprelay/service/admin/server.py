@@ -92,6 +92,12 @@ class AdminChannel(HTTPChannel):
         else:
             super().rawDataReceived(data)
 
+    def end(self) -> None:
+        """Close the connection after the current request, at once where there is none."""
+        self.persistent = False
+        if not self.requests:
+            self.loseConnection()
+
     def timeoutConnection(self) -> None:
         """Close the connection: no request came in time."""
         self.loseConnection()
@@ -164,9 +170,7 @@ class AdminSite(Site):
         """
         self.ended = True
         for channel in tuple(self._waiting):
-            channel.persistent = False
-            if not channel.requests:
-                channel.loseConnection()
+            channel.end()
         if self._on_end is not None:
             self._on_end()
 

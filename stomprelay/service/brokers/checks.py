@@ -117,8 +117,8 @@ class PeriodicChecks(Service):
         self._allowances: list[tuple[Upstream, Allowance]] = []
         self._asked: list[_Asked] = []
         self._due = 0.0
-        self._loop = LoopingCall(self.run)
-        self._loop.clock = runtime.reactor
+        loop = self._loop = LoopingCall(self.run)
+        loop.clock = runtime.reactor
         self.change(watched=watched)
 
     def change(self, *, watched: bool) -> None:

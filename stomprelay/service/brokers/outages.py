@@ -95,6 +95,38 @@ class _Trouble:
         self.down = False
         self.reason = ""
 
+    def hurt(self, reason: str, *, lost: bool) -> None:
+        """Count a session that lost the broker, or an attempt to reach it that failed."""
+        self.lost += lost
+        self.failed += not lost
+        self.reason = reason
+
+    def replaced(self, *, same: bool) -> None:
+        """Count a session that lost the broker and continued, at the same one or at another."""
+        self.waited += same
+        self.elsewhere += not same
+
+    def reached(self, now: float) -> None:
+        """The broker answered."""
+        self.answered = now
+
+    def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
+        """Return what the log is to say, "" for nothing, and whether the trouble is over."""
+        down = any(broker.health.up is False for broker in brokers)
+        what = ""
+        if down and not self.down:
+            self.down, what = True, "is down"
+        elif not down and self.down:
+            return "", now >= self.answered + EVERY
+        elif not down and (not self.told or now >= self.until):
+            if self.lost + self.failed == self.told:
+                return "", True
+            what = "lost sessions" if self.lost else "refused sessions"
+            what, self.until = f"{what} again" if self.told else what, now + QUIET
+        if what:
+            self.told = self.lost + self.failed
+        return what, False
+
     def spell(self) -> str:
         """Return the effect on sessions, in words."""
         return (
@@ -146,18 +178,13 @@ class Outages(Timed):
         if note.event in (Event.CONNECTED, Event.RECOVERED):
             self._found(place, str(facts.get("lost", "")))
         elif note.detail and note.event in (Event.LOST, Event.REFUSED):
-            trouble = self._trouble(place)
-            trouble.lost += note.event is Event.LOST
-            trouble.failed += note.event is Event.REFUSED
-            trouble.reason = str(facts.get("reason", ""))
+            self._trouble(place).hurt(str(facts.get("reason", "")), lost=note.event is Event.LOST)
 
     def probed(self, note: Note) -> None:
         """Record the result of a probe. A failed probe loses no session."""
         place = str(note.facts.get("upstream")), str(note.facts.get("broker"))
         if place in self._brokers and note.event is Event.LOST:
-            trouble = self._trouble(place)
-            trouble.failed += 1
-            trouble.reason = str(note.facts.get("reason", ""))
+            self._trouble(place).hurt(str(note.facts.get("reason", "")), lost=False)
         elif note.event is Event.CONNECTED:
             self._found(place, "")
 
@@ -187,11 +214,10 @@ class Outages(Timed):
             return
         before = self._troubles.get((place[0], lost))
         if before is not None:
-            before.waited += place[1] == lost
-            before.elsewhere += place[1] != lost
+            before.replaced(same=place[1] == lost)
         here = self._troubles.get(place)
         if here is not None:
-            here.answered = self._seconds()
+            here.reached(self._seconds())
 
     def woke(self, now: float) -> None:
         """Log news about brokers; the timer calls this."""
@@ -212,13 +238,8 @@ class Outages(Timed):
 
     def _look(self, place: Place, trouble: _Trouble, brokers: Iterable[Broker], now: float) -> bool:
         """Log news about a broker, which several groups may have. Returns whether its trouble is over."""
-        down = any(broker.health.up is False for broker in brokers)
-        if down and not trouble.down:
-            trouble.down = True
-            self._write(place, trouble, "is down")
-        elif not down and trouble.down:
-            if now < trouble.answered + EVERY:
-                return False
+        what, over = trouble.news(brokers, now)
+        if over and trouble.down:
             _log.info(
                 "upstream {upstream}: broker {broker} is back after {seconds:.1f} s: {what}",
                 upstream=place[0],
@@ -226,26 +247,16 @@ class Outages(Timed):
                 seconds=trouble.answered - trouble.began,
                 what=trouble.spell(),
             )
-            return True
-        elif not down and (not trouble.told or now >= trouble.until):
-            more = trouble.lost + trouble.failed - trouble.told
-            if more:
-                what = "lost sessions" if trouble.lost else "refused sessions"
-                self._write(place, trouble, f"{what} again" if trouble.told else what)
-                trouble.until = now + QUIET
-            return not more
-        return False
-
-    def _write(self, place: Place, trouble: _Trouble, what: str) -> None:
-        trouble.told = trouble.lost + trouble.failed
-        _log.warn(
-            "upstream {upstream}: broker {broker} {what}: {reason} ({so_far} lost it so far)",
-            upstream=place[0],
-            broker=place[1],
-            what=what,
-            reason=visible(trouble.reason),
-            so_far=counted(trouble.lost, "session"),
-        )
+        elif what:
+            _log.warn(
+                "upstream {upstream}: broker {broker} {what}: {reason} ({so_far} lost it so far)",
+                upstream=place[0],
+                broker=place[1],
+                what=what,
+                reason=visible(trouble.reason),
+                so_far=counted(trouble.lost, "session"),
+            )
+        return over
 
 
 def _short(reason: str) -> str:

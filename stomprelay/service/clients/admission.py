@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from stomprelay.relay.model.listener import Listener, Web
-from stomprelay.relay.model.rates import Limit, Scope, spell_limit
+from stomprelay.relay.model.rates import Scope, spell_limit
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -37,7 +37,7 @@ _log: Final = logger()
 
 def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
     """Count a refusal because of a limit of this many clients, and return the text for the client."""
-    sessions.limiter.tally(scope, Limit.CLIENTS).refused += 1
+    sessions.limiter.refuse(scope)
     return spell_limit(scope, most, rate=False)
 
 
@@ -103,16 +103,16 @@ class RefusedClient(LegOwner):
 
 
 class Admission:
-    """Decides which new clients are accepted, given the existing ones. `most` is the largest number of clients; None:
-    as many as there are descriptors for.
+    """Decides which new clients are accepted, given the existing ones. `most` returns the largest number of clients;
+    None: as many as there are descriptors for.
 
     `descriptors` is how many the sessions may have, infinite until `started`.
     """
 
-    def __init__(self, runtime: Runtime, sessions: Sessions, most: int | None) -> None:
+    def __init__(self, runtime: Runtime, sessions: Sessions, most: Callable[[], int | None]) -> None:
         self._runtime = runtime
         self._sessions = sessions
-        self.most = most
+        self._most = most
         self._refused: deque[RefusedClient] = deque()
         self.descriptors = inf
 
@@ -131,10 +131,11 @@ class Admission:
             clients=clients,
             cost=dearest,
         )
-        if self.most is not None and self.most > clients:
+        most = self._most()
+        if most is not None and most > clients:
             _log.warn(
                 "limits.clients is {most}, but the {limit} file descriptors are enough for {clients}",
-                most=self.most,
+                most=most,
                 limit=limit,
                 clients=clients,
             )
@@ -178,8 +179,9 @@ class Admission:
     def too_many(self, sessions: ListenerSessions, address: object) -> str:
         """Return why one more client of this listener, from this address, would exceed a limit; "" if it would not."""
         listener = sessions.listener
-        if self.most is not None and len(self._sessions) >= self.most:
-            return f"the limit is {self.most}"
+        most = self._most()
+        if most is not None and len(self._sessions) >= most:
+            return f"the limit is {most}"
         if listener.clients is not None and len(sessions) >= listener.clients:
             return _refused(sessions, Scope.LISTENER, listener.clients)
         most = listener.clients_per_address

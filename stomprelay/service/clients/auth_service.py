@@ -98,10 +98,10 @@ class AuthServiceClient:
         self._settings = settings
         self._reactor = reactor
         self._seconds = seconds
-        self._pool = HTTPConnectionPool(reactor)
-        self._pool.maxPersistentPerHost = AT_ONCE
-        self._pool.cachedConnectionTimeout = IDLE
-        self._agent = Agent(reactor, connectTimeout=settings.timeout, pool=self._pool)
+        pool = self._pool = HTTPConnectionPool(reactor)
+        pool.maxPersistentPerHost = AT_ONCE
+        pool.cachedConnectionTimeout = IDLE
+        self._agent = Agent(reactor, connectTimeout=settings.timeout, pool=pool)
         self._free = DeferredSemaphore(AT_ONCE)
         self._key = os.urandom(32)
         self._known: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()

@@ -46,7 +46,7 @@ class ListenerFactory(Factory):
 class Clients:
     """Begins the sessions of a relay. `endpoints` and `upstreams` say how to connect to each broker, and the name of
     its upstream; both may change. `identify` finds out the user of a client. `prefix` begins the names of the sessions,
-    and of no other run of a relay. `fast_path`: frames may pass without the core, in sessions that begin from now on.
+    and of no other run of a relay. `fast_path` returns whether frames may pass without the core.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Clients:
         upstreams: Mapping[Broker, str],
         identify: Asks,
         prefix: str,
+        fast_path: Callable[[], bool],
     ) -> None:
         self._state: Final = state
         self._admission: Final = admission
@@ -65,7 +66,7 @@ class Clients:
         self._identify: Final = identify
         self.prefix: Final = prefix
         self._named = 0
-        self.fast_path = True
+        self._fast_path = fast_path
 
     def accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
         """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
@@ -85,7 +86,7 @@ class Clients:
             self.next_name(),
             sessions.counters,
             random.random,
-            passes=self.fast_path and PIPE is not None,
+            passes=PIPE is not None and self._fast_path(),
             counter=state.runtime.tallies.counter,
             limiter=sessions.limiter,
             address=sessions.limited_by(address),

@@ -1,6 +1,6 @@
 """What is written to one broker of a session: whether that is too much, and how much it was."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
@@ -8,8 +8,12 @@ from zope.interface import implementer
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.service.connection.protocol import LegProtocol
 
-if TYPE_CHECKING:
-    from stomprelay.service.connection.relay_driver import RelayDriver
+
+class _Outputs(Protocol):
+    """The driver of a session, which looks at all its outputs together."""
+
+    def output_changed(self) -> None: ...
+    def output_ended(self, output: "BrokerOutput") -> None: ...
 
 
 @implementer(IPushProducer)
@@ -20,7 +24,7 @@ class BrokerOutput:
 
     __slots__ = ("_driver", "_reported", "broker", "full", "protocol")
 
-    def __init__(self, driver: "RelayDriver", protocol: LegProtocol, broker: Broker | None = None) -> None:
+    def __init__(self, driver: _Outputs, protocol: LegProtocol, broker: Broker | None = None) -> None:
         self.protocol = protocol
         self.broker = broker
         self.full = False

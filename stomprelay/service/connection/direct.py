@@ -19,13 +19,27 @@ from twisted.internet.interfaces import ITransport
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 
-from stomprelay.service.connection.pipes import COMPILED
-from stomprelay.service.network.sockets import Socket
+from stomprelay.service.network.sockets import Socket, read_at_most
+from stomprelay.wire import decoder
 
 FIRST_READ: Final = 16 * 1024
 """Bytes read at once from a connection that receives little: large buffers for a few bytes fragment the heap."""
 READ: Final = 512 * 1024
 """Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
+
+
+def _compiled() -> Any:
+    if decoder.SCANNER is None:
+        return None
+    try:
+        from stomprelay.service.connection import _pipe
+    except ImportError:
+        return None
+    return _pipe
+
+
+COMPILED: Final = _compiled()
+"""The compiled `_pipe`; None where it was not built, or nothing compiled is wanted."""
 
 PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
 
@@ -82,7 +96,7 @@ def write_in_python(connection: tcp.Connection, data: bytes) -> None:
             pass
         if sent == len(data):
             return
-    connection.bufferSize = READ
+    read_at_most(connection, READ)
     connection.write(data[sent:] if sent else data)
 
 

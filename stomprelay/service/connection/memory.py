@@ -8,20 +8,17 @@ would be kept, new clients are refused, and the sessions of which most is kept a
 the relay has promised to deliver.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
+from stomprelay.relay.relay import Relay
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import MEMORY
 from stomprelay.service.log import logger
-from stomprelay.session.leg import Side
-
-if TYPE_CHECKING:
-    from stomprelay.service.connection.protocol import LegProtocol
-    from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.session.leg import Leg, Side
 
 SESSION: Final = 12 * 1024
 """Bytes that a session takes beside all that is kept of it: its connections and its state."""
@@ -56,23 +53,41 @@ class MemoryRow(NamedTuple):
         return self.limit is not None and self.kept >= self.limit
 
 
+class _Connection(Protocol):
+    """A connection of a session, as `LegProtocol` has it."""
+
+    leg: Leg
+
+    @property
+    def held(self) -> bool: ...
+    @property
+    def has_input(self) -> bool: ...
+    def hold(self, reason: int) -> None: ...
+    def release(self, reason: int) -> None: ...
+    def read_at_once(self, size: int) -> None: ...
+
+
+class _Session(Protocol):
+    """A session of which `kept` bytes are kept, as `RelayDriver` has it."""
+
+    kept: int
+
+    @property
+    def relay(self) -> Relay: ...
+    def protocols(self) -> Iterable[_Connection]: ...
+    def gets_on(self, protocol: Any) -> bool: ...
+    def crowd_out(self) -> None: ...
+
+
 class _Turn(NamedTuple):
     """The turn of a connection: when it ends, in seconds, and how much was kept before, of its session and of a frame
     that it had begun.
     """
 
-    protocol: "LegProtocol"
+    protocol: _Connection
     until: float
     kept: int
     begun: int
-
-
-def _alone(size: int, sessions: int) -> tuple[int, int]:
-    return size, sessions
-
-
-def _nothing() -> None:
-    pass
 
 
 class Memory:
@@ -81,18 +96,25 @@ class Memory:
     and returns those of all of them.
     """
 
-    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
-        self.limit: float = inf
-        self.total: Callable[[int, int], tuple[int, int]] = _alone
-        self.trim: Callable[[], object] = _nothing
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        seconds: Callable[[], float],
+        limit: float = inf,
+        total: Callable[[int, int], tuple[int, int]] = lambda size, sessions: (size, sessions),
+        trim: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.limit = limit
         self.short = False
+        self._total = total
+        self._trim = trim
         self._reactor = reactor
         self._seconds = seconds
         self._size = 0
-        self._sessions: set[RelayDriver] = set()
-        self._held: dict[LegProtocol, tuple[RelayDriver, float]] = {}
-        self._turns: dict[RelayDriver, _Turn] = {}
-        self._leaving: set[RelayDriver] = set()
+        self._sessions: set[_Session] = set()
+        self._held: dict[_Connection, tuple[_Session, float]] = {}
+        self._turns: dict[_Session, _Turn] = {}
+        self._leaving: set[_Session] = set()
         self._next: Any = None
         self._trimmed = -inf
 
@@ -108,23 +130,27 @@ class Memory:
         return self.limit < inf and self._sums()[0] >= self.limit
 
     def _sums(self) -> tuple[int, int]:
-        return self.total(self._size, len(self._sessions))
+        return self._total(self._size, len(self._sessions))
+
+    def allow(self, limit: float) -> None:
+        """Have another limit from now on."""
+        self.limit = limit
 
     # What sessions report
 
-    def opened(self, driver: "RelayDriver") -> int:
+    def opened(self, driver: _Session) -> int:
         """Count a session. Return how many bytes it takes."""
         self._sessions.add(driver)
         self.changed(driver, SESSION)
         return SESSION
 
-    def closed(self, driver: "RelayDriver", size: int) -> None:
+    def closed(self, driver: _Session, size: int) -> None:
         """Count a session no more, of which so many bytes were counted."""
         self._sessions.discard(driver)
         self._leaving.discard(driver)
         self.changed(driver, -size)
 
-    def changed(self, driver: "RelayDriver", by: int) -> None:
+    def changed(self, driver: _Session, by: int) -> None:
         """Count so many bytes more of a session, or less."""
         self._size += by
         total, _ = self._sums()
@@ -138,7 +164,7 @@ class Memory:
         """How many bytes may be read of a connection at once: but a little of its share."""
         return int(max(direct.FIRST_READ, min(direct.READ, self._share(self._sums()[1]) // 8)))
 
-    def grew(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
+    def grew(self, driver: _Session, protocol: _Connection) -> None:
         """Memory is short, and more is kept of a session for what came on this connection: read from it no more, where
         that is too much.
         """
@@ -150,7 +176,7 @@ class Memory:
         self._turns.pop(driver, None)
         self._hold(driver, protocol)
 
-    def _hold(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
+    def _hold(self, driver: _Session, protocol: _Connection) -> None:
         protocol.read_at_once(LITTLE)
         protocol.hold(MEMORY)
         self._held.pop(protocol, None)
@@ -222,10 +248,10 @@ class Memory:
             self._give_turns(self.limit - total, self._share(sessions))
         if self._seconds() >= self._trimmed + TRIM:
             self._trimmed = self._seconds()
-            self.trim()
+            self._trim()
         self._look_in(EVERY)
 
-    def _read_on(self, protocol: "LegProtocol") -> None:
+    def _read_on(self, protocol: _Connection) -> None:
         """Read from a connection again."""
         protocol.read_at_once(MUCH)
         protocol.release(MEMORY)
@@ -286,7 +312,7 @@ class Memory:
         """Return how many bytes are kept of the sessions that are being ended."""
         return sum(each.kept for each in self._leaving)
 
-    def _send_away(self, driver: "RelayDriver") -> None:
+    def _send_away(self, driver: _Session) -> None:
         """End a session, once: what is kept of it is free when its broker has confirmed what came before."""
         if driver not in self._leaving:
             self._leaving.add(driver)

@@ -4,9 +4,11 @@ Where it was not compiled there are no pipes, and everything passes through the 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stomprelay.journal.capture import LegRecorder
+from stomprelay.service.connection.direct import COMPILED
+from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.session.leg import EXPECTED
 from stomprelay.session.session import Session
 from stomprelay.wire import decoder
@@ -14,21 +16,7 @@ from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
-    from stomprelay.service.connection.protocol import LegProtocol
 
-
-def _compiled() -> Any:
-    if decoder.SCANNER is None:
-        return None
-    try:
-        from stomprelay.service.connection import _pipe
-    except ImportError:
-        return None
-    return _pipe
-
-
-COMPILED: Final = _compiled()
-"""The compiled module; None where it was not built, or nothing compiled is wanted."""
 
 PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
 
@@ -45,8 +33,8 @@ class Recording(NamedTuple):
 
 
 def make_pipe(
-    source: "LegProtocol",
-    target: "LegProtocol",
+    source: LegProtocol,
+    target: LegProtocol,
     passing: Passing,
     trails: bool,
     failed: Callable[[Exception], None],

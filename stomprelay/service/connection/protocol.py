@@ -5,7 +5,7 @@ The owner is a `Driver` (see `driver`), which knows the core.
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from OpenSSL.crypto import X509
 from twisted.internet import tcp
@@ -29,7 +29,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import AddressEndpoint, OneProtocol
 from stomprelay.service.network.layer import Layer
-from stomprelay.service.network.sockets import Socket
+from stomprelay.service.network.sockets import Socket, read_at_most
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side, State
@@ -104,6 +104,11 @@ class _Watched:
         self.descriptor = descriptor
         self.since = since
         self.given_up = inf
+
+    def give_up(self, at: float) -> float:
+        """Set the time after which the client counts as gone, and return it."""
+        self.given_up = at
+        return at
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
@@ -194,7 +199,7 @@ class LegProtocol(Timed):
         inner: Any = direct.plain(transport)
         if inner is not None:
             self.plain = inner
-            inner.bufferSize = direct.FIRST_READ
+            read_at_most(inner, direct.FIRST_READ)
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
             inner.protocol = self
         else:
@@ -202,7 +207,7 @@ class LegProtocol(Timed):
         if isinstance(self._tls, Layer):
             beneath: Any = self._tls.transport
             if direct.plain(beneath) is not None:
-                beneath.bufferSize = direct.FIRST_READ
+                read_at_most(beneath, direct.FIRST_READ)
                 self._tls.send_by(beneath, direct.write, direct.READ)
         elif self._tls is None and isinstance(transport, ProtocolWrapper):  # it reads a PROXY header, no more
             wrapper: Any = transport
@@ -236,7 +241,7 @@ class LegProtocol(Timed):
         size = len(data)
         self.bytes_received += size
         if size == direct.FIRST_READ and self.plain is not None and not self.runtime.memory.short:
-            self.plain.bufferSize = self.runtime.memory.most
+            read_at_most(self.plain, self.runtime.memory.most)
         reading = self._reading
         if reading is not None and reading.held:
             reading.received()
@@ -339,7 +344,7 @@ class LegProtocol(Timed):
         if isinstance(self._tls, Layer):
             self._tls.read_at_once(size, size if self.runtime.memory.short else direct.READ)
         elif self.plain is not None:
-            cast(Any, self.plain).bufferSize = size
+            read_at_most(self.plain, size)
 
     @property
     def unwritten(self) -> int:
@@ -397,8 +402,7 @@ class LegProtocol(Timed):
                 self.close(How.ABORT)
         elif owner is not None and watched is not None and (reset or not owner.patient(self)):
             since = watched.since if reset else self.runtime.seconds()
-            watched.given_up = since + owner.linger
-            self.runtime.timers.set(self, watched.given_up)
+            self.runtime.timers.set(self, watched.give_up(since + owner.linger))
 
     def _look(self, owner: LegOwner, watched: "_Watched", now: float) -> None:
         """Report a client to the owner that left while it is not read from, and end its connection. One that has closed

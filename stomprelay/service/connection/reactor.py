@@ -19,7 +19,7 @@ from twisted.python import log
 
 from stomprelay.service.connection.direct import READ
 from stomprelay.service.connection.pipes import PIPE
-from stomprelay.service.network.sockets import Attempt, Socket
+from stomprelay.service.network.sockets import Attempt, Socket, read_at_most
 
 _DIRECT: Final = frozenset({PIPE, partial})
 """The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
@@ -40,11 +40,12 @@ def _numeric(host: str) -> bool:
 
 def _read_some(connection: Socket, read: Callable[[], Any], most: int) -> Any:
     """Have it read so many bytes at most. Return what it returns."""
-    before, connection.bufferSize = connection.bufferSize, most
+    before = connection.bufferSize
+    read_at_most(connection, most)
     try:
         return read()
     finally:
-        connection.bufferSize = before
+        read_at_most(connection, before)
 
 
 class RelayReactor(EPollReactor):

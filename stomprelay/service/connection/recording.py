@@ -141,7 +141,7 @@ class RecordingDriver(RelayDriver):
             recorder.end()
             self._recorder = self._record = None
         else:
-            recorder.records = records
+            recorder.give_to(records)
         for allowed in self.relay.allowed:
             self._pass(allowed)
 

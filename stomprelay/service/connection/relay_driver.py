@@ -151,7 +151,7 @@ class RelayDriver(Driver):
 
     def _bytes(self) -> Sizes:
         """Return how many bytes went between the client and the relay, and between the relay and brokers."""
-        client = self.runtime.protocols.get(self._relay.client)
+        client: LegProtocol | None = self.runtime.protocols.get(self._relay.client)
         received, sent = self._left_bytes
         for output in self._outputs:
             received += output.protocol.bytes_received

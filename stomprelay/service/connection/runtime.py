@@ -1,10 +1,10 @@
-"""What the connections of one service share, the sockets that are open among it, and the wait for their end.
+"""What the connections of one service share, the number of open sockets included.
 
-A connection that was closed still has its descriptor until its peer has read what was left for it, or closed, too.
+A closed connection keeps its descriptor until its peer has read what was left, or has closed as well.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import IReactorTime
@@ -17,23 +17,39 @@ from stomprelay.service.connection.timers import Timers, Turns
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 
-if TYPE_CHECKING:
-    from stomprelay.service.connection.protocol import LegProtocol
-
 GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""
 
 
-class OpenSockets:
-    """Counts connections. `sockets` are those that are still open, closed ones that wait for their peer included;
-    `closing` are these.
+def _unheard(note: Note) -> None:
+    pass
+
+
+class Runtime:
+    """What the connections of one service share: reactor, clock, timers, turns, counters, the watch for clients that
+    leave, the memory that is kept, and the protocols by leg.
+
+    `seconds` is a clock that never goes back. `sockets` counts the open connections, `closing` those of them that were
+    closed and wait for their peer. `noted` gets what sessions note, `probed` what probes note; see `observe`.
     """
 
-    def __init__(self, reactor: IReactorTime) -> None:
+    def __init__(
+        self, reactor: IReactorTime, seconds: Callable[[], float], memory: Memory | None = None
+    ) -> None:
         self.reactor = reactor
+        self.seconds = seconds
         self.sockets = 0
         self.closing = 0
         self._idle: Deferred[None] | None = None
+        self.timers = Timers(reactor, seconds)
+        self.turns = Turns(reactor, seconds)
+        self.repeats = Repeats(self.timers, seconds)
+        self.tallies = Tallies()
+        self.noted: Callable[[Note], None] = _unheard
+        self.probed: Callable[[Note], None] = _unheard
+        self.protocols: dict[Leg, Any] = {}
+        self.departures = Departures(reactor)
+        self.memory = Memory(reactor, seconds) if memory is None else memory
 
     def socket_opened(self) -> None:
         """Count a connection that was established."""
@@ -71,32 +87,6 @@ class OpenSockets:
         except TimeoutError:
             return False
         return True
-
-
-def _unheard(note: Note) -> None:
-    """Nobody wants to know."""
-
-
-class Runtime(OpenSockets):
-    """What the connections of one service share: the reactor, the clock, the timers, whose turn it is, the watch for
-    clients that leave, the protocols by leg, and the count of sockets.
-
-    `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log, `tallies` is what
-    all count. `noted` gets what sessions note, `probed` what probes do; see `observe`.
-    """
-
-    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
-        super().__init__(reactor)
-        self.seconds = seconds
-        self.timers = Timers(reactor, seconds)
-        self.turns = Turns(reactor, seconds)
-        self.repeats = Repeats(self.timers, seconds)
-        self.tallies = Tallies()
-        self.noted: Callable[[Note], None] = _unheard
-        self.probed: Callable[[Note], None] = _unheard
-        self.protocols: dict[Leg, LegProtocol] = {}
-        self.departures = Departures(reactor)
-        self.memory = Memory(reactor, seconds)
 
     def open(self) -> None:
         """Begin what serves all connections."""

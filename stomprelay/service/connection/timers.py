@@ -28,15 +28,23 @@ _log: Final = logger()
 
 
 class Timed:
-    """An object with one timer. Only `Timers` writes these two, in seconds; infinity is never: `due` is when `woke`
-    is to be called, `armed` (the end of a tick) when `due` will be looked at.
+    """An object with one timer of `Timers`. `due` is when `woke` is to be called, `armed` (the end of a tick) when
+    `due` will be looked at: in seconds, infinity is never.
     """
 
     __slots__ = ("armed", "due")
 
     def __init__(self) -> None:
-        self.due = inf
-        self.armed = inf
+        self.due = self.armed = inf
+
+    def expect(self, at: float) -> bool:
+        """Have another `due`. Return whether it may have to be looked at earlier than it will be."""
+        self.due = at
+        return at < self.armed
+
+    def arm(self, tick: float) -> None:
+        """Have another `armed`."""
+        self.armed = tick
 
     def woke(self, now: float) -> None:
         """The timer calls this once, at or after `due`. For another call, set the timer again."""
@@ -66,8 +74,7 @@ class Timers:
 
     def set(self, timed: Timed, at: float) -> None:
         """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
-        timed.due = at
-        if at >= timed.armed or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
+        if not timed.expect(at) or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
             return
         if timed.armed == inf:
             self._armed += 1
@@ -75,22 +82,20 @@ class Timers:
             self._tidy()
         self._places += 1
         found = self._waiting.get(tick)
-        if found is not None:
-            timed.armed, waiting = found
-            waiting.append(timed)
-            return
-        timed.armed = tick
-        self._waiting[tick] = tick, [timed]
-        heappush(self._ticks, tick)
+        if found is None:
+            found = self._waiting[tick] = tick, []
+            heappush(self._ticks, tick)
+        timed.arm(found[0])
+        found[1].append(timed)
         if tick < self._next:
             self._schedule(tick)
 
     def forget(self, timed: Timed) -> None:
         """Stop the object's timer. With the last one no delayed call is left."""
-        timed.due = inf
+        timed.expect(inf)
         if timed.armed == inf:
             return
-        timed.armed = inf
+        timed.arm(inf)
         self._armed -= 1
         if not self._armed:
             self._clear()
@@ -131,7 +136,7 @@ class Timers:
             self._places -= len(waiting)
             for timed in waiting:
                 if timed.armed == tick:
-                    timed.armed = inf
+                    timed.arm(inf)
                     self._armed -= 1
                     fired.append(timed)
         for timed in fired:
@@ -139,7 +144,7 @@ class Timers:
             if at > now:
                 self.set(timed, at)
                 continue
-            timed.due = inf
+            timed.expect(inf)
             try:
                 timed.woke(now)
             except Exception:

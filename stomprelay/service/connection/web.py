@@ -19,6 +19,7 @@ from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
+from stomprelay.service.network.sockets import read_at_most
 from stomprelay.service.network.upgrade import Handshake, HttpRefusal, Request
 from stomprelay.service.network.websocket import Received, WebSocket
 from stomprelay.session.effects import How
@@ -41,7 +42,7 @@ _UNFINISHED: Final = {
 
 
 class Pings(Timed):
-    """When the client of a WebSocket is asked whether it is there, `interval` seconds after it was heard."""
+    """When the client of a WebSocket is asked whether it is there: when it is silent for so long as `web` says."""
 
     __slots__ = ("_protocol", "heard_at")
 
@@ -49,6 +50,10 @@ class Pings(Timed):
         super().__init__()
         self.heard_at = heard_at
         self._protocol = protocol
+
+    def heard(self, at: float) -> None:
+        """Note that the client sent something, or cannot be heard now."""
+        self.heard_at = at
 
     def woke(self, now: float) -> None:
         """Ask, or give up."""
@@ -122,7 +127,7 @@ class _WebSocketProtocol(LegProtocol):
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
         if len(data) == direct.FIRST_READ and isinstance(websocket, DirectWebSocket):
-            websocket.transport.bufferSize = self.runtime.memory.most
+            read_at_most(websocket.transport, self.runtime.memory.most)
         self._found(websocket, websocket.received(data))
         if not websocket.waits or self.transport is None:
             return
@@ -300,12 +305,12 @@ class WebLegProtocol(_WebSocketProtocol):
     def unwrapped(self, data: bytes) -> bytes:
         """The same; what passes by a pipe was heard."""
         if self._pings is not None:
-            self._pings.heard_at = self.runtime.seconds()
+            self._pings.heard(self.runtime.seconds())
         return super().unwrapped(data)
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
         if self._pings is not None:
-            self._pings.heard_at = self.runtime.seconds()
+            self._pings.heard(self.runtime.seconds())
         super()._take(websocket, data)
 
     def ask(self, now: float) -> None:
@@ -316,7 +321,7 @@ class WebLegProtocol(_WebSocketProtocol):
         if pings is None or websocket is None or self._owner is None:
             return
         if self.held or direct.waits(self.transport):
-            pings.heard_at = now
+            pings.heard(now)
         interval = self._web.ping_interval
         silent = now - pings.heard_at
         if silent >= 2 * interval:

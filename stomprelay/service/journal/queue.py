@@ -36,33 +36,15 @@ class Dropped(NamedTuple):
         return Dropped(self.blocks - before.blocks, self.frames - before.frames, self.size - before.size)
 
 
-class JournalQueue:
-    """A queue of blocks with `room` for so many bytes. A lossy one drops and counts what is more; one that is not
-    calls `full` instead, and drops only what is far more. Set `told` to the `dropped` that the journal tells of;
-    `dropped_since` is the time at which more than that was dropped first. `clock` returns the time of a block, in
-    nanoseconds since 1970. `put`, `record`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
+class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
+    """Portions of `portion` bytes, with `room` for so many bytes. A lossy queue drops and counts what is more; another
+    one calls `full` instead, and drops only what is far more. `told` are the `dropped` that the journal tells of;
+    `dropped_since` is the time at which more than these were dropped first, in nanoseconds since 1970.
 
     One thread calls `put` and `record`, in which `full` is called; another one calls `wait`, `take` and `done`.
     """
 
-    __slots__ = (
-        "_clock",
-        "_enough",
-        "_enough_there",
-        "_enough_told",
-        "_full",
-        "_portions",
-        "_some_there",
-        "_some_told",
-        "done",
-        "dropped",
-        "dropped_since",
-        "put",
-        "record",
-        "room",
-        "take",
-        "told",
-    )
+    size: int
 
     def __init__(
         self,
@@ -76,28 +58,19 @@ class JournalQueue:
         self.room = room
         self.dropped = self.told = Dropped()
         self.dropped_since = 0
-        self._clock = clock
+        self._time = clock
         self._full = _ignore if lossy else full
         self._enough = min(ENOUGH, room // 4)
-        self._portions = PORTIONS(portion, clock, self._reached, self._refused)
-        self._portions.limit = room if lossy else max(BEYOND * room, LEAST)
-        self.put = self._portions.put
-        self.record = self._portions.record
-        self.take = self._portions.take
-        self.done = self._portions.done
+        super().__init__(portion, clock, self._wake_writer, self._drop)
+        self.limit = room if lossy else max(BEYOND * room, LEAST)
         self._some_there, self._enough_there = Event(), Event()
         self._some_told = self._enough_told = False
 
-    @property
-    def size(self) -> int:
-        """The number of bytes that wait, those that are being written included."""
-        return self._portions.size
-
-    def _reached(self) -> None:
+    def _wake_writer(self) -> None:
         """So much waits that somebody has to know, from the first block on."""
-        size = self._portions.size
+        size = self.size
         # First the mark, then the events: the other thread may run in between.
-        self._portions.mark = self._enough if size < self._enough else self.room
+        self.mark = self._enough if size < self._enough else self.room
         if not self._some_told:
             self._some_told = True
             self._some_there.set()
@@ -107,9 +80,9 @@ class JournalQueue:
         if size >= self.room:
             self._full()
 
-    def _refused(self, frames: int, size: int) -> None:
+    def _drop(self, frames: int, size: int) -> None:
         if self.dropped is self.told:
-            self.dropped_since = self._clock()
+            self.dropped_since = self._time()
         self.dropped = self.dropped.plus(1, frames, size)
 
     def wake(self) -> None:
@@ -119,7 +92,11 @@ class JournalQueue:
 
     def shut(self) -> None:
         """Drop all blocks that are put in from now on."""
-        self._portions.limit = 0
+        self.limit = 0
+
+    def tell(self, dropped: Dropped) -> None:
+        """Note that the journal tells of these."""
+        self.told = dropped
 
     # The other thread
 
@@ -131,4 +108,4 @@ class JournalQueue:
         self._some_there.clear()
         self._enough_there.clear()
         self._some_told = self._enough_told = False
-        self._portions.mark = 0
+        self.mark = 0

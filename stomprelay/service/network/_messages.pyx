@@ -85,8 +85,7 @@ cdef class Messages:
     """What is taken of one client: messages of `most` bytes, in one fragment or in many, which may come in any pieces,
     and pings and pongs that come in one.
 
-    `first` is the opcode of the first of them, 0 while there is none. `ping` is what the last ping said; None while there
-    was none. `open` tells that a message is not over. `broken` tells that the last is a text that is not UTF-8, `large`
+    `first` is the opcode of the first of them, 0 while there is none. `open` tells that a message is not over. `broken` tells that the last is a text that is not UTF-8, `large`
     that it would have too many bytes: then nothing more is to be taken.
     """
 
@@ -94,7 +93,7 @@ cdef class Messages:
     cdef readonly bint open
     cdef readonly bint broken
     cdef readonly bint large
-    cdef public bytes ping
+    cdef bytes ping
     cdef uint64_t most
     cdef uint64_t size          # of the message, as far as it was announced
     cdef uint64_t within        # bytes of the last fragment that are to come
@@ -105,6 +104,11 @@ cdef class Messages:
     def __init__(self, uint64_t most):
         self.most = most
         self.begun = b""
+
+    def pinged(self):
+        """Return what the last ping said since the last call; None where there was none."""
+        ping, self.ping = self.ping, None
+        return ping
 
     def take(self, bytes data, Py_ssize_t at, bint controls):
         """Return the payload from `at` on, unmasked, and where it ends: at the end of the data, or where something begins

@@ -209,18 +209,8 @@ class ListeningService(StreamServerEndpointService):
         """Accept `sharing.ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes
         ever more of them, all before the first one that is not wanted can be closed.
         """
-        port = self.port
-        if port is None:
-            return
-        accept = sockets.accept(port)
-        port.doRead = accept  # type: ignore[method-assign]
-
-        def paced() -> None:
-            port.numberAccepts = sharing.ACCEPTED
-            accept()
-
-        paced_by = paced if self._room is None else sharing.considerate(port, self._room)
-        port.doRead = paced_by  # type: ignore[method-assign]
+        if self.port is not None:
+            sharing.pace(self.port, sockets.accept(self.port), self._room)
 
 
 def listening_service(

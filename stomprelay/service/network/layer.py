@@ -26,6 +26,8 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from stomprelay.service.network.sockets import read_at_most
+
 RECORD: Final = 16 * 1024
 """The most bytes that one record of TLS can carry."""
 PIECE: Final = 32 * 1024
@@ -107,13 +109,14 @@ class Layer(TLSMemoryBIOProtocol):
     def read_at_once(self, size: int, most: int) -> None:
         """Read so many bytes of the socket at once from now on, `most` after a read that took as many as it could."""
         if self._socket is not None:
-            self._socket.bufferSize, self._most = size, most
+            read_at_most(self._socket, size)
+            self._most = most
 
     def dataReceived(self, data: bytes) -> None:
         """Bytes came, encrypted."""
         socket = self._socket
         if socket is not None and len(data) >= socket.bufferSize:
-            socket.bufferSize = self._most
+            read_at_most(socket, self._most)
         super().dataReceived(data)
 
     def write(self, data: bytes) -> None:

@@ -41,7 +41,11 @@ class Division:
         self._due = 0
         self._fragments = False
         self.first = 0
-        """The opcode of the first message, 0 while there was none. Who has wsproto read that one notes it here."""
+        """The opcode of the first message, 0 while there was none."""
+
+    def note(self, opcode: int) -> None:
+        """A message of this kind came, which wsproto read."""
+        self.first = self.first or opcode
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
         """Return the payloads with which these bytes begin, and where they end. Give all that stands behind to
@@ -55,11 +59,7 @@ class Division:
 
     def pinged(self) -> bytes | None:
         """Return what the last ping said since the last call that did not go to wsproto; None where none came."""
-        messages = self._messages
-        if messages is None or messages.ping is None:
-            return None
-        ping, messages.ping = messages.ping, None
-        return ping
+        return None if self._messages is None else self._messages.pinged()
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
         """Append the payloads that can be taken of these bytes. Yield what is for wsproto, as it came: have it read,

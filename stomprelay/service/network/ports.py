@@ -16,13 +16,18 @@ _log: Final = logger()
 class Ports(MultiService):
     """Listens on endpoints, from `startService` on. Its services are added and removed by itself."""
 
-    def __init__(self, services: Sequence[ListeningService] = ()) -> None:
+    def __init__(self, services: Sequence[ListeningService]) -> None:
         super().__init__()
+        self.opened: list[ListeningService] = []
+        self._kept: list[tuple[ListeningService, ListeningService]] = []
+        self._closed: list[ListeningService] = []
         for each in services:
             each.setServiceParent(self)
 
-    def change(self, wanted: Sequence[ListeningService]) -> "PortChange":
-        """Return how it comes to listen as these would, which do not yet: a socket whose endpoint stays is kept."""
+    def prepare(self, wanted: Sequence[ListeningService]) -> None:
+        """Find out how to listen as these services would, which do not listen yet. A socket whose endpoint stays is
+        kept; `opened` are those that are new. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
+        """
         there = {(each.description, each.name): each for each in self.services}
         # Port 0 may stand at several: first each has its own.
         kept = [(there.pop(key), each) for each in wanted if (key := (each.description, each.name)) in there]
@@ -35,50 +40,13 @@ class Ports(MultiService):
                 opened.append(each)
             else:
                 kept.append((there.pop(same), each))
-        return PortChange(self, kept, opened, tuple(there.values()))
-
-    def exchange(
-        self,
-        kept: Sequence[tuple[ListeningService, ListeningService]],
-        opened: Sequence[ListeningService],
-        closed: Sequence[ListeningService],
-    ) -> Deferred[None]:
-        """Have services become others, add some that listen, and close some. The Deferred fires when they are."""
-        ended = [maybeDeferred(each.disownServiceParent).addErrback(_failed) for each in closed]
-        for running, other in kept:
-            running.become(other)
-        self.namedServices = {each.name: each for each in self.services}
-        for each in opened:
-            each.setServiceParent(self)
-        return DeferredList(ended).addCallback(lambda _: None)
-
-
-def _failed(failure: Failure) -> None:
-    _log.failure("an endpoint could not be closed", failure)
-
-
-class PortChange:
-    """What becomes of `Ports`: call `open`, and then either `commit` or `abandon`, in one turn of the reactor, so that
-    nobody is accepted before it is certain.
-    """
-
-    def __init__(
-        self,
-        ports: Ports,
-        kept: Sequence[tuple[ListeningService, ListeningService]],
-        opened: Sequence[ListeningService],
-        closed: Sequence[ListeningService],
-    ) -> None:
-        self.opened: Final = tuple(opened)
-        self._ports = ports
-        self._kept = kept
-        self._closed = closed
+        self._kept, self.opened, self._closed = kept, opened, list(there.values())
 
     def open(self) -> None:
-        """Listen on the endpoints that are new, if the others are listened on. Raises `CannotStart` where one cannot be
-        listened on; call `abandon` then.
+        """Listen on the endpoints that are new, if the others are listened on. Raises `CannotStart`; call `abandon`
+        then.
         """
-        if self._ports.running:
+        if self.running:
             for each in self.opened:
                 each.listen()
 
@@ -90,4 +58,14 @@ class PortChange:
 
     def commit(self) -> Deferred[None]:
         """Serve clients as it was wanted. The Deferred fires when the endpoints that are gone are closed."""
-        return self._ports.exchange(self._kept, self.opened, self._closed)
+        ended = [maybeDeferred(each.disownServiceParent).addErrback(_failed) for each in self._closed]
+        for running, other in self._kept:
+            running.become(other)
+        self.namedServices = {each.name: each for each in self.services}
+        for each in self.opened:
+            each.setServiceParent(self)
+        return DeferredList(ended).addCallback(lambda _: None)
+
+
+def _failed(failure: Failure) -> None:
+    _log.failure("an endpoint could not be closed", failure)

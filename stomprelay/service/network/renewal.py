@@ -26,8 +26,8 @@ class CertificateWatch(Service):
     def __init__(self, reactor: Any) -> None:
         self._watched: Mapping[str, Sequence[TLSConnections]] = {}
         self._seen: dict[str, tuple[Stamps, ...]] = {}
-        self._loop = LoopingCall(self.look)
-        self._loop.clock = reactor
+        loop = self._loop = LoopingCall(self.look)
+        loop.clock = reactor
 
     def watch(self, connections: Mapping[str, Sequence[TLSConnections]]) -> None:
         """Look at the files of these from now on, and of no others. Their names are tables of the configuration."""

@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Mapping
+from functools import partial
 from mmap import mmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -107,23 +108,22 @@ def give_up(port: tcp.Port) -> None:
         port.lockFile = None
 
 
-def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
-    """Return what a port is to do where its socket has clients: accept as many as it has `room` for, or, where it has
-    none, leave them to other processes for `REST` seconds, and accept one that is there even then. Where the room is
-    less than none it leaves them all.
+def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | None) -> None:
+    """Have a port `accept` at most `ACCEPTED` clients in a turn of the reactor, and no more than there is `room` for.
+    Where there is none it leaves them to other processes for `REST` seconds, and then accepts one that is still there;
+    where the room is less than none it leaves them all.
     """
-    accept, reactor = port.doRead, cast(Any, port.reactor)
+    reactor = cast(Any, port.reactor)
     rested = False
 
     def paced() -> None:
-        wanted = room() or int(rested)
-        if wanted < 0:
-            port.stopReading()
-        elif wanted:
+        wanted = ACCEPTED if room is None else room() or int(rested)
+        if wanted > 0:
             port.numberAccepts = min(wanted, ACCEPTED)
             accept()
-        else:
-            port.stopReading()
+            return
+        port.stopReading()
+        if not wanted:
             reactor.callLater(REST, resume)
 
     def resume() -> None:
@@ -138,7 +138,7 @@ def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
         nonlocal rested
         rested = False
 
-    return paced
+    port.doRead = partial(paced)  # type: ignore[method-assign]
 
 
 class InheritedPort(unix.Port):
@@ -179,8 +179,8 @@ class InheritedPort(unix.Port):
             mine = name + b".%d" % os.getpid()
             os.symlink(str(os.getpid()), mine)
             os.replace(mine, name)
-            self.lockFile = FilesystemLock(name)
-            self.lockFile.locked = True
+            lock = self.lockFile = FilesystemLock(name)
+            lock.locked = True
 
 
 class InheritedSocket:

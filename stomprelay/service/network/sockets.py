@@ -49,6 +49,11 @@ def prepare(own: socket.SocketType) -> None:
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
+def read_at_most(connection: Any, size: int) -> None:
+    """Read so many bytes at once from now on. No other module of ours sets this attribute of Twisted's."""
+    connection.bufferSize = size
+
+
 @lru_cache(256)
 def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
     """Return the address that the system spells like this. A broker's is the same each time, a client's soon again."""

@@ -31,11 +31,11 @@ class Crew(Shown):
     When a worker ends, its last known counts stay in the sums.
     """
 
-    def __init__(self, own: RelayState) -> None:
+    def __init__(self, own: RelayState, reloads: Reloads | None = None) -> None:
         self.workers: list[Worker] = []
         self.brokers: Brokers = own.brokers
         self.repeats: Repeats = own.runtime.repeats
-        self.reloads: Reloads | None = None
+        self.reloads = reloads
         self._own = own
         self._gone: list[Snapshot] = []
 
@@ -57,9 +57,8 @@ class Crew(Shown):
     def changed(self, worker: Worker) -> None:
         """Record that a worker serves now, or that it ended."""
         if worker.admin is None:
-            if worker.last is not None:
-                self._gone = [summed(ended(worker.last), self._gone)]
-                worker.last = None
+            if (last := worker.forget()) is not None:
+                self._gone = [summed(ended(last), self._gone)]
             return
         known = set(worker.plan.paused) if worker.plan is not None else set()
         now = set(self.paused)
@@ -83,9 +82,6 @@ class Crew(Shown):
     def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
         """Return the sum of all workers. A worker that does not answer counts with its last snapshot."""
 
-        def told(taken: Snapshot, worker: Worker) -> None:
-            worker.last = taken
-
         def added(_: object) -> Snapshot:
             taken = [each.last for each in self.workers if each.last is not None]
             total = summed(snapshot(self._own, whole=False), [*self._gone, *taken])
@@ -93,7 +89,7 @@ class Crew(Shown):
 
         def ask(worker: Worker) -> Deferred[Any]:
             assert worker.admin is not None
-            return _heeded(worker, worker.admin.snapshot(whole=whole).addCallback(told, worker))
+            return _heeded(worker, worker.admin.snapshot(whole=whole).addCallback(worker.keep))
 
         asked = [ask(each) for each in self.workers if each.admin is not None and not each.hung]
         return DeferredList(asked).addCallback(added)

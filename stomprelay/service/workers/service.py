@@ -62,7 +62,9 @@ class WorkersService(MultiService):
         self._folder = ""
         self._loads: Loads | None = None
         self._placement: Placement | None = None
-        self.crew = Crew(self._own)
+        self._notify = Notify(self._status, reactor)
+        self._reloads = Reloads(reactor, source, self._reload, self._notify.reloading)
+        self.crew = Crew(self._own, self._reloads)
         self._count = config.workers
         self._listeners = Ports(self._listening(config))
         self._listeners.setServiceParent(self)
@@ -71,11 +73,9 @@ class WorkersService(MultiService):
         self._certificates = CertificateWatch(reactor)
         self._certificates.watch(self._connections())
         self._certificates.setServiceParent(self)
-        self._notify = Notify(self._status, reactor)
         self.when_ready = MultiService()
         self._notify.setServiceParent(self.when_ready)
-        self.crew.reloads = Reloads(reactor, source, self._reload, self._notify.reloading)
-        self.crew.reloads.setServiceParent(self)
+        self._reloads.setServiceParent(self)
         unused(reactor).setServiceParent(self)
 
     def _listening(self, config: Config) -> list[ListeningService]:
@@ -169,8 +169,7 @@ class WorkersService(MultiService):
         if self._loads is not None:
             self._loads.close()
         self._own.sessions.refuse()
-        if self.crew.reloads is not None:
-            self.crew.reloads.refuse()
+        self._reloads.refuse()
         self._notify.stopping(self._longest + GRACE)
         return Deferred.fromCoroutine(self._stop())
 
@@ -197,11 +196,12 @@ class WorkersService(MultiService):
         """Make all workers use another configuration, after checking that it can be used."""
         prepared = self._alone.prepare(source.path or COMMAND_LINE, source.read())
         config = prepared.change.config
-        ports = self._listeners.change(self._listening(config))
-        prepared.ports += [ports, self.admin.change(admin_services(config, self.crew, self._reactor))]
+        self._listeners.prepare(self._listening(config))
+        self.admin.prepare(admin_services(config, self.crew, self._reactor))
+        prepared.ports.extend([self._listeners, self.admin])
         prepared.open()
         try:
-            for each in ports.opened:
+            for each in self._listeners.opened:
                 each.hold()
         except CannotStart:
             prepared.abandon()

@@ -121,7 +121,7 @@ class Worker:
     hangs (`hung`) or answers again. `timeout` returns for how many seconds it may be silent before it is killed and
     replaced.
 
-    `admin` is where it can be asked, None while it does not serve. `last` is its last snapshot, which the caller keeps.
+    `admin` is where it can be asked, None while it does not serve. `last` is its last snapshot.
     """
 
     def __init__(
@@ -159,6 +159,15 @@ class Worker:
         self._stopping = self._late = False
         self._over: Deferred[None] | None = None
         self._process_stops = False
+
+    def keep(self, taken: Snapshot) -> None:
+        """Have this snapshot as its `last` one."""
+        self.last = taken
+
+    def forget(self) -> Snapshot | None:
+        """Return its last snapshot, and have none."""
+        last, self.last = self.last, None
+        return last
 
     @property
     def row(self) -> WorkerRow:
