@@ -139,6 +139,13 @@ def _admin_doors(config: Config) -> tuple[object, ...]:
     return (*admin, config.admin_hosts, config.metrics)
 
 
+def _ways(config: Config) -> list[tuple[object, ...]]:
+    """Return what of the upstreams of a configuration decides how their brokers are connected to."""
+    return [
+        (each.name, each.groups, each.tls, each.proxy_protocol, each.versions) for each in config.upstreams
+    ]
+
+
 _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
 """How endpoints begin for which no file is read."""
 
@@ -364,7 +371,8 @@ class RelayService(MultiService):
             self.admin.prepare(self._admin_services(config))
             ports.append(self.admin)
         led = again or config.listeners is not before.listeners
-        moved = again or (led and config.upstreams != before.upstreams) or bool(found.continued)
+        differ = led and config.upstreams != before.upstreams
+        moved = again or bool(found.continued) or (differ and _ways(config) != _ways(before))
         embedded, endpoints = self.embedded, self._endpoints
         if moved:
             brokers = found.brokers
@@ -377,6 +385,8 @@ class RelayService(MultiService):
                 embedded.setServiceParent(self)
             if moved:
                 self._change_brokers(found, endpoints)
+            elif differ:
+                self.state.brokers.change(config.listeners)
             if led:
                 self.state.sessions.change(config.listeners)
                 self._rule_sessions()
@@ -384,11 +394,11 @@ class RelayService(MultiService):
                 self._identification.change(config.auths)
             if _watched(config):
                 self._runtime.tallies.count_destinations()
-            if moved or _watched(config) != _watched(before):
+            if moved or differ or _watched(config) != _watched(before):
                 self._checks.change(watched=_watched(config))
             if moved:
                 self.state.pauses.remove(found.left)
-            self._use(config, anew=moved or bool(ports))
+            self._use(config, anew=moved or differ or bool(ports))
 
         def committed() -> None:
             if again or self._reads_files:
@@ -401,7 +411,8 @@ class RelayService(MultiService):
         before, self.config = self.config, config
         if config.log_level != before.log_level:
             set_level(config.log_level)
-        self._runtime.memory.allow(memory_limit(config.memory))
+        if config.memory != before.memory:
+            self._runtime.memory.allow(memory_limit(config.memory))
         if config.journal != before.journal:
             if self.state.journal is not None:
                 self.state.journal.change(config.journal)
