@@ -260,8 +260,8 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> remote.AdminClient:
-    """Return the admin endpoint for the requests: that of `--admin`, of the configuration file, or the default; with
-    its credentials. Raises `ConfigError` if the file has none, or if a token cannot be read.
+    """Return the admin endpoint: that of `--admin`, of the file, or the default, with its credentials. Raises
+    `ConfigError`.
     """
     place, token, own = options.admin, None, None
     if options.config is not None:

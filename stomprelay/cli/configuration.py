@@ -95,9 +95,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _end_by(number: int) -> int:
-    """End this process by a signal, as the sender expects. Returns 0 in process 1 of a container, which the signal does
-    not end.
-    """
+    """End this process by a signal. Returns 0 in process 1 of a container, which the signal does not end."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 0

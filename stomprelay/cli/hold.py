@@ -12,9 +12,7 @@ _HELD: Final = ("SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 def hold() -> None:
-    """Block these signals. Does nothing where there are none (Windows). Child processes and threads that begin before
-    they are unblocked inherit the block.
-    """
+    """Block these signals, where there are some. Children and threads that begin meanwhile inherit the block."""
     _mask("SIG_BLOCK")
 
 

@@ -119,9 +119,7 @@ def _passcode(options: argparse.Namespace) -> bytes:
 
 
 def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
-    """Return the content with this line instead of the user's, or after all others; for None, without the user's
-    line.
-    """
+    """Return the content with this line in place of the user's, or at the end; None: without the user's."""
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()

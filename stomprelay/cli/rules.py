@@ -51,9 +51,7 @@ def _header(text: str) -> tuple[bytes, bytes]:
 
 
 def run(options: argparse.Namespace, config: Config, print_line: Callable[[str], None]) -> int:
-    """Print which rule decides, and return 0 if the frame is allowed, else 1. Raises `ConfigError` if the destination
-    or the listener is missing.
-    """
+    """Print which rule decides; return 0 if the frame is allowed, else 1. Raises `ConfigError`."""
     if options.destination is None:
         raise ConfigError(f"check {options.asks}: needs a destination")
     listener = _listener(config, options.listener)

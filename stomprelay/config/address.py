@@ -37,12 +37,7 @@ _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
 def broker(text: str, weight: int = 1) -> Broker:
-    """Return the broker at an address: `tcp://`, `stomp://`, `ssl://` or `stomp+ssl://` with host and perhaps
-    port, `ws://` or `wss://` with a path as well, `memory:`, or any Twisted client endpoint string.
-
-    Raises `ValueError` for anything else. An address holds no secret: whatever has a user's name in it is refused,
-    and not shown.
-    """
+    """Return the broker at an address in one of `_FORMS`. Raises `ValueError`; one with a user in it is not shown."""
     if text == MEMORY:
         return Broker(text, text, weight=weight)
     if several := _SEVERAL.match(text):
@@ -87,9 +82,7 @@ def _host_and_port(authority: str) -> tuple[str, str | None]:
 
 
 def host_name(text: str) -> str:
-    """Return a host name or an IP address in the form that certificates and resolvers take. Raises `ValueError`
-    for anything else.
-    """
+    """Return a host name or an IP address, as certificates and resolvers need it. Raises `ValueError`."""
     if not _HOST.fullmatch(text):
         raise ValueError("must name a host, such as broker.example.net")
     if not text.isascii():
@@ -101,9 +94,7 @@ def host_name(text: str) -> str:
 
 
 class Authority(NamedTuple):
-    """The host and perhaps the port in a URL or a `Host` header. The host is in small letters, an IP address in its
-    shortest form.
-    """
+    """The host, in small letters or as a short IP address, and perhaps the port in a URL or a `Host` header."""
 
     host: str
     port: int | None = None
@@ -141,9 +132,7 @@ def _by_endpoint(text: str, weight: int) -> Broker:
 
 
 def host_and_port(broker: Broker) -> str | None:
-    """Return a broker's `host:port`, with brackets around an IPv6 address; None for an endpoint without host and
-    port.
-    """
+    """Return a broker's `host:port`, `[host]:port` for IPv6; None for an endpoint without host and port."""
     try:
         arguments = client(broker.endpoint).arguments
     except ValueError:

@@ -35,9 +35,7 @@ UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on
 
 
 class AdminAccess(NamedTuple):
-    """How the admin endpoint of a file is asked: the endpoint, None where there is none; its token, and its TLS. By
-    `console` STOMP can be spoken from a browser there.
-    """
+    """How the admin endpoint is asked: endpoint (None: there is none), token, TLS, and whether it has the console."""
 
     endpoint: str | None
     token: bytes | None
@@ -50,9 +48,7 @@ class AdminAccess(NamedTuple):
 
 
 def read(table: Table) -> AdminAccess:
-    """Return how the admin endpoint of a file is asked. The file that holds its token is read now. Raises
-    `ConfigError`.
-    """
+    """Return how the admin endpoint of a file is asked. Reads the file of its token. Raises `ConfigError`."""
     place = table.get("admin", server_endpoint)
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
     token = table.file("admin_token_file", text, token_content)
@@ -65,9 +61,7 @@ def read_token(path: str) -> bytes:
 
 
 def token_content(content: bytes, mode: int) -> bytes:
-    """Return the token in the content of a file, without the line end behind it; `mode` is the file's. Raises
-    `ValueError`, whose text does not show it.
-    """
+    """Return the token in a file's content, whose mode is given. Raises `ValueError`, which does not show the token."""
     private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not _TOKEN.fullmatch(content):
@@ -80,9 +74,7 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` for an admin endpoint that others may reach who need nothing for it, and for one with a
-    console that any user of the machine may ask. `key` is what named the endpoint, in `source`.
-    """
+    """Raise `ConfigError` for an admin endpoint that others can use without token or certificate. `key` names it."""
     place, _, tls, console = access
     if place is None:
         return
@@ -97,9 +89,7 @@ def check(source: str, key: str, access: AdminAccess) -> None:
 
 
 def guarded(access: AdminAccess) -> bool:
-    """Whether an admin endpoint is not for every user who can connect: it asks for a token or for a certificate, or is
-    a UNIX socket that not every user may write to.
-    """
+    """Whether an admin endpoint needs a token, a certificate, or the right to write to its UNIX socket."""
     place, token, tls, _ = access
     certified = tls is not None and tls.require_client_certificate
     if place is None or token is not None or certified:

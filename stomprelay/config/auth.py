@@ -40,9 +40,7 @@ def read(table: Table) -> AuthSettings:
 
 
 def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettings]) -> None:
-    """Raise `ConfigError` for a listener that asks who comes in, where that cannot be found out, or where a broker
-    would be told what a client showed to the relay alone.
-    """
+    """Raise `ConfigError` where clients cannot be identified, or where a broker would get a client's secret."""
     known = {each.name: each for each in auths}
     for listener in listeners:
         if listener.auth is None:

@@ -20,9 +20,8 @@ from stomprelay.relay.model.upstream import Upstream
 
 
 class Source(NamedTuple):
-    """Where a configuration is from, so that another process reads the same, whatever becomes of the file: its path and
-    its text, if there is one, and the options over it. Relative paths start in `folder`, where a process must be to
-    read it, and to use what it names: see `here`.
+    """Where a configuration comes from: a file's path and text, the options over it, and the folder of relative paths.
+    Another process reads the same from it.
     """
 
     path: str | None
@@ -55,9 +54,7 @@ class Source(NamedTuple):
                 os.chdir(before)
 
     def read(self, running: Config = NOTHING) -> Config:
-        """Return the configuration; what has not changed is taken from the one that is `running`. Raises
-        `ConfigError`.
-        """
+        """Return the configuration; what did not change is taken from `running`. Raises `ConfigError`."""
         if self.path is None:
             return overridden(default(), **self.options)
         if self.options.get("listen") or self.options.get("upstream"):
@@ -95,10 +92,9 @@ class LeftBroker(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of the configuration that runs. `config` is what will run: with the groups and the brokers that
-    there are already, and with what needs a restart as it is. Call `apply` when all of it can be used; the brokers that
-    are `left` are then in no group any more. `changed` are the keys that differ, with names of brokers that come and
-    go, and no value; `restart` those that have no effect before a restart.
+    """The way from the running configuration to `config`, which has the groups and brokers that stay, and the old
+    values of what needs a restart. Call `apply` when all of it can be used. `left` are the brokers in no group any
+    more, `changed` the keys that differ, `restart` those that need a restart.
     """
 
     config: Config
@@ -125,9 +121,7 @@ class Change:
 
 
 def change(source: str, running: Config, wanted: Config) -> Change:
-    """Return how the configuration that runs becomes another one, which is from `source`. Raises `ConfigError` where
-    its upstreams do not go with the number of workers that there are.
-    """
+    """Return the change from the running configuration to another one, from `source`. Raises `ConfigError`."""
     changed, restart = _differences(running, wanted)
     journal = replace(wanted.journal, **_values(running.journal, _FIXED_IN_JOURNAL))
     config = replace(wanted, journal=journal, **_values(running, _FIXED))
@@ -165,10 +159,8 @@ def _led(listener: Listener, upstreams: Mapping[str, Upstream]) -> Listener:
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
-    """Yield the groups of an upstream that there was already: those that go on, and in place of others new ones, with
-    the brokers that stay. What they shall be like is added to `continued`.
-
-    Sessions know how many groups they have, and whether they can leave a broker; so neither changes under them.
+    """Yield the groups of a changed upstream, and append to `continued` what becomes of each. A group goes on only if
+    neither the number of groups nor `movable` changes, because sessions rely on both.
     """
     alike = len(before.groups) == len(after.groups) and before.movable == after.movable
     for number, group in enumerate(after.groups):

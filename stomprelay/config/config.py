@@ -123,17 +123,14 @@ NOTHING: Final = Config(())
 
 
 def load(path: str, text: str | None = None, running: Config = NOTHING) -> Config:
-    """Return the configuration in a TOML file; `text` is what it holds, where it was read before. Listeners and
-    upstreams whose tables hold the same as in the configuration that is `running` are taken from there. Raises
-    `ConfigError`, whose text is one line that the caller shows.
+    """Return the configuration in a TOML file, whose text may be given. Listeners and upstreams that did not change are
+    those of `running`. Raises `ConfigError`, whose text is one line.
     """
     return _read(_table(path, read_text(path) if text is None else text), running)
 
 
 def load_admin(path: str) -> AdminAccess:
-    """Return how the admin endpoint of a TOML file is asked; nothing else of the file is checked. Raises
-    `ConfigError`.
-    """
+    """Return how the admin endpoint of a TOML file is asked; nothing else is checked. Raises `ConfigError`."""
     return read_admin(_table(path, read_text(path)))
 
 
@@ -185,13 +182,9 @@ def overridden(
     log_level: str | None = None,
     source: str = COMMAND_LINE,
 ) -> Config:
-    """Return the configuration with the options of the command line, which take precedence over the file.
-
-    With `listen` the relay listens on these endpoints and on no other, each with the settings of the file's first
-    listener. With `upstream` every listener goes there, with the other settings of its own upstream; routes to that
-    upstream go there too, routes to others stay. With `journal` one is kept in this directory, with the settings of
-    the file. `workers` is a number in digits. `source` is the file, which an error names that is not one option's.
-    Raises `ConfigError`, also where what was loaded cannot be shared by so many workers.
+    """Return the configuration with the options of the command line over it. `listen` replaces all listeners, each with
+    the settings of the first; `upstream` moves each listener's own upstream, and routes to it; `journal` is the
+    journal's directory. `source` is the file, for errors that are not an option's. Raises `ConfigError`.
     """
     listeners = config.listeners
     if listen:
@@ -222,8 +215,8 @@ def overridden(
 
 
 def share(config: Config, number: int) -> Config:
-    """Return what worker `number`, counted from 1, has of a configuration that several share: its part of the clients;
-    and only the first one removes old segments. What limits one session, address or user is the same for each.
+    """Return the configuration of worker `number`, from 1: its part of what limits all clients; only the first worker
+    removes old segments.
     """
 
     def part(clients: int | None) -> int | None:
@@ -273,9 +266,7 @@ def _number(text: str) -> object:
 
 
 def _option(option: str, read: Callable[[V], T], value: V) -> T:
-    """Return the value of a command line option, as `read` returns it. Raises `ConfigError` with the option's
-    name.
-    """
+    """Return the value of an option, as `read` returns it. Raises `ConfigError` with the option's name."""
     try:
         return read(value)
     except ValueError as error:
@@ -283,9 +274,7 @@ def _option(option: str, read: Callable[[V], T], value: V) -> T:
 
 
 def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
-    """Return the listeners with their own upstreams at another URI. Each upstream has brokers of its own, as in a
-    file.
-    """
+    """Return the listeners with their own upstreams at another URI, each with brokers of its own."""
     there: dict[str, Upstream] = {}
     for each in listeners:
         if each.upstream.name not in there:

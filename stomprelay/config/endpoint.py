@@ -86,10 +86,7 @@ def port(value: str, lowest: int = 1) -> int:
 
 
 def server(text: str) -> Endpoint:
-    """Return the parts of a server endpoint string. Raises `ValueError` for one that is not valid.
-
-    A plugin's endpoint whose first argument begins with two slashes has a backslash before them: it is no URI then.
-    """
+    """Return the parts of a server endpoint string. Raises `ValueError`."""
     if text.isdigit():
         raise ValueError(f'must be an endpoint such as "tcp:{text}", not a port alone')
     uri = _URI.match(text)
@@ -122,18 +119,14 @@ def _instead_of(uri: re.Match[str]) -> str:
 
 
 def server_endpoint(value: object) -> str:
-    """Return a Twisted server endpoint string, checked as far as `server` can without Twisted. Raises
-    `ValueError`.
-    """
+    """Return a Twisted server endpoint string, checked without Twisted. Raises `ValueError`."""
     string = read_text(value)
     server(string)
     return string
 
 
 def exposed(text: str) -> bool:
-    """Whether other machines may reach a server endpoint. They may not where it is bound to the loopback interface, or
-    to a UNIX socket; they may where that cannot be known (`systemd:`), and where a proxy passes them on (`haproxy:`).
-    """
+    """Whether other machines may reach a server endpoint: all but loopback and UNIX sockets."""
     endpoint = server(text)
     if text.lower().startswith("haproxy:"):
         return True
@@ -180,9 +173,7 @@ def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
 
 
 def _parts(text: str) -> list[tuple[str | None, str]]:
-    """Return the parts between colons as (name or None, value); a backslash keeps the character behind it as it
-    is.
-    """
+    """Return the parts between colons, as (name or None, value). A backslash escapes the next character."""
     parts: list[tuple[str | None, str]] = []
     name: str | None = None
     value = ""

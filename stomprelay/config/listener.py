@@ -25,9 +25,7 @@ def read(
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings] = _NO_AUTHS,
 ) -> Listener:
-    """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
-    that names none; `auths` are what it may have as its `auth`, by name. Raises `ConfigError`.
-    """
+    """Return the listener in a table. `fallback` is the upstream of one that names none. Raises `ConfigError`."""
     found = table.read(SETTINGS["listener.NAME"])
     place = found.setdefault("endpoint", ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
@@ -50,9 +48,7 @@ def read(
 
 
 def _limits(bounds: Table, place: str, *, identified: bool) -> dict[str, Any]:
-    """Return the values in a listener's table `limits`, by field. `place` is its endpoint; `identified`: the relay
-    finds out who the clients are. Raises `ConfigError`, also for a limit that has no effect.
-    """
+    """Return the values of a listener's table `limits`, by field. Raises `ConfigError`, also for one without effect."""
     found = bounds.read(SETTINGS["listener.NAME.limits"])
     for key in ("clients_per_address", "address"):
         if key in bounds and place.lower().startswith("haproxy:"):

@@ -28,8 +28,8 @@ _OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
 
 @dataclass(frozen=True)
 class Place:
-    """A group without a name. `listed`: it is a `failover:` list; `ordered`: the list has the option `randomize`;
-    `chosen`: it says in ActiveMQ's words which broker serves a session.
+    """A group without a name. `listed`: a `failover:` list; `ordered`: with the option `randomize`; `chosen`: with an
+    option that chooses the broker.
     """
 
     brokers: tuple[Broker, ...]
@@ -39,8 +39,8 @@ class Place:
     chosen: bool = False
 
     def default(self, *, connected: bool) -> Policy:
-        """Return the policy where none is said: what ActiveMQ does for who says it in ActiveMQ's words, and where it
-        makes no difference to consumers; else sessions stay together.
+        """Return the policy where none is set: ActiveMQ's for its own options or where it makes no difference, else
+        `TOGETHER`.
         """
         free = self.listed and len(self.brokers) > 1 and not (self.chosen or connected)
         weighed = any(each.weight != 1 for each in self.brokers)
@@ -56,9 +56,7 @@ class Location:
     fan_out_queues: bool = True
 
     def groups(self, name: str, policy: Policy | None, *, connected: bool = False) -> tuple[Group, ...]:
-        """Return the groups of the upstream of this name; without a policy, each with its default. Raises `ValueError`
-        where the policy does not fit.
-        """
+        """Return the groups of the upstream of this name. Raises `ValueError` where the policy does not fit."""
         for each in self.places:
             _fits(policy or each.default(connected=connected), each)
         if policy not in (None, Policy.FAILOVER) and not any(each.listed for each in self.places):
@@ -87,9 +85,7 @@ def _fits(policy: Policy, place: Place) -> None:
 
 
 def locate(text: str) -> Location:
-    """Return what a URI means: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError` for anything
-    else.
-    """
+    """Return what a URI means: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
     found = parse(text)
     if isinstance(found, Address):
         return Location((Place((address.broker(found.text),)),))

@@ -63,9 +63,7 @@ def _check_who(table: Table, rule: AccessRule, listener: Listener) -> None:
 
 
 def ruled(listeners: Sequence[Listener], rules: Sequence[RuleFor]) -> tuple[Listener, ...]:
-    """Return the listeners with their rules, in the order of the file. A listener that has some, and does not say what
-    counts where none does, denies what none allows.
-    """
+    """Return the listeners with their rules, in the file's order. With rules, the default is to deny."""
     return tuple(_ruled(each, rules) for each in listeners)
 
 

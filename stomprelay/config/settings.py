@@ -251,9 +251,7 @@ def takes(key: str) -> Takes:
 
 
 def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields in `found` as a record takes them: those of a part, `part.field`, are put into the part that
-    `owner` has, a record or its class with the defaults.
-    """
+    """Return these fields for a record; those of a part, `part.field`, are put into the part that `owner` has."""
     own: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for field, value in found.items():
@@ -270,9 +268,7 @@ def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def field_keys(table: str) -> dict[str, str]:
-    """Return the key of each field of the record that is read from a table and from the tables in it. A part of the
-    record has the name of its table, or the first key that it is read from.
-    """
+    """Return the key of each field of a table's record. A part has the name of its table, or its first key."""
     found: dict[str, str] = {}
     for place, settings in SETTINGS.items():
         if place == table or (place.startswith(f"{table}.") if table else place == "limits"):

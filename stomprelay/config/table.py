@@ -36,9 +36,7 @@ _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def deepest(text: str, most: int) -> int:
-    """Return the number of the line of a TOML text on which more than `most` brackets are open; 0 where none is so.
-    The parser calls itself for each of them, and would run out of stack.
-    """
+    """Return the line on which more than `most` brackets are open, 0 if none: the parser would run out of stack."""
     line, depth = 1, 0
     for token in _TOKEN.finditer(text):
         depth = max(depth + _OPENS.get(token[0], 0), 0)
@@ -49,9 +47,7 @@ def deepest(text: str, most: int) -> int:
 
 
 class ConfigError(Exception):
-    """A mistake in a configuration; the text is one line that names the file and the key. The caller shows it and
-    stops.
-    """
+    """A mistake in a configuration; the text is one line that names the file and the key, for the caller to show."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -65,9 +61,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
-    """Return what `read` makes of a file of `most` bytes: of its bytes, and its mode. Raises `ValueError` with the path
-    and the reason, also where `read` does.
-    """
+    """Return what `read` makes of a file's bytes and mode. Raises `ValueError` with the path, also if `read` does."""
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -92,10 +86,9 @@ class Takes(Enum):
 
 
 class Setting(NamedTuple):
-    """What there is to know of one key. `read` returns the value that the relay uses; None: the module of this table
-    reads the key, because it needs more than the value. `field` is where the record has the value: the key, where
-    that is empty; `part.field` is a field of a part of the record; several, where `read` returns a tuple for them.
-    `path`: the value is a path, relative to the file's folder. `required`: a table without the key is refused.
+    """One key. `read` returns its value; None: the table's module reads it. `field` is its field in the record: the key
+    if empty, `part.field` in a part, several for a tuple. `path`: a path relative to the file's folder. `required`: the
+    table needs it.
     """
 
     read: Callable[[object], Any] | None = None
@@ -106,11 +99,8 @@ class Setting(NamedTuple):
 
 
 class Table:
-    """One table of a file. `source` is the file as its user named it, `folder` where relative paths start.
-    `path` holds the keys that lead to it, and numbers from 1 for places in arrays of tables. `name` is the last key.
-
-    Call `read` with the rows of the keys that it may have; or `only`, and then get each. A reader raises `ValueError`
-    for a value that it does not take; what the methods raise is always a `ConfigError`.
+    """A table of a file: the file's name, the folder of relative paths, the values, the keys that lead to it, and the
+    last of them. Call `read` with the rows of its keys, or `only` and then `get`. All methods raise `ConfigError`.
     """
 
     def __init__(
@@ -160,9 +150,7 @@ class Table:
             raise self.error(key, str(error)) from None
 
     def read(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """Return the values of the keys that are present and have a reader, by field. Raises `ConfigError`, also for a
-        key that is not among the settings.
-        """
+        """Return the values that are present and have a reader, by field. Raises `ConfigError`."""
         self.only(settings)
         found: dict[str, Any] = {}
         for key, (read, field, _, is_path, required) in settings.items():

@@ -33,9 +33,7 @@ def location(value: object) -> Location:
 
 
 def moved(upstream: Upstream, place: Location) -> Upstream:
-    """Return the upstream at another location, with its other settings. Raises `ValueError` for one of them that
-    does not fit there, by its key.
-    """
+    """Return the upstream at another location. Raises `ValueError` for a setting that does not fit there."""
     try:
         groups = place.groups(upstream.name, upstream.policy, connected=upstream.connected)
     except ValueError as error:
@@ -54,8 +52,8 @@ def places(values: Mapping[str, object]) -> str:
 
 
 def read(table: Table, running: Upstream | None = None) -> Upstream:
-    """Return the upstream in a table, with the groups of the one that is `running`, if there is one whose table says
-    the same of them. The file that holds its passcode is read now. Raises `ConfigError`.
+    """Return the upstream in a table, with the groups of `running` if there is one. Reads the passcode's file. Raises
+    `ConfigError`.
     """
     found = table.read(SETTINGS["upstream.NAME"])
     found |= table.read_inner("limits", SETTINGS["upstream.NAME.limits"])

@@ -61,9 +61,7 @@ class Several:
 
 
 def parse(text: str) -> Address | Several:
-    """Return the parts of a URI. Raises `ValueError` for what is not written properly; no address is repeated in
-    its text.
-    """
+    """Return the parts of a URI. Raises `ValueError`, whose text has no address."""
     start = _LIST.match(text)
     if start is None:
         return Address(text)
@@ -186,9 +184,7 @@ _OPTIONS: Final = {"a broker's address": BROKER, "failover:(...)": FAILOVER, "fa
 
 
 def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]]]) -> dict[str, Any]:
-    """Return the values of the options by field. Raises `ValueError`, by its name, for an option that is not known
-    or whose value is not taken.
-    """
+    """Return the values of the options by field. Raises `ValueError`, which names the option."""
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name, text in options:

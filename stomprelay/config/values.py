@@ -166,9 +166,7 @@ def destination(value: object) -> str:
 
 
 def _connectable(value: bytes) -> bytes:
-    """Return the bytes, unless they hold LF, CR or NUL: CONNECT has no escapes, so these would end the header or
-    the frame.
-    """
+    """Return the bytes if CONNECT, which has no escapes, can have them."""
     if any(byte in value for byte in b"\n\r\0"):
         raise ValueError("must not contain LF, CR or NUL: CONNECT cannot say them")
     return value
@@ -249,9 +247,7 @@ def _article(noun: str) -> str:
 
 
 def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
-    """Return a reader that takes the name of a `kind` of thing that the file defines, and returns its value in
-    `known`.
-    """
+    """Return a reader of the name of a `kind` that the file defines; it returns its value in `known`."""
 
     def read(value: object) -> T:
         if not isinstance(value, str):
@@ -269,9 +265,7 @@ def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
 
 
 def several(one: Reader[T], expected: str) -> Reader[tuple[T, ...]]:
-    """Return a reader that takes what `one` does or a list of that, which are `expected`, and returns what `one` makes
-    of each.
-    """
+    """Return a reader of one value or a list of them, which are `expected`, by the reader of one."""
 
     def read(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):

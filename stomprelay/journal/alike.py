@@ -26,9 +26,7 @@ _GROUP: Final = Struct("<IIHH")
 
 
 def expand(payload: bytes, frames: int) -> list[bytes]:
-    """Return the heads of so many frames. Raises `ValueError` where there are not so many, or numbers contradict each
-    other.
-    """
+    """Return the heads of so many frames. Raises `ValueError` if the numbers contradict each other."""
     if len(payload) > EXPANDED:
         raise ValueError(CONTRADICTION)
     heads: list[bytes] = []

@@ -81,9 +81,7 @@ def _packed(sizes: Sequence[int]) -> bytes:
 
 
 class RecordedFrame(NamedTuple):
-    """One frame of a block. `head` goes from the command to the blank line; `kept` is the recorded part of the body,
-    whose length was `size`.
-    """
+    """A frame of a block: its head with the blank line, the recorded part of its body, and the body's size."""
 
     head: bytes
     kept: bytes
@@ -91,8 +89,8 @@ class RecordedFrame(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block that was read. `offset` is where it begins in its segment; `sizes` has three numbers for each frame;
-    `spared` is how many bytes fewer than all this it takes there.
+    """A block. `offset` is its place in the segment; `sizes` has three numbers a frame; `spared` bytes are not in the
+    file.
     """
 
     offset: int
@@ -121,9 +119,7 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What could not be read: `length` bytes from `offset` on, and why. `torn`: the file ends within a block, as it
-    does when its writer was killed.
-    """
+    """`length` bytes from `offset` on that cannot be read, and why. `torn`: the file ends within a block."""
 
     offset: int
     length: int
@@ -132,8 +128,8 @@ class Damage(NamedTuple):
 
 
 def _checksum(payload: bytes, check: int) -> int:
-    """Return the CRC-32 that goes on with this payload. `crc32` lets another thread run while it sums up more than a
-    few kilobytes; to get its turn back would take longer than to sum them up, up to many.
+    """Return the CRC-32 continued with this payload. `crc32` gives up Python's lock for large pieces, and getting it
+    back takes longer than the sum.
     """
     if not _PORTION < len(payload) < _MANY:
         return crc32(payload, check)
@@ -146,9 +142,7 @@ def _checksum(payload: bytes, check: int) -> int:
 def encode(
     kind: BlockKind, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
 ) -> list[bytes]:
-    """Return a block as pieces that are to be written one behind the other. `sizes` may be bytes, as they stand in
-    a block.
-    """
+    """Return a block as pieces to be written one after the other. `sizes` may be bytes already."""
     packed = _packed(sizes)
     rest = _INNER.pack(time, number, kind, 0, len(context), len(packed) // FRAME_SIZES) + context + packed
     return [_OUTER.pack(MAGIC, len(rest) + len(payload), _checksum(payload, crc32(rest))), rest, payload]
@@ -170,15 +164,13 @@ def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
-    """Yield the same for a source of `size` bytes: `more(n)` returns its next bytes, not many more than n, and
-    none where it ends before `size`. No more of it is kept in memory than the longest block needs.
-    """
+    """Yield the same for a source of `size` bytes: `more(n)` returns its next n bytes or a few more; b"" at its end."""
     return _Reader(b"", 0, size, more).blocks()
 
 
 class _Reader:
-    """Reads a source block by block. `_data` is the part of it that is in memory, which begins at the source's offset
-    `_base`; `_at` is the place in `_data`, `_end` the source's size.
+    """Reads a source block by block. `_data` is what is in memory, from the source's offset `_base` on; `_at` is a
+    place in it.
     """
 
     __slots__ = ("_at", "_base", "_data", "_end", "_more", "_view")
@@ -224,9 +216,7 @@ class _Reader:
                 yield self._damage(found)
 
     def _damage(self, reason: str) -> Damage:
-        """Return the damage from here to the beginning of the next whole block, or to the end, and move `_at`
-        there.
-        """
+        """Return the damage up to the next whole block, or to the end, and move `_at` there."""
         start = self._base + self._at
         zeros = not self._data[self._at]
         self._at += 1

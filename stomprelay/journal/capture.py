@@ -36,8 +36,8 @@ def _spellings(names: Iterable[bytes]) -> set[bytes]:
 
 
 def _spelled(names: Iterable[bytes]) -> bytes:
-    """A pattern for the beginning of a header line with one of these names, up to the value. It matches whatever the
-    case, with blanks around the name, and with the name escaped as any version does.
+    """Return a pattern for a header line with one of these names, in any case and any version's escapes, up to its
+    value.
     """
     return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(_spellings(names)))) + rb")[ \t]*:"
 
@@ -55,9 +55,7 @@ class Secrets(Protocol):
 
 
 class AnySecrets:
-    """Those of these names, whatever they are. The scanner's twin has only names that each version spells alike, and
-    is faster; tests/journal/test_secrets.py holds the two against each other.
-    """
+    """The plain `Secrets`. The compiled ones have only names that all versions spell alike."""
 
     __slots__ = ("_pattern",)
 
@@ -101,11 +99,9 @@ _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.I
 
 
 class Capture:
-    """What is recorded of each frame: `bodies` bytes of the body, or as many as the first of the `rules` that matches
-    its destination has; the head without the values of the headers in `redact` and the client's passcode.
-
-    `uniform`: it is the same for all frames but a leg's first, so those need not be examined. `heads_only`: no body is
-    kept of any. `keep`: what it comes to for frames that need no look; None where each needs one.
+    """What is recorded of each frame: bytes of the body, by the first rule that matches its destination, and the head
+    without secrets. `uniform`: the same for all frames but a leg's first. `heads_only`: no bodies. `keep`: what is kept
+    of runs; None: each frame needs a look.
     """
 
     __slots__ = (
@@ -137,8 +133,8 @@ class Capture:
         self.keep = None if looks else Keep(bodies, tuple(sorted(secrets)))
 
     def head(self, frame: Frame, *, opening: bool = False) -> bytes:
-        """Return the frame's head, from the command to the blank line, with `MASK` for each secret value. `opening`:
-        it is the first frame of its leg, which may have a passcode.
+        """Return the frame's head with `MASK` for each secret value. `opening`: the leg's first frame, which may have a
+        passcode.
         """
         secrets = self._opening if opening else self._secrets
         if secrets is None:
@@ -183,13 +179,9 @@ BlockContent = tuple[int, bytes, bytes]
 
 
 class LegRecorder:
-    """Collects the frames that a leg's decoder reads. Where `frames` is not empty, `take` it before the next chunk is
-    fed to the decoder, for a frame is only valid until then.
-
-    `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, alone or in runs,
-    `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `place`
-    is the caller's: where the leg leads; and so is `context`: the encoded `Context` of the leg's frames, empty until it
-    is known.
+    """Collects the frames that a leg's decoder reads, in `frames`; `take` them before the next chunk is decoded.
+    `number` counts the frames before them. `keep`: what runs must have kept; None: there are no runs. `traced`: the
+    relay may have added traces. The caller sets `place`, where the leg leads, and `context`, encoded.
     """
 
     __slots__ = (
@@ -259,9 +251,7 @@ class LegRecorder:
         return number, bytes(sizes), pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _add(self, frame: Frame, pieces: list[bytes], sizes: bytearray) -> None:
-        """Add the pieces and sizes of one frame, which is looked at where it may differ from others: a leg's first, and
-        all where not `uniform`.
-        """
+        """Add the pieces and sizes of one frame."""
         body, end = frame.body, frame.end
         if self._uniform and self.number:
             most = self._capture.bodies

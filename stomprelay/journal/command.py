@@ -23,9 +23,8 @@ LEFT: Final = "left open"
 
 
 class SegmentCheck:
-    """Reads a segment to its end, and has what is in it and what is damaged. `since` and `until`: the times of its
-    first and last block, nanoseconds since 1970, None where there is none. Where the segment is being written, a torn
-    end is no damage.
+    """Reads a segment to its end: its counts, its damages, the times of its first and last block in nanoseconds since
+    1970. A torn end is no damage while the segment is written.
     """
 
     __slots__ = ("blocks", "damages", "frames", "header", "path", "since", "size", "state", "until")
@@ -178,9 +177,7 @@ def _time(text: str) -> int:
 
 
 def run(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
-    """Run the command and return its exit status: lines for standard output go to `out`, for standard error to
-    `err`. Raises `OSError` for a path that does not exist.
-    """
+    """Run the command with lines for `out` and `err`, and return its exit status. Raises `OSError`."""
     match options.journal:
         case "ls":
             return _list(options, out, err)
@@ -246,9 +243,7 @@ def _short(check: SegmentCheck, damage: Damage) -> str:
 
 
 def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    """Return one line of the table: texts to the left, numbers to the right, columns at least as wide as their
-    headings.
-    """
+    """Return one line of the table: texts to the left, numbers to the right."""
     wide = [max(pair) for pair in zip(widths, map(len, _HEADINGS), strict=False)]
     texts = [f"{cell:{width}}" for cell, width in zip(cells[:4], wide, strict=False)]
     numbers = [f"{cell:>{width}}" for cell, width in zip(cells[4:7], wide[4:], strict=True)]

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Final
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-"""The errors of file systems without `flock`. There, a relay is taken for dead when it wrote nothing for long, see
-`schema.Header.age`."""
+"""Errors of file systems without `flock`; there the age of a segment decides, see `schema.Header.age`."""
 
 
 def lock(file: int, *, wait: bool = True) -> bool | None:
-    """Take the lock by which other processes know that a segment is being written; the system releases it when the file
-    is closed. Return False where another process has it, None where the file system has no locks.
+    """Lock a segment that is being written, until it is closed. Return False if another process has the lock, None if
+    the file system has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -14,14 +14,11 @@ from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
-"""Seconds beyond its age after which the relay of an open segment is taken for dead if nothing was written, where the
-file system has no locks."""
+"""Seconds beyond its age after which the relay of an open segment counts as dead, where there are no locks."""
 
 
 class SegmentFile(NamedTuple):
-    """A segment in a folder. `name` is without its ending, `size` in bytes, `written` the time of the last write
-    (nanoseconds since 1970); the rest is as in `segment.SegmentName`.
-    """
+    """A segment in a folder: its name without the ending, size in bytes, and time of the last write."""
 
     path: Path
     name: str
@@ -35,8 +32,8 @@ class SegmentFile(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What was done with a segment that a killed relay left open. `path` is its new name, or None where it was removed
-    because it had no record; `cut` bytes were cut off its end. `failure`: why nothing could be done, else empty.
+    """What was done with a segment of a killed relay: its new `path` (None: removed, it had no record), the bytes `cut`
+    off, or the `failure`.
     """
 
     was: Path
@@ -55,10 +52,7 @@ class Gap(NamedTuple):
 
 
 class Folder:
-    """A folder with the segments of any number of relays and runs. Other files in it are left alone.
-
-    Methods raise `OSError`, which names the folder or the file.
-    """
+    """A folder with the segments of any number of relays and runs. Methods raise `OSError`, which names the file."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
@@ -108,10 +102,9 @@ class Folder:
         return runs
 
     def recover(self, now: int) -> list[Recovery]:
-        """Close the segments that killed relays left open: a torn end is cut off, and the last segment of a run gets a
-        record that the run is over (`JournalEvent.ENDED`), so that nobody waits for more. Those that are still written
-        are left alone; any number of processes may do this at the same time. `now`: nanoseconds since 1970. A segment
-        that cannot be recovered is returned with its `failure`.
+        """Close the segments that killed relays left open: a torn end is cut off, and the run's last segment gets the
+        event `ENDED`. Several processes may do this at a time. `now`: nanoseconds since 1970. A segment that cannot be
+        recovered is returned with its `failure`.
         """
         last = {run: max(numbers) for run, numbers in self._runs().items()}
         done = [
@@ -124,10 +117,8 @@ class Folder:
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove closed segments, the oldest first: those that were last written to more than `age` seconds ago, and
-        more until all segments together, open ones included, take at most `size` bytes. Return what was removed.
-
-        Where one cannot be removed, the others are; `OSError` is raised only if none could be.
+        """Remove closed segments, the oldest first: those not written to for `age` seconds, and others until all take
+        `size` bytes at most. Return those removed. Raises `OSError` only if none could be.
         """
         segments = self.segments()
         total = sum(entry.size for entry in segments)
@@ -227,7 +218,7 @@ def _say_over(file: int, end: int, block: bytes) -> None:
 
 class _Extent:
     """What recovery reads from a segment: whether it has a record, the offset of a torn end, its greatest age in
-    seconds, the newest time in it (0 if nothing can be read), and whether it says itself that its run is over.
+    seconds, its newest time (0: none), and whether it says that its run is over.
     """
 
     def __init__(self, path: Path) -> None:

@@ -20,8 +20,8 @@ from stomprelay.wire.names import OPENING, PASSCODE
 
 
 def parse_time(text: str) -> int:
-    """Return nanoseconds since 1970 for what `spell_time` returns, a part of it (`2026-11-21`, `2026-11-21T08:23`), or
-    the same with an offset such as `+01:00`. Raises `ValueError` for anything else.
+    """Return nanoseconds since 1970 for an ISO 8601 time, a part of one, or one with an offset; UTC without. Raises
+    `ValueError`.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -39,9 +39,8 @@ Headers = list[tuple[str, str]]
 
 
 class Record(NamedTuple):
-    """One frame, or one event. `segment`: the name of its file without the ending, empty where it is in none, and then
-    `offset` and `number` mean nothing; `number`: how many frames of the leg were before it. A frame has `frame`,
-    `command` and unescaped `headers`; an event has `event`.
+    """A frame, with `frame`, `command` and unescaped `headers`, or an `event`. `segment`: its file's name without the
+    ending, or empty. `number`: the leg's frames before it.
     """
 
     relay: str
@@ -60,9 +59,7 @@ class Record(NamedTuple):
         return next((value for known, value in self.headers if known == name), None)
 
     def columns(self, *, bodies: bool = False) -> dict[str, Any]:
-        """Return its values by the column names of the pipeline's table `frames`; empty ones are left out, bodies
-        unless `bodies`.
-        """
+        """Return its values by the columns of the pipeline's table `frames`, without empty ones."""
         columns: dict[str, Any] = {"seen_at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
@@ -135,9 +132,7 @@ class Contexts(dict[bytes, Context]):
         return context
 
     def of(self, block: Block) -> tuple[Context, EventRecord | None]:
-        """Return a block's context and, for a block of kind `EVENT`, the event. Raises `ValueError` for a block whose
-        checksum is right but whose content is not understood.
-        """
+        """Return a block's context, and its event if it is one. Raises `ValueError` where it is not understood."""
         try:
             return self[block.context], _event(block) if block.kind is BlockKind.EVENT else None
         except (ValueError, TypeError, KeyError):
@@ -150,9 +145,7 @@ def _event(block: Block) -> EventRecord:
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:
-    """Return the command and the headers of a recorded head, decoded by the leg's version. Of a malformed head, as
-    much as can be read.
-    """
+    """Return command and headers of a recorded head; of a malformed one as much as can be read."""
     dialect: Dialect = _LENIENT.get(version, _DEFAULT)
     line = head.find(b"\n") + 1
     if not line or len(head) == line:
@@ -173,9 +166,8 @@ def _text(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """The conditions that a record must fulfil. `destinations` may hold `*`, `?` and `[...]`; commands and destinations
-    are those of frames, so asking for some leaves out events. `since` and `until`: nanoseconds since 1970, `until` not
-    included.
+    """The conditions for a record; destinations are globs. Commands and destinations leave out events. Times are
+    nanoseconds since 1970, `until` not included.
     """
 
     sessions: frozenset[str] = frozenset()
@@ -203,9 +195,7 @@ class RecordFilter:
 
 
 def segments(places: Iterable[str]) -> Iterator[Path]:
-    """Yield the segments at these paths: all of a folder, in order; a file is taken for a segment whatever its
-    name is. Raises `OSError`, which names the path, for a folder or a file that does not exist.
-    """
+    """Yield the segments at these paths: all of a folder, or a file of any name. Raises `OSError`."""
     for place in map(Path, places):
         if place.is_dir():
             yield from [file.path for file in Folder(place).segments()]

@@ -62,18 +62,12 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """Return it as JSON bytes for a block. Keep the result, it is the same for many blocks. Texts that are too
-        long for a block are cut to 1000 characters each.
-        """
+        """Return it as JSON bytes for a block; texts that are too long are cut to 1000 characters. Keep the result."""
         return context_start(*self[:4]) + context_end(*self[4:])
 
 
 class EventRecord(NamedTuple):
-    """An event: its name, a sentence for people, and facts for programs (texts and numbers by name).
-
-    The names are those of `stomprelay.session.effects.Event`, and of `JournalEvent` for events that only the
-    journal has.
-    """
+    """An event: its name (an `Event` of the session's, or a `JournalEvent`), a sentence, and facts by name."""
 
     event: str
     text: str
@@ -107,22 +101,18 @@ class JournalEvent(Enum):
     BEGUN = "journal begun"
     """The relay started to write. Facts: `software`, `pid`; `within` as below."""
     ALIVE = "journal alive"
-    """The relay is there, whether or not anything passed. Facts: `within`, the seconds after which it says so again at
-    the latest, however quiet it is.
-    """
+    """The relay is alive. Fact: `within`, the seconds after which it says so again at the latest."""
     ENDED = "journal ended"
-    """The relay stopped without a failure: no facts. Or it died, and another process closed what it had left open:
-    `by` is `RECOVERY`, `found` when that was (nanoseconds since 1970), `cut` the bytes of a torn end that were cut off;
-    the time of the record is that of the last one that the relay wrote.
+    """The relay stopped in good order: no facts. Or it died, and another process closed its segment: `by` is
+    `RECOVERY`, `found` the time of that, `cut` the torn bytes; the record's time is that of the relay's last record.
     """
     DROPPED = "journal dropped"
-    """Records were left out because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`, and
-    `since`, when the first of them was (nanoseconds since 1970). The time of the record is when this was told.
+    """Records were left out: the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`, and `since`,
+    when the first was.
     """
     HELD = "back-pressure on"
-    """A leg is not read from. Facts: `side`; `reason`: "pressure" where what comes from it cannot be written fast
-    enough, "relay" where too much of it waits in the relay. Without a session: no leg is, for the journal has no
-    room; `reason` is "journal".
+    """A leg is not read from. Facts: `side`; `reason`: "pressure" if its output cannot be written fast enough, "relay"
+    if too much waits in the relay. Without a session: no leg is read, the journal is full ("journal").
     """
     RELEASED = "back-pressure off"
     """It is read from again, and was for a second. Facts: `side`; `seconds`: for how long it was not, altogether."""
@@ -141,8 +131,8 @@ class NewerVersion(ValueError):
 
 
 class Header(NamedTuple):
-    """The first block of a segment. `created`: nanoseconds since 1970. `age`: seconds after which the relay ends a
-    segment, so one that is open and was not written to for much longer has lost its relay.
+    """The first block of a segment. `created`: nanoseconds since 1970. `age`: seconds after which a relay that lives
+    ends it.
     """
 
     version: int
@@ -160,9 +150,7 @@ class Header(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "Header":
-        """Return the header that `encode` made bytes of. Raises `NewerVersion` for a higher `VERSION`, `ValueError` for
-        anything that is no header.
-        """
+        """Return the header in these bytes. Raises `NewerVersion` for a higher `VERSION`, else `ValueError`."""
         values = json.loads(data)
         if not isinstance(values, dict) or not isinstance(values.get("version"), int):
             raise ValueError("not the header of a journal segment")

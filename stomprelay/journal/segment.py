@@ -32,9 +32,8 @@ _SHAPE: Final = re.compile(
 
 
 class SegmentName(NamedTuple):
-    """A segment's name, without its ending. `created`: nanoseconds since 1970, of which the name has whole seconds.
-    `relay` is the relay's name as `safe_name` returns it. `run`: 8 hexadecimal digits, others for each start of the
-    relay, so relays of one name can share a folder. `number`: counted from 1 in each run.
+    """A segment's name without its ending: `created` in nanoseconds since 1970 (whole seconds), `relay` as `safe_name`
+    returns it, `run` of 8 hexadecimal digits, one for each start, and `number`, from 1 in each run.
     """
 
     created: int
@@ -48,9 +47,7 @@ class SegmentName(NamedTuple):
 
 
 def spell_time(ns: int) -> str:
-    """Return nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`, rounded down to microseconds; as a number with
-    `ns` behind it where `datetime` has no such year.
-    """
+    """Return nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`; as a number with `ns` for other years."""
     seconds, rest = divmod(ns, _SECOND)
     try:
         moment = EPOCH + timedelta(seconds=seconds)
@@ -72,9 +69,7 @@ def safe_name(relay: str) -> str:
 
 @lru_cache(_KNOWN)
 def parse_name(file: str) -> tuple[SegmentName, bool] | None:
-    """Return the parts of a file's name (without its folder), and whether it is an open segment; None for a file
-    that is no segment.
-    """
+    """Return the parts of a file's name, and whether the segment is open; None if it is no segment's name."""
     found = _SHAPE.fullmatch(file)
     if found is None:
         return None
@@ -87,9 +82,7 @@ def parse_name(file: str) -> tuple[SegmentName, bool] | None:
 
 
 def name_of(file: str, header: Header | None) -> SegmentName | None:
-    """Return the name of the segment in a file: by the file's name (without its folder), else by the header in it, as
-    in a copy. None where neither tells.
-    """
+    """Return the name of a segment by its file's name, else by its header; None if neither has it."""
     named = parse_name(file)
     if named is not None:
         return named[0]
@@ -146,9 +139,7 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
 
 
 def parse(data: bytes) -> Iterator[Header | Block | Damage]:
-    """Yield what is in these bytes of one segment, or of several, as `read` does; that frames are missing is not looked
-    for.
-    """
+    """Yield what is in these bytes of segments, as `read` does, without looking for missing frames."""
     return _under_headers(decode(data), "", len(data))
 
 
@@ -227,8 +218,8 @@ class _Jump:
 
 
 class _Drop:
-    """What an event says that the relay dropped. `left`: so many of these frames were not found to be missing yet;
-    `sessions` are those of the others.
+    """What an event says that was dropped. `left` of the frames were not found missing yet; `sessions` are those of the
+    others.
     """
 
     __slots__ = ("block", "frames", "left", "said", "sessions")
@@ -315,9 +306,7 @@ def _frames(count: int) -> str:
 
 
 def _counted(items: Iterator[Header | Block | Damage]) -> Iterator[Header | Block | Damage]:
-    """Yield what is in a segment, and at its end what `_Gaps` finds. A leg that counts from 0 again is a new one; what
-    is behind a damage may have lost any number to it.
-    """
+    """Yield what is in a segment, then what `_Gaps` finds. A leg that counts from 0 again is a new one."""
     header: Header | None = None
     legs: dict[_Leg, list[int]] = {}
     known: dict[bytes, tuple[_Leg, list[int]] | None] = {}

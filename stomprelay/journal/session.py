@@ -41,9 +41,7 @@ class Client(Protocol):
 
 
 class Records(Protocol):
-    """Who takes what is recorded, the journal or who watches: `record` and `record_leg` take blocks, see
-    `JournalQueue`.
-    """
+    """Takes what is recorded, in blocks: the journal or a `Tapped` one. See `JournalQueue`."""
 
     @property
     def full(self) -> bool:
@@ -84,11 +82,8 @@ def _spelled(name: bytes) -> str:
 
 
 class SessionRecorder:
-    """Records the session of this name on a listener; `leg` is its client's.
-
-    `recorders` has one for each leg that is not closed: call `record` when the core has acted upon what came on them.
-    `traced`: the relay may give frames a trace. `records` takes them; another may from now on whose `capture` keeps
-    secrets and bodies in the same way.
+    """Records the session of this name on a listener; `leg` is its client's. `recorders` has one for each open leg:
+    call `record` when the core has acted upon what came. `traced`: the relay may add traces.
     """
 
     __slots__ = (
@@ -112,9 +107,7 @@ class SessionRecorder:
         self._add(leg, (_CLIENT, "", ""))
 
     def join(self, client: Client, login: bytes | None) -> None:
-        """Begin amid a session, whose client had this login: the first frame of each leg that is past `OPENING` has
-        come. Call `opening` for its brokers' legs before.
-        """
+        """Begin in the middle of a session. Call `opening` for its brokers' legs before."""
         self._begun(client, _spelled(login or b"") or client.host)
         for recorder in self.recorders:
             if recorder.leg.state is not State.OPENING:
@@ -146,8 +139,8 @@ class SessionRecorder:
         raise LookupError("a leg that nobody records")
 
     def record(self, client: Client, effects: Sequence[object] = ()) -> None:
-        """Record the frames that came since the last call, and what these effects that came of them have to note. A leg
-        that is closed is forgotten. Where the journal is full, the client is told to `hold`.
+        """Record the frames since the last call, and the notes of these effects. The client is told to `hold` while the
+        journal is full.
         """
         for effect in effects:
             if type(effect) is Note:

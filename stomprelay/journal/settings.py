@@ -15,9 +15,7 @@ SECRETS: Final = ("passcode", "password", "authorization", "proxy-authorization"
 
 @dataclass(frozen=True)
 class BodyRule:
-    """How many bytes of the body (`bodies`) are kept of frames whose destination matches `destination` (`*` for any
-    characters, `?` for one, `[...]` for one out of a set).
-    """
+    """How many bytes of a body are kept of frames with such a destination, a glob."""
 
     destination: str
     bodies: int

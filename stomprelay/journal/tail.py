@@ -28,9 +28,8 @@ _EVENT: Final = int(BlockKind.EVENT)
 
 
 class TailRequest(NamedTuple):
-    """What somebody watches. `watch`: a name that he made up, under which he asks again. Empty `sessions`, `listeners`
-    or `destinations`: all; destinations may hold `*`, `?` and `[...]`, and leave out what has none, events and ACKs for
-    instance. `bodies`: bytes of each body. `over`: he asks no more.
+    """What somebody watches, under a name that he made up. Empty `sessions`, `listeners` or `destinations`: all;
+    destinations are globs, and leave out events and ACKs. `bodies`: bytes of each body. `over`: the last request.
     """
 
     watch: str
@@ -81,10 +80,8 @@ def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 class TailAnswer(NamedTuple):
-    """What passed since the last answer. `segment`: the bytes of a segment, or of several; nothing where it is empty.
-    `left_out`: how many frames and events came too many behind these. `began`: the relay watches from now on only, so
-    whatever passed before is missing. `missing` names the workers that did not answer, `sessions` those sessions that
-    were named and are not over.
+    """What passed since the last answer, as bytes of segments. `left_out`: how many more did not fit. `began`: the
+    relay watches only from now on. `missing`: workers that did not answer. `sessions`: those named that are not over.
     """
 
     segment: bytes = b""
@@ -95,9 +92,7 @@ class TailAnswer(NamedTuple):
 
     @classmethod
     def parse(cls, values: Any) -> "TailAnswer":
-        """Return the answer that `spell` made this JSON of, as it was read. Raises `ValueError`, `LookupError` or
-        `TypeError` for anything else.
-        """
+        """Return the answer that `spell` made this JSON of. Raises `ValueError`, `LookupError` or `TypeError`."""
         segment, left_out, began, missing, sessions = (values[name] for name in cls._fields)
         if type(left_out) is not int or type(began) is not bool or not isinstance(segment, str):
             raise TypeError
@@ -122,8 +117,8 @@ class TailAnswer(NamedTuple):
 
 
 class Watch:
-    """Keeps what was asked for of all that is recorded, up to `ROOM`, until it is taken. `header` is a block that
-    stands in front of it; `capture` says what is secret; `clock` is the time in nanoseconds since 1970.
+    """Keeps what was asked for of all that is recorded, up to `ROOM` bytes, until it is taken. `header` is the block in
+    front of it.
     """
 
     __slots__ = ("_blocks", "_capture", "_clock", "_header", "_left_out", "_room", "request")

@@ -15,12 +15,9 @@ _MODE: Final = 0o640
 
 
 class Writer:
-    """The segments of one run of a relay. `relay` is its name; `run` 8 hexadecimal digits that no other run has;
-    `size` bytes after which, `age` seconds after which a segment ends; `software` names the writer for people.
-
-    Times are nanoseconds since 1970. Each method may raise `OSError`, which names the folder or the file, and may be
-    called again then: a block that was written in part is cut off before another is written. Where `sync` failed, the
-    data may or may not survive a power failure. Call `close` at the end. Use it from one thread.
+    """The segments of one run of a relay, each of `size` bytes and `age` seconds at most. Times are nanoseconds since
+    1970. Methods raise `OSError`, and may be called again then: a block that was written in part is cut off first. For
+    one thread; call `close` at the end.
     """
 
     __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_told",
@@ -51,8 +48,8 @@ class Writer:
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
     def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
-        """Append whole blocks, and behind them the block of an event about them, to one segment: all of them or, with
-        an `OSError`, none. They survive the death of this process, but not that of the machine before `sync`.
+        """Append blocks, and an event about them, to one segment: all or, with an `OSError`, none. They survive the
+        machine's death only after `sync`.
         """
         size = len(data) + len(event)
         if self._file >= 0 and self._end and (self._end + size > self._size or self._is_old(now)):
@@ -73,11 +70,8 @@ class Writer:
             self._new = False
 
     def roll(self, now: int, *, force: bool = False, alive: bytes = b"") -> bool:
-        """End the segment if it is older than it may get, or by `force`: it is synced then, and has its final name.
-        Return whether there is one more closed segment.
-
-        `alive`: a block that says that the relay is there. The segment ends with it and the next one begins with it,
-        at once, so that there is an open one for as long as the relay lives.
+        """End the segment if it is old enough, or by `force`, and return whether it was. `alive`, an event, ends it and
+        begins the next one at once, so that a relay that lives has an open segment.
         """
         ended = False
         if self._file >= 0 and (force or self._is_old(now)):
@@ -174,9 +168,7 @@ class Writer:
 
 
 def _locked(path: Path) -> int:
-    """Open a new file, lock it and return its descriptor, so that `Folder.recover` of other processes leaves it
-    alone while it is open.
-    """
+    """Open a new file, locked against `Folder.recover` of other processes, and return its descriptor."""
     while True:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _MODE)
         try:

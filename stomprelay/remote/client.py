@@ -20,8 +20,8 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """One broker, as a relay reports it. `moving` of its `sessions` are about to leave it; `staying` should have left,
-    but no other broker accepted them, for the reason `stays`. About `waiting` messages are in its queues.
+    """A broker, as a relay reports it. Of its `sessions`, `moving` are about to leave it; `staying` cannot, for the
+    reason `stays`.
     """
 
     uri: str
@@ -36,9 +36,7 @@ class BrokerStatus:
 
 
 class SessionPage(NamedTuple):
-    """Some sessions, as a relay reports them. `next` is the argument for a request of the following ones, None if there
-    are none. `missing` names the workers that did not answer.
-    """
+    """Some sessions. `next` is the argument for the following ones, or None. `missing`: workers that did not answer."""
 
     sessions: list[dict[str, Any]]
     next: str | None
@@ -60,10 +58,7 @@ class DrainStatus(NamedTuple):
 
 
 class AdminClient:
-    """The admin endpoint of a running relay: a URL, or the server endpoint string that the relay was given.
-
-    Raises `AdminError`, as all its methods do.
-    """
+    """The admin endpoint of a running relay: a URL, or its endpoint string. All methods raise `AdminError`."""
 
     def __init__(self, place: str, credentials: Credentials = _NONE) -> None:
         self._place = place
@@ -75,8 +70,8 @@ class AdminClient:
         return self._request("GET", "/brokers", _brokers)
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
-        """Take a broker (by its URI) out of service, and return all brokers. Its sessions get `within` seconds to leave
-        it; None is the relay's own setting.
+        """Take a broker out of service, and return all brokers. Its sessions leave within these seconds; None: the
+        relay's setting.
         """
         values = {"broker": broker} if within is None else {"broker": broker, "within": within}
         return self._request("POST", "/brokers/pause", _brokers, values)

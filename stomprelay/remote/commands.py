@@ -64,8 +64,8 @@ def sessions(
     rates: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. With `rates`,
-    or sorted by a rate, it asks twice, a second apart. Raises `AdminError` after that if some workers did not answer.
+    """Print the sessions that match, or the first `top`, and return the exit status. With rates it asks twice, a second
+    apart. Raises `AdminError` at the end if workers did not answer.
     """
     filters, order = tuple(filters), RATES.get(sort)
     names: tuple[str, ...] = SESSION
@@ -125,9 +125,8 @@ def pause(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Take a broker out of service and wait until no session is left on it. Returns the exit status, 0. Raises
-    `AdminError` if some are left when the time is over, or if none of those left can leave, because no other broker
-    accepted them.
+    """Take a broker out of service, wait until it has no session, and return 0. Raises `AdminError` if some are left in
+    the end, or cannot leave.
     """
     uri = _uri(admin.brokers(), name)
     statuses = _of(uri, admin.pause(uri, within))
@@ -164,8 +163,8 @@ def drain(
     *,
     as_json: bool = False,
 ) -> int:
-    """Make a relay refuse new clients, and wait until no session is left, without a limit if `within` is None. Returns
-    the exit status, 0. Raises `AdminError` if some are left after `within` seconds.
+    """Make a relay refuse new clients, wait until it has no session, and return 0. Raises `AdminError` if some are left
+    after `within`.
     """
     end, printed = inf if within is None else clock() + within, None
     status = admin.drain()
@@ -206,9 +205,7 @@ def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:
 
 
 def _uri(statuses: Iterable[BrokerStatus], name: str) -> str:
-    """Return the URI of the broker with this name: its URI, or its `host:port`. Raises `AdminError` if no broker or
-    several have it.
-    """
+    """Return the URI of the broker with this URI or `host:port`. Raises `AdminError`."""
     uris = list(dict.fromkeys(each.uri for each in statuses))
     if name == ALL or name in uris:
         return name

@@ -25,12 +25,9 @@ class AdminError(Exception):
 
 
 class Credentials(NamedTuple):
-    """The credentials for an admin endpoint: its `token`; for TLS, the client's `certificate` with its `key` (paths of
-    PEM files).
-
-    `ca` has the authorities that verify the relay's certificate, None: those of the system. `own` is the relay's
-    certificate itself, if it is known. Then an endpoint that is no URL uses TLS, too, and no other certificate is
-    accepted, whatever its names.
+    """For an admin endpoint: its `token`; for TLS our `certificate` with its `key`, and `ca`, the relay's authorities
+    (None: the system's). `own` is the relay's certificate, if known: then an endpoint string uses TLS, too, and only it
+    is accepted.
     """
 
     token: bytes | None = None
@@ -61,9 +58,7 @@ class Credentials(NamedTuple):
 
 
 def _leaf(path: str) -> str:
-    """Return the first certificate of a file. The certificates after it are its authorities, which also vouch for
-    others.
-    """
+    """Return the first certificate of a file; those after it are authorities, which vouch for others as well."""
     with open(path, encoding="ascii", errors="replace") as stream:
         return stream.read(LONGEST).partition(_END)[0] + _END
 
@@ -74,9 +69,7 @@ def why(error: Exception) -> str:
 
 
 def connector(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
-    """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError` for a
-    place that is not valid.
-    """
+    """Return what connects to the admin endpoint, and the prefix of its paths. Raises `AdminError`."""
     try:
         return _by_url(place, credentials) if "://" in place else (_by_endpoint(place, credentials), "")
     except ValueError as error:

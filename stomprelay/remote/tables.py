@@ -29,9 +29,7 @@ SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from brok
 
 
 def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions of the second of two answers, with their rates since the first, or since they began. Raises
-    `KeyError` or `TypeError` for an answer that is not valid.
-    """
+    """Yield the sessions of the second answer with their rates since the first. Raises `KeyError` or `TypeError`."""
     known = {row["session"]: row for row in before}
     for row in rows:
         old = known.get(row["session"], {})
@@ -43,9 +41,7 @@ def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str,
 
 
 def session_cells(row: Any) -> tuple[str, ...]:
-    """Return the cells of a session's line, for `SESSION`, or for `SESSION_RATES` if it has rates. Raises `KeyError` or
-    `TypeError` for a session that is not valid.
-    """
+    """Return the cells of a session's line, with rates if it has some. Raises `KeyError` or `TypeError`."""
     more = [f"{row['more_destinations']} more"] if row["more_destinations"] else []
     numbers = [row[name] for name in ("unconfirmed", "unacknowledged", "client_bytes", "broker_bytes")]
     if any(type(number) is not int for number in numbers):

@@ -23,9 +23,7 @@ PrintLine = Callable[[str], None]
 def watch(
     sessions: Iterable[str], listeners: Iterable[str], destinations: Iterable[str], bodies: int
 ) -> TailRequest:
-    """Return the request for these sessions, listeners and destinations, under a unique name. An empty list selects
-    all.
-    """
+    """Return a request under a unique name. An empty list selects all."""
     name = os.urandom(8).hex()
     return TailRequest(name, tuple(sessions), tuple(listeners), tuple(destinations), bodies)
 
@@ -40,9 +38,8 @@ def tail(
     *,
     as_json: bool = False,
 ) -> int:
-    """Print what passes, until `count` frames and events were printed, or the named sessions have ended, and return the
-    exit status. Gaps are reported to `remark`. At the end the relay is always told. Raises `AdminError` if there is no
-    such session.
+    """Print what passes until `count` lines were printed or the named sessions have ended; return the exit status.
+    `remark` gets gaps. The relay is always told of the end. Raises `AdminError` if there is no such session.
     """
     left = count
     sessions = set(request.sessions)
@@ -79,9 +76,7 @@ def _end(admin: AdminClient, request: TailRequest) -> None:
 
 
 def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
-    """Return which of these sessions have ended. Raises `AdminError` for one that was not there at the beginning,
-    unless a worker that did not answer may have it.
-    """
+    """Return which of these sessions have ended. Raises `AdminError` for one that was never there."""
     if answer.missing:
         return []  # whoever did not answer may have them
     over = sorted(sessions.difference(answer.sessions))

@@ -12,10 +12,8 @@ _log: Final = logger()
 
 
 class Drain:
-    """Ends all sessions: those with nothing left to deliver at once, the others when they have delivered it, and after
-    `within` seconds, or when `hurry` is called, all that are left. What may be lost by that is logged.
-
-    `sessions` accepts no more of them already.
+    """Ends all sessions: those with nothing to deliver at once, others when they have delivered it, all within `within`
+    seconds or at `hurry`. What may be lost is logged. No new sessions may begin meanwhile.
     """
 
     def __init__(self, sessions: Sessions, runtime: Runtime, within: float) -> None:

@@ -39,11 +39,8 @@ _FORM: Final = "embedded broker: {event}: {text}"
 
 @implementer(IPushProducer)
 class BrokerDriver(Driver):
-    """Drives one client's connection to the embedded broker; `ended` is called when it is over.
-
-    Its effects may concern the connections of other clients: a SEND of one is a MESSAGE to another. It is the
-    producer of its client's transport, and pauses no publisher: messages for a client that reads too slowly wait in
-    the broker.
+    """Drives one client's connection to the embedded broker. Its effects may concern other clients' connections. It
+    pauses no publisher: messages for a slow client wait in the broker.
     """
 
     __slots__ = ("_first", "_on_end", "connection")
@@ -77,9 +74,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.half_closed(self.runtime.seconds()))
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
-        """Report to the core that the connection ended: messages that the client did not acknowledge are sent to
-        other consumers.
-        """
+        """Report to the core that the connection ended; unacknowledged messages go to other consumers."""
         self.perform(self.connection.lost(self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
@@ -87,9 +82,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.woke(now))
 
     def pauseProducing(self) -> None:
-        """Report to the core that too much waits to be written to the client: it sends no messages until
-        `resumeProducing`.
-        """
+        """Report to the core that too much waits to be written to the client."""
         self.perform(self.connection.paused())
 
     def resumeProducing(self) -> None:
@@ -119,9 +112,8 @@ class BrokerFactory(Factory):
 
 
 class BrokerService(MultiService):
-    """Serves the embedded broker on these endpoints, and to `memory`. Raises `BadEndpoint`.
-
-    `clients` are the drivers of connections that are not closed.
+    """Serves the embedded broker on these endpoints and to `memory`. `clients` are the open drivers. Raises
+    `BadEndpoint`.
     """
 
     def __init__(
@@ -192,10 +184,8 @@ class _Keeping(Factory):
 
 @implementer(IStreamClientEndpoint)
 class MemoryEndpoint:
-    """Connects a client to the embedded broker in the reactor's next turn, by a pair of connected sockets.
-
-    They need no network, and the kernel buffers between the two ends as between two processes: so back-pressure is
-    that of any other broker.
+    """Connects a client to the embedded broker in the reactor's next turn, by a pair of sockets: back-pressure is that
+    of any broker.
     """
 
     def __init__(self, reactor: Any, factory: IProtocolFactory) -> None:

@@ -57,8 +57,8 @@ _log: Final = logger()
 
 
 def stranger(own: socket.socket) -> int | None:
-    """Return the user at the other end of a UNIX socket, where it is neither root nor ours; None where it is, and where
-    the system does not tell: there only the mode of the path keeps others away.
+    """Return the user at the other end of a UNIX socket, if it is neither root nor ours; None also where the system
+    does not say.
     """
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
@@ -277,8 +277,8 @@ class Handover(MultiService):
 
 
 class Taken(Service):
-    """What a relay was given by the one before: `passage` leads to that, `kept` are the services by the keys of the
-    sockets that they were given. When it starts, all is ready, and the one before is told to leave.
+    """What a relay got from the one before: the `passage` to it, and services by the keys of their sockets. When it
+    starts, the one before is told to leave.
     """
 
     def __init__(
@@ -333,8 +333,8 @@ class Taken(Service):
 
 
 def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) -> Taken | None:
-    """Have a relay that is not started yet listen on the sockets of the one that runs. Returns the service that is to
-    start when it is ready; None where none runs. Raises `BadEndpoint` where one does, but hands nothing over.
+    """Have a relay listen on the sockets of the one that runs. Return the service to start when it is ready; None if
+    none runs. Raises `BadEndpoint` if it hands nothing over.
     """
 
     def refused(reason: str) -> BadEndpoint:
@@ -390,8 +390,8 @@ def _ask(passage: Passage) -> Passed:
 
 
 def _adopt(passed: Passed, services: Iterable[ListeningService]) -> dict[str, ListeningService]:
-    """Have each service listen on the socket for its place, if there is one, best that of its name; close the others.
-    Return those services by the keys of their sockets. Raises `BrokenMessage`.
+    """Have each service listen on the socket for its place, best that of its name; close the others. Return the
+    services by key. Raises `BrokenMessage`.
     """
     try:
         known = {key: (str(name), _place(place)) for key, (name, place) in passed.said["places"].items()}

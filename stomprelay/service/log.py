@@ -56,10 +56,8 @@ def literal(line: str) -> str:
 
 
 def write(level: Any, form: str, **fields: object) -> None:
-    """Write a line of this form, in which the fields stand by their names; a log that keeps events has them too.
-
-    Twisted formats a line field by field, in Python, which for long ones takes longer than all that a session does: it
-    is given a form without fields, and the event as its `Logger` makes it.
+    """Write a line of this form with these fields. It is formatted here, because Twisted's formatting takes longer than
+    all that a session does.
     """
     if heard(level):
         event = fields
@@ -75,9 +73,7 @@ def write(level: Any, form: str, **fields: object) -> None:
 
 
 class SharedHeads:
-    """In place of the `formatEvent` of an observer that writes lines to a file: what stands in front of one of our
-    lines, its time and its system, is the same for all lines of a second, and formatted once.
-    """
+    """The `formatEvent` of a log file's observer. What is in front of our lines is formatted once a second."""
 
     def __init__(self, form: Callable[[LogEvent], str | None]) -> None:
         self._form = form
@@ -115,10 +111,8 @@ class SharedHeads:
 
 
 def share_heads() -> None:
-    """Let logs that are files spend less on our lines: on those that show whole seconds, as `twistd` has them. Call it
-    when the log has begun.
-
-    This relies on `LogPublisher._observers`, and the tests hold Twisted to it.
+    """Let log files format our lines faster, if they show whole seconds. Call it when the log has begun. Relies on
+    `LogPublisher._observers`; the tests hold Twisted to it.
     """
     for observer in globalLogPublisher._observers:
         if isinstance(observer, FileLogObserver) and not isinstance(observer.formatEvent, SharedHeads):
@@ -161,9 +155,7 @@ def text_line(event: LogEvent) -> str | None:
 
 
 def json_line(event: LogEvent) -> str | None:
-    """Return an event as a JSON object in a line, with its fields beside `OWN`; None for one below the level that is
-    set. What is no ASCII is escaped.
-    """
+    """Return an event as a line of JSON in ASCII; None for one below the level that is set."""
     level = event.get("log_level", LogLevel.info)
     if not heard(level):
         return None
@@ -185,7 +177,5 @@ FORMS: Final[dict[str, Callable[[LogEvent], str | None]]] = {"text": text_line, 
 
 
 def begin(form: str) -> None:
-    """Begin to write what all of this process logs to standard error, in one of `FORMS`; what was logged before comes
-    first. The level holds for everybody's lines, not for ours alone.
-    """
+    """Begin to write all that this process logs to standard error, in one of `FORMS`. The level holds for all lines."""
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, FORMS[form])])

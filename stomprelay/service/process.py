@@ -32,13 +32,9 @@ UNUSED: Final = {
 
 
 class Signals(Service):
-    """Calls `actions` on their signals, by name, in the reactor's next turn, from `startService` to `stopService`;
-    then the handlers that were there before are restored.
-
-    Those that wait to be heeded, for they came before, come then. Nothing is installed where there is no such signal
-    (Windows), outside the main thread, or with a reactor that no other thread can wake. With `spare` a function
-    that heeds a signal already is left: `twistd` begins its log file anew at SIGUSR1. A signal that is ignored gets its
-    action: `nohup` has SIGHUP ignored, which a daemon takes all the same.
+    """Calls `actions` on their signals, by name, in the reactor's next turn, from `startService` to `stopService`.
+    Signals that were blocked before the start are delivered now. Nothing is installed outside the main thread. `spare`:
+    a handler that is there stays, as that of `twistd` for SIGUSR1; an ignored signal gets its action.
     """
 
     def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]], spare: bool = False) -> None:
@@ -96,9 +92,7 @@ def unused(reactor: Any) -> Signals:
 
 
 def start(service: Any, reactor: Any) -> None:
-    """Start the service that this process is for, as `twistd` does, and let it stop before the reactor does. Raises
-    what it raises. Run the reactor next.
-    """
+    """Start the service, and let it stop before the reactor does. Run the reactor next."""
     service.privilegedStartService()
     service.startService()
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
@@ -113,11 +107,8 @@ WATCHDOG: Final = "WATCHDOG_USEC"
 
 
 class Notify(Service):
-    """Notifies systemd (`sd_notify(3)`) that the relay is ready, of its status, that it still runs, and that it
-    stops. Does nothing where the environment names no socket of a service manager.
-
-    `status` returns one line. Let this service start last, when everything listens, and call `stopping` before
-    anything stops.
+    """Notifies systemd (`sd_notify(3)`) that the relay is ready, lives, stops, and of its status, one line. Start this
+    service last, and call `stopping` first. Does nothing without systemd's socket.
     """
 
     def __init__(
@@ -181,18 +172,14 @@ class Notify(Service):
 
 
 def _address(name: str) -> str | None:
-    """Return the address of systemd's socket: a path, or a name in the abstract name space, which begins with @ in
-    the environment. None where there is none.
-    """
+    """Return the address of systemd's socket: a path, or an abstract name; None if there is none."""
     if name.startswith("@"):
         return f"\0{name[1:]}"
     return name if name.startswith("/") else None
 
 
 def watchdog(environment: Mapping[str, str]) -> float | None:
-    """Return the seconds within which systemd expects a watchdog notice; None where it expects none from this
-    process.
-    """
+    """Return the seconds between systemd's expected watchdog notices; None if it expects none."""
     period, process = environment.get(WATCHDOG, ""), environment.get("WATCHDOG_PID", "")
     if not period.isdigit() or int(period) == 0 or (process and process != str(os.getpid())):
         return None
@@ -203,10 +190,8 @@ def watchdog(environment: Mapping[str, str]) -> float | None:
 
 
 def raise_descriptor_limit() -> int | None:
-    """Raise this process's limit of file descriptors to the most that it may have, and return it; None where there is
-    none, or where it cannot be known (Windows).
-
-    The limit that processes begin with, often 1024, is that low for the sake of programs that use `select(2)`.
+    """Raise this process's limit of file descriptors to the most that it may have, and return it; None: no limit is
+    known. The usual 1024 is for programs with `select(2)`.
     """
     try:
         import resource
@@ -253,11 +238,8 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep memory that this process freed. Returns False where it has no `mallopt` (musl, macOS).
-
-    It gives memory at the top of its heap back to the system as soon as there is a little of it, and takes large
-    blocks from the system each time. Chunks of a busy connection are such blocks: without this, the system
-    allocates new pages for each chunk, which takes as long as relaying it.
+    """Let the C library keep freed memory; else the system allocates new pages for each large chunk. Return False
+    without `mallopt`.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -267,9 +249,7 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Give memory that this process freed back to the system, wherever in the heap it is, and whatever
-    `keep_freed_memory` said. It takes some milliseconds for a large heap.
-    """
+    """Give freed memory back to the system, which takes some milliseconds for a large heap."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -280,9 +260,7 @@ def memory_limit(configured: int | None) -> int:
 
 
 def available(root: Path = Path("/")) -> int:
-    """Return how many bytes this process may have: those of the machine, or fewer where a control group says so. `root`
-    is the folder that has `proc` and `sys`.
-    """
+    """Return how many bytes this process may have, by the machine and its control groups under `root`."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for file in _limits(root):
         try:
@@ -295,9 +273,7 @@ def available(root: Path = Path("/")) -> int:
 
 
 def _limits(root: Path) -> Iterator[Path]:
-    """Yield the files that may hold a limit of a control group that this process is in, version 2 or 1. A group's limit
-    holds for those in it, so all groups above it count; in a container its own group is the first.
-    """
+    """Yield the files that may hold a memory limit of this process's control groups, version 2 or 1, up to `root`."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -321,10 +297,8 @@ YOUNG: Final = 5000
 
 
 def collect_rarely() -> None:
-    """Let Python look for garbage less often, and never again among what is there now: modules and settings stay for
-    as long as the process. Call it when the service is made.
-
-    It looks for objects that hold each other. Sessions leave none when they are over, so each look is for nothing.
+    """Let Python look for garbage rarely, and never among what is there now. Sessions leave none, so looks are for
+    nothing.
     """
     gc.collect()
     gc.freeze()

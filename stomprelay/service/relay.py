@@ -73,8 +73,8 @@ MARGIN: Final = 10.0
 
 
 class Prepared:
-    """Another configuration that a relay can use: `change` is what becomes of the one that runs, `ports` are those
-    that change, the listeners first. Call `commit` or `abandon` in the same turn of the reactor.
+    """Another configuration that a relay can use: the `change`, and the ports that change, the listeners first. Call
+    `commit` or `abandon` in the same turn of the reactor.
     """
 
     def __init__(
@@ -86,9 +86,7 @@ class Prepared:
         self._committed = committed
 
     def open(self) -> None:
-        """Listen on the endpoints that are new. Raises `CannotStart` where one cannot be listened on, and then listens
-        on none of them.
-        """
+        """Listen on the new endpoints: on all, or, with `CannotStart`, on none."""
         try:
             for each in self.ports:
                 each.open()
@@ -116,8 +114,8 @@ def _watched(config: Config) -> bool:
 
 
 def _warnings(config: Config, *, parting: bool) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the warnings, with their facts, about an admin endpoint whose token others can read; with `parting` about
-    groups whose sessions may be on different brokers.
+    """Yield warnings, with their facts, about a readable admin token, and with `parting` about groups that split
+    sessions.
     """
     place, token = config.admin, config.admin_token
     if place is not None and token is not None and unencrypted(place, config.admin_tls):
@@ -349,16 +347,12 @@ class RelayService(MultiService):
     # Another configuration
 
     def inherit(self, sockets: Mapping[str, int]) -> None:
-        """Have these descriptors of listeners' sockets, by name, for listeners that come; call `prepare` next. For a
-        worker only.
-        """
+        """Have these sockets of listeners, by name, for the next `prepare`. For a worker only."""
         assert self._inherited is not None
         self._inherited = self._inherited._replace(sockets=sockets)
 
     def prepare(self, source: str, wanted: Config) -> Prepared:
-        """Check that another configuration, which is from `source`, can be used in place of the one that runs. Raises
-        `ConfigError` or `BadEndpoint` where it cannot.
-        """
+        """Return how another configuration would be used. Raises `ConfigError` or `BadEndpoint` if it cannot."""
         found = change(source, self.config, wanted)
         config = found.config
         before = self.config
@@ -481,9 +475,7 @@ class RelayService(MultiService):
         )
 
     def startService(self) -> None:
-        """Start to listen on all endpoints. Raises `CannotStart`, which names the endpoint that cannot be listened
-        on.
-        """
+        """Listen on all endpoints. Raises `CannotStart`, which names the endpoint."""
         share_heads()
         self.state.runtime.open()
         super().startService()
@@ -515,8 +507,8 @@ class RelayService(MultiService):
         return CONNECTIONS * len(self.admin.services)
 
     def stopService(self) -> Deferred[None]:
-        """Stop accepting, give every session `stop_timeout` seconds to deliver what it has, end those that are left,
-        and wait until their connections have ended, or long enough. SIGTERM and SIGINT shorten that time.
+        """Stop accepting, give sessions `stop_timeout` seconds to deliver, end those left, and wait for their
+        connections. SIGTERM and SIGINT shorten that.
         """
         sessions = self.state.sessions
         sessions.refuse()

@@ -31,12 +31,9 @@ class Reloaded(NamedTuple):
 
 
 class Reloads(Service):
-    """Has the configuration read anew from `source`, and used: at SIGHUP, from `startService` on, and by `reload`. One
-    after the other.
-
-    `use` is given the source as it is now, and returns what changed, or a Deferred of that; it raises `ConfigError`,
-    `BadEndpoint` or `CannotStart` where that cannot be used, or the Deferred fails so, and nothing has changed then.
-    `notice` is called with True before and with False after.
+    """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
+    gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
+    nothing can. `notice` gets True before and False after.
     """
 
     def __init__(
@@ -59,9 +56,7 @@ class Reloads(Service):
         self._signals.startService()
 
     def refuse(self) -> None:
-        """Reload nothing from now on: the relay stops. SIGHUP is heeded until `stopService`, for it would end the
-        process.
-        """
+        """Reload nothing any more: the relay stops. SIGHUP is still caught until `stopService`."""
         self._refused = True
 
     def stopService(self) -> None:
@@ -74,9 +69,7 @@ class Reloads(Service):
         _ = self.reload().addErrback(lambda failure: failure.trap(NotReloaded))
 
     def reload(self) -> Deferred[Reloaded]:
-        """Read the configuration, use it, and log in one line what changed, or why nothing did. The Deferred fails with
-        `NotReloaded` then.
-        """
+        """Read the configuration, use it, and log what changed. The Deferred fails with `NotReloaded`."""
         return self._lock.run(lambda: Deferred.fromCoroutine(self._reload()))
 
     async def _reload(self) -> Reloaded:

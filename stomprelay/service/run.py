@@ -21,9 +21,7 @@ _log: Final = logger()
 
 
 def chosen_reactor() -> Any:
-    """Return the reactor of this process: the one that is installed, as by `twistd --reactor`, else ours where the
-    system has epoll.
-    """
+    """Return the reactor of this process: the installed one, else ours where the system has epoll."""
     if "twisted.internet.reactor" not in sys.modules:
         with suppress(ImportError):
             from stomprelay.service.connection.reactor import install
@@ -35,9 +33,8 @@ def chosen_reactor() -> Any:
 
 
 def make(config: Config, source: Source, reactor: Any, *, taking_over: bool = False) -> IService:
-    """Return the service of a configuration, which was read from `source`: a relay, or the parent of its workers; where
-    it is `taking_over`, on the sockets of the relay that runs, if one does. Raises `BadEndpoint`, and `ConfigError`
-    where it is not said where to take over.
+    """Return the service of a configuration from `source`: a relay, or the parent of its workers. `taking_over`: on the
+    sockets of the relay that runs. Raises `BadEndpoint` or `ConfigError`.
     """
     if taking_over and config.handover is None:
         raise ConfigError(
@@ -73,9 +70,8 @@ def _hand_over(
 
 
 def run(source: Source, form: str, *, taking_over: bool = False) -> int | None:
-    """Run the relay that `source` describes, with its log in this form on standard error, until a signal ends it;
-    return the number of that signal, or None. The caller then ends this process by it. Raises `ConfigError` and
-    `BadEndpoint`, before anything is logged, and `CannotStart`, whose line is in the log.
+    """Run the relay of `source`, with its log in this form on standard error. Return the number of the signal that
+    ended it, or None. Raises `ConfigError`, `BadEndpoint` or `CannotStart`.
     """
     config = source.read()
     reactor = chosen_reactor()

@@ -26,8 +26,8 @@ _log: Final = logger()
 
 
 def network(address: object) -> str | None:
-    """Return by what clients of one address are counted together: an IPv4 address, or the first 64 bits of an IPv6
-    address, all of which one machine may have. None for a client that is not on the network.
+    """Return the place by which clients are counted: an IPv4 address, or the first 64 bits of an IPv6 address; None
+    without one.
     """
     if not isinstance(address, IPv4Address | IPv6Address):
         return None
@@ -43,12 +43,9 @@ def network(address: object) -> str | None:
 
 
 class ListenerSessions:
-    """The sessions of one listener that are not over, each by its driver, and what was counted for the listener.
-    `listener` is as those that begin have it; those that run may have begun with another one.
-
-    `on_end` is called when one is over. `cost` is how many file descriptors a session may
-    have at a time: one for its client, and one for each group of brokers that it may be connected to. `limiter` limits
-    how often clients come, and how much they send.
+    """The sessions of one listener that are not over, and its counters. `listener` is that of sessions that begin.
+    `on_end` is called when one is over. `cost` is how many descriptors a session may have: its client's and one a
+    group. `limiter` limits how often clients come and how much they send.
     """
 
     def __init__(self, listener: Listener, on_end: Callable[[], None] = lambda: None) -> None:
@@ -62,9 +59,7 @@ class ListenerSessions:
         """A driver calls this when it is over. One bound method is enough for all of them."""
 
     def change(self, listener: Listener) -> None:
-        """Have the sessions that begin from now on be those of this listener, which has the name of the one before. Its
-        rates are those of the sessions that run as well.
-        """
+        """Let new sessions be those of this listener, of the same name. Its rates are for all sessions."""
         self.listener = listener
         if listener.rates != self.limiter.rates and self.limiter.change(listener.rates):
             for driver in tuple(self._drivers):
@@ -117,11 +112,9 @@ class ListenerSessions:
 
 
 class Sessions:
-    """The sessions of all listeners. Copy them before you do anything to them that may end one.
-
-    `listeners` has those of each listener by its name, `removed` those of listeners that are no more, until they are
-    over. `stopping`: no session is accepted any more. `draining`: new clients are refused, until an operator lets them
-    in again. `on_end`, if any, is called when one is over, with the number of those that are left.
+    """The sessions of all listeners; copy them before you end one. `listeners` by name, `removed` those of removed
+    listeners. `stopping`: no new session is accepted. `draining`: new clients are refused for now. `on_end` gets the
+    number of sessions left.
     """
 
     def __init__(self, listeners: Iterable[Listener], on_end: Callable[[int], object] | None = None) -> None:
@@ -202,9 +195,7 @@ class Sessions:
         return sum(each.counters["possibly_lost"] for each in self.counted)
 
     def kill(self, name: str) -> bool:
-        """End the session of this name, as an operator wants: its client gets an ERROR, and its connections are closed.
-        Return whether there is one.
-        """
+        """End the session of this name with an ERROR, as an operator asks. Return whether there is one."""
         for session in self:
             if session.name == name:
                 _log.info("session {session} is ended, as an operator asked", session=name)
@@ -226,9 +217,8 @@ class Sessions:
 
 
 class RelayState(NamedTuple):
-    """The parts of a relay that runs. `journal` is None where none is kept, `reloads` where there is nothing to reload:
-    in a worker, which does what its parent says. `certificates` returns when each certificate that is shown ends, in
-    seconds since 1970, by the table of the configuration that names it; `started` is when the relay did.
+    """The parts of a relay that runs. `reloads` is None in a worker. `certificates` returns when each certificate ends,
+    by its table, and `started` is the relay's start, in seconds since 1970.
     """
 
     runtime: Runtime

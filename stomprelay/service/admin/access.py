@@ -29,18 +29,15 @@ _TLS: Final = 443
 
 
 class Hosts:
-    """The host names of this relay. `listed` is the setting `admin_hosts`: a name with a port is allowed with that
-    port, a name without one with every port. Also allowed are localhost, every loopback address and the address of the
-    connection, with the port of the connection; with every port where the endpoint has none (a UNIX socket).
+    """The host names of this relay: those of `admin_hosts` (with their port, or with every port), localhost, loopback
+    addresses, and the address of the connection with its port.
     """
 
     def __init__(self, listed: Iterable[Authority]) -> None:
         self._listed = frozenset(listed)
 
     def known(self, header: bytes, local: object, *, secure: bool) -> bool:
-        """Whether the value of a `Host` header is allowed. `local` is the relay's address of the connection, as Twisted
-        gives it. `secure`: the connection uses TLS, which decides the port where the header has none.
-        """
+        """Whether the value of a `Host` header is allowed. `local` is the relay's address of the connection."""
         try:
             asked = authority(header.decode("ascii"))
         except ValueError:
@@ -56,9 +53,8 @@ class Hosts:
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
-    """Whether a POST with these headers comes from the relay's own page, or from no page at all. Its one `Host` is
-    already checked. `secure`: the POST came by TLS. A proxy in front may have removed TLS; this is accepted where the
-    browser says that the page and the relay are one site.
+    """Whether a POST comes from the relay's own page, or from no page. `secure`: it came by TLS; a proxy may have
+    removed TLS, then the browser must say that page and relay are one site.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
@@ -96,8 +92,8 @@ class Token:
         self._digest = sha256(token).digest()
 
     def said(self, header: bytes) -> bool:
-        """Whether the value of an `Authorization` header has the token: as a bearer token, or as the password of any
-        user, as browsers send it. The comparison takes the same time for every value.
+        """Whether an `Authorization` header has the token, as bearer token or password. Takes the same time for any
+        value.
         """
         scheme, _, said = header.strip().partition(b" ")
         said = said.strip()

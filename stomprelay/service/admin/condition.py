@@ -11,9 +11,8 @@ from stomprelay.service.state import RelayState
 
 
 class Condition(NamedTuple):
-    """The number of `sessions` of a relay, whether it stops, and whether it refuses new clients (`draining`). `journal`
-    is the trouble of its journal, "" for none; `stuck`: sessions wait because of that trouble. `serving` of its
-    `workers` serve; a relay of one process has no workers.
+    """The state of a relay. `journal` is the trouble of its journal, "" for none; `stuck`: sessions wait because of it.
+    `serving` of its `workers` serve; a relay of one process has none.
     """
 
     sessions: int
@@ -39,9 +38,7 @@ def condition(state: RelayState) -> Condition:
 
 
 def summed(own: Condition, others: Iterable[Condition], workers: int, serving: int) -> Condition:
-    """Return the state of a relay of several processes. `own` is that of the parent, which has no sessions and keeps no
-    journal.
-    """
+    """Return the state of a relay of several processes; `own` is that of the parent, without sessions and journal."""
     each = list(others)
     worst = max(each, key=lambda one: (one.stuck, bool(one.journal)), default=own)
     return own._replace(
@@ -54,9 +51,7 @@ def summed(own: Condition, others: Iterable[Condition], workers: int, serving: i
 
 
 def health(found: Condition) -> tuple[bool, str]:
-    """Return whether clients are served, and a line of words. The words name a journal that cannot be written and
-    workers that are away. Clients are still served then, unless sessions wait for the journal or all workers are away.
-    """
+    """Return whether clients are served, and a line that names what does not work."""
     if found.stopping:
         return False, "stopping\n"
     if found.workers and not found.serving:

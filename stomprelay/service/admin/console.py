@@ -42,8 +42,7 @@ _TICKET_WORD: Final = b"ticket."
 
 
 Accept = Callable[[str, object, Web], LegProtocol | None]
-"""Begins a session for a new client of the listener of this name, from this address, over this WebSocket. Returns its
-protocol; None while the relay stops.
+"""Begins a session for a client of this listener, from this address. Returns its protocol; None while the relay stops.
 """
 
 
@@ -101,9 +100,7 @@ class Console:
         return Response(json.dumps({"ticket": ticket}) + "\n", JSON)
 
     def connect(self, request: Any) -> Response | None:
-        """Make the connection of a request that of a client of the ticket's listener. Return None, or the reason for a
-        refusal.
-        """
+        """Make a request's connection that of a client of the ticket's listener; return None, or the refusal."""
         headers = request.requestHeaders
         if request.method != b"GET":
             request.setHeader(b"allow", b"GET")

@@ -84,9 +84,7 @@ OPENMETRICS: Final = Format(
 
 
 def chosen(accept: str) -> Format:
-    """Return the format for a request with this `Accept` (RFC 9110, section 12.5.1): OpenMetrics if it is named and not
-    ranked below text. Prometheus names both.
-    """
+    """Return the format for this `Accept`: OpenMetrics if it is named and not ranked below text."""
     wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in each.split(";"))
@@ -108,9 +106,7 @@ def _weight(parameters: Iterable[str]) -> float:
 
 
 def metrics(taken: Snapshot, ready: bool, form: Format = TEXT) -> str:
-    """Return the page of a snapshot: counters, states, and the system's figures of the relay's processes. `ready`: the
-    relay is ready for clients, see `readiness`.
-    """
+    """Return the page of a snapshot. `ready`: the relay is ready for clients, see `readiness`."""
     return form.write(_Collected(taken, ready)).decode("utf-8")
 
 
@@ -278,8 +274,8 @@ def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:
 
 
 def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
-    """Yield the metrics of the first `PLACES` destinations, and those of all others with an empty label. Names that
-    clients chose and that are spelled alike, or are empty, share one series.
+    """Yield the metrics of the first `PLACES` destinations, and of all others with an empty label. Names that are
+    spelled alike are one series.
     """
     found: dict[str, DestinationTally] = {}
     named = [row for row in rows if row.destination is not None]

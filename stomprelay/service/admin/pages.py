@@ -38,9 +38,7 @@ _GUARDS: Final = {
     b"cross-origin-resource-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
 }
-"""Headers of every response: no page of another site may show it, run it or embed it. The relay's own page runs its own
-scripts, and these cannot make markup of a text.
-"""
+"""Headers of every response: no page of another site may show, run or embed it."""
 
 
 class Response(NamedTuple):
@@ -74,15 +72,11 @@ def refusal(status: int, reason: str) -> Response:
 
 
 Upgrade = Callable[[Any], Response | None]
-"""Takes over the connection of a GET and returns None, or returns the reason for a refusal. It checks a ticket instead
-of the token.
-"""
+"""Takes over the connection of a GET and returns None, or returns the refusal. It checks a ticket, not the token."""
 
 
 class SharedPage:
-    """A page that is made once for all requests of the same moment: many viewers cost no more than one. `seconds` is a
-    clock.
-    """
+    """A page that is made once for all requests of the same moment, by the clock `seconds`."""
 
     def __init__(self, page: Page, seconds: Callable[[], float]) -> None:
         self._page = page
@@ -116,10 +110,7 @@ class SharedPage:
 
 
 class AdminPages(Resource):
-    """All pages and actions by path. Twisted's own page for an unknown path does not escape the path properly.
-
-    `token` is needed for all pages but `PROBES`. `repeats` limits how often a wrong token is logged.
-    """
+    """All pages and actions by path. `token` is needed for all but `PROBES`; `repeats` limits the log's lines."""
 
     isLeaf = True
 
@@ -143,9 +134,7 @@ class AdminPages(Resource):
         self._upgrades = upgrades
 
     def render(self, request: Any) -> Any:
-        """Respond to GET and HEAD of pages, and to POST of actions. The request needs an allowed `Host` and the
-        token.
-        """
+        """Respond to a request, if its `Host` is allowed and it has the token."""
         response = self._response(request)
         if response is None:
             return NOT_DONE_YET
@@ -190,8 +179,8 @@ class AdminPages(Resource):
         return partial(self._kill, unquote(killed[1]))
 
     def _misdirected(self, request: Any) -> Response | None:
-        """Return the refusal of a request with another host name; None if the name is allowed. Every browser sends a
-        `Host`, so a client of HTTP/1.0 may leave it out.
+        """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`; browsers send
+        it.
         """
         named = request.requestHeaders.getRawHeaders(b"host", [])
         if len(named) != 1:

@@ -32,9 +32,7 @@ class BrokerRequest(NamedTuple):
 
 
 def parse(body: bytes, *, timed: bool) -> BrokerRequest:
-    """Return the request in a JSON body. Raises `BadRequest` for anything else, and for a `within` if the request is
-    not `timed`.
-    """
+    """Return the request in a JSON body. Raises `BadRequest`, also for a `within` if it is not `timed`."""
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):

@@ -21,9 +21,7 @@ from stomprelay.service.network.endpoints import HTTP
 LONGEST_BODY: Final = 4096
 """Bytes of a request's body, at most."""
 REQUEST: Final = 30.0
-"""Seconds until a request must have arrived, from the beginning of its connection or from the response before; also the
-seconds that the last response may wait to be read.
-"""
+"""Seconds in which a request must arrive, and in which the last response must be read."""
 CONNECTIONS: Final = 32
 """Connections at a time, at most."""
 
@@ -84,8 +82,8 @@ class AdminChannel(HTTPChannel):
         protocol.dataReceived(request)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """Receive a part of a body, or of the next request. After `upgrade` the connection is closed instead: no client
-        sends anything before its answer, and these bytes may be a request that a proxy took for a body.
+        """Receive a part of a body or the next request. After `upgrade` close the connection: nothing may come before
+        its answer.
         """
         if self.upgraded:
             self.transport.abortConnection()
@@ -115,9 +113,7 @@ class AdminChannel(HTTPChannel):
 
 
 class AdminSite(Site):
-    """A site without an access log, which would have little but the requests of monitoring. It holds `CONNECTIONS`
-    connections. `name` is that of its endpoint; `on_end`, if any, is called when the endpoint is closed.
-    """
+    """A site without an access log and with `CONNECTIONS` connections at most. `on_end` is called when it is closed."""
 
     protocol: Callable[[], Any] = AdminChannel
 
@@ -137,9 +133,7 @@ class AdminSite(Site):
         self.ended = False
 
     def waiting(self, channel: AdminChannel) -> None:
-        """Record that a connection waits for its next request. If there are too many, abort the one that has waited
-        longest.
-        """
+        """Record that a connection waits for a request; of too many, abort the one that waits longest."""
         self._waiting[channel] = None
         self._waiting.move_to_end(channel)
         if len(self._waiting) > CONNECTIONS:
@@ -151,9 +145,7 @@ class AdminSite(Site):
         self._waiting.pop(channel, None)
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return the protocols that clients may choose by ALPN. Where HTTP/2 is installed, Twisted would offer that as
-        well.
-        """
+        """Return the protocols for ALPN; Twisted would offer HTTP/2 where that is installed."""
         return [HTTP]
 
     def logPrefix(self) -> str:
@@ -165,9 +157,7 @@ class AdminSite(Site):
         self.ended = False
 
     def stopFactory(self) -> None:
-        """Close the connections that wait for a request, and the others after theirs: the endpoint was closed, and its
-        successor may have another token.
-        """
+        """Close all connections, each after its request: the next endpoint may have another token."""
         self.ended = True
         for channel in tuple(self._waiting):
             channel.end()

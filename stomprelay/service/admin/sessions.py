@@ -69,9 +69,7 @@ _NUMBERS: Final[dict[str, Callable[[SessionInfo], float]]] = {
     "client_bytes": lambda info: info.client_bytes,
     "broker_bytes": lambda info: info.broker_bytes,
 }
-"""The orders of sessions: texts ascending, numbers from the largest; then by name, the oldest first. A minus sign in
-front reverses the order.
-"""
+"""The orders: texts ascending, numbers from the largest, then by name. A minus sign in front reverses the order."""
 _REVERSED: Final = "-"
 
 Place = tuple[str | float, str, int]
@@ -79,9 +77,7 @@ Place = tuple[str | float, str, int]
 
 
 class SessionQuery(NamedTuple):
-    """A request for sessions: of those that match all `filters` (pairs of a name and a pattern), the first `limit` in
-    the order of `sort`, or those after `after`.
-    """
+    """Asks for the first `limit` sessions, in the order of `sort` and after `after`, that match all `filters`."""
 
     filters: tuple[tuple[str, str], ...] = ()
     sort: str = "session"

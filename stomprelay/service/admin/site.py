@@ -128,9 +128,7 @@ class Shown(Protocol):
         """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames that passed since the last request of this kind. The Deferred fails with `Unavailable` if
-        there are too many viewers.
-        """
+        """Return the frames since the last such request. Fails with `Unavailable` if there are too many viewers."""
 
 
 class OwnRelay:
@@ -165,9 +163,7 @@ class OwnRelay:
         return obstacles(self._state)
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that match a query, after the requests before it: requests take turns, so that all
-        together use no more of the reactor's time than one.
-        """
+        """Return the sessions that match a query. Requests take turns: all use no more of the reactor than one."""
         if len(self._listing.waiting) >= CONNECTIONS:
             return fail(Unavailable("too many ask for sessions at a time"))
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
@@ -230,9 +226,7 @@ def _metrics(relay: Shown, accept: str) -> Answer:
 
 
 class _Orders:
-    """The actions of POSTs. Responses about brokers are the page `listed`, those about draining `drained`. `bodies`:
-    bodies of messages may be shown.
-    """
+    """The actions of POSTs, answered by the pages `listed` and `drained`. `bodies`: bodies of messages may be shown."""
 
     def __init__(self, relay: Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
         self._relay = relay
@@ -325,9 +319,7 @@ def _sessions(relay: Shown, asked: Asked) -> Answer:
 
 
 def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
-    """Return the factory of the HTTP server of `metrics`, with the pages for machines and no actions. `hosts` are
-    additional allowed host names.
-    """
+    """Return the HTTP server's factory for `metrics`: pages for machines. `hosts` are additional host names."""
     relay = _relay(shown)
     pages = AdminPages(_watching(relay), {}, None, Hosts(hosts), None, relay.repeats)
     return AdminSite("metrics", pages, reactor)
@@ -347,10 +339,9 @@ def site(
     guarded: bool = False,
     console: Accept | None = None,
 ) -> Site:
-    """Return the factory of the HTTP server of `admin`, with all pages and actions. `hosts` are additional allowed host
-    names; `token` is required if there is one. The site of a `worker` has its snapshots, too. `guarded`: not every user
-    can ask, so bodies of messages may be shown. `console`: the site has a console, whose sessions this begins; only for
-    the relay of this process.
+    """Return the HTTP server's factory for `admin`, with additional host names and the token. `worker`: with the pages
+    for its parent. `guarded`: bodies of messages may be shown. `console` begins the sessions of the console, for the
+    relay of this process.
     """
     relay = _relay(shown)
     listed = _page(relay, brokers, JSON, whole=True)
@@ -395,8 +386,7 @@ def admin_services(
     *,
     worker: bool = False,
 ) -> list[ListeningService]:
-    """Return the services that listen on the endpoints `admin` and `metrics` of a configuration, each with at most
-    `CONNECTIONS` open connections. `accept` begins the sessions of a console, for the relay of this process. Raises
+    """Return what listens on the endpoints `admin` and `metrics`. `accept` begins the sessions of a console. Raises
     `BadEndpoint`, which names the key.
     """
     made = []

@@ -24,8 +24,8 @@ STATES: Final = ("paused", "out", "down", "up", "unknown")
 
 
 class LimitRow(NamedTuple):
-    """The effect of one limit of one scope since the start: how often sessions were `paused`, how often clients were
-    `refused`, and for how many seconds sessions waited in all.
+    """The effect of a limit: how often sessions were `paused` and clients `refused`, and the seconds that sessions
+    waited.
     """
 
     scope: str
@@ -36,8 +36,8 @@ class LimitRow(NamedTuple):
 
 
 class ListenerRow(NamedTuple):
-    """A listener: its endpoint, its brokers, its sessions, its counters, the number of clients of each version (`none`:
-    no CONNECT yet), and the effect of its limits.
+    """A listener, with its counters, the clients of each STOMP version (`none`: before CONNECT), and the effect of its
+    limits.
     """
 
     name: str
@@ -50,9 +50,8 @@ class ListenerRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in its group. `up` is None if it was not asked yet. `moving` of its `sessions` are about to leave it;
-    `staying` should have left, but no other broker accepted them, for the reason `stays`. `why` is the reason of its
-    last failure, if it is in trouble. `tally` has its counters since the start, open connections included.
+    """A broker in its group. `up` is None before it was asked. Of its `sessions`, `moving` are about to leave;
+    `staying` cannot, for the reason `stays`. `why`: its last failure. `tally`: its counters since the start.
     """
 
     uri: str
@@ -71,8 +70,8 @@ class BrokerRow(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """The journal: its folder and its state in words, whether it cannot be written, whether sessions wait because of
-    that, and its counters by the end of the metric's name.
+    """The journal: folder, state in words, whether it cannot be written, whether sessions wait for it, and its
+    counters.
     """
 
     directory: str
@@ -84,8 +83,8 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A process of a relay that has several: how often it was restarted, and its state in words. Its figures are from
-    the time `seen`, in seconds since 1970; 0 if it has not sent any.
+    """A worker: process, state in words, restarts. Its figures are from the time `seen`, in seconds since 1970 (0:
+    none).
     """
 
     number: int
@@ -97,8 +96,8 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """A histogram of times since the start. `name` is one of `TIMES`, `label` the listener or upstream. `counts` and
-    `sum` are those of a `Histogram`: by class of `BOUNDS`, none includes another.
+    """A histogram since the start: one of `TIMES`, of a listener or upstream. `counts` are by class of `BOUNDS`, not
+    cumulated.
     """
 
     name: str
@@ -108,12 +107,8 @@ class TimeRow(NamedTuple):
 
 
 class DestinationRow(NamedTuple):
-    """The counters of a destination since it had its first row. A `name` of None: all other destinations, while they
-    had no row. A name is chosen by clients; the row has its first `LONGEST` bytes, with backslashes for bytes that are
-    not UTF-8.
-
-    A row that is not `shown` is only for the sum of several processes: in this process another destination has its
-    place.
+    """The counters of a destination; None: all that have no row. One that is not `shown` counts only in the sum of
+    several processes.
     """
 
     destination: str | None
@@ -122,11 +117,8 @@ class DestinationRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The state of a relay at one moment. `workers` is empty in a relay of one process. `destinations` are sampled
-    under much traffic, see `Destinations`; rows come and go, and no counter falls. `top` are the rows to show.
-    `certificates`: when each certificate ends, in seconds since 1970, by the table that names it. `started` is the
-    start, `time` this moment, in seconds since 1970; `outages` are the current and the last ones. `draining`: new
-    clients are refused. `memory` is what is kept of all clients.
+    """The state of a relay at `time`; it began at `started`, both in seconds since 1970. `workers` is empty in a relay
+    of one process. `destinations` are sampled under much traffic. `certificates`: when each ends, by its table.
     """
 
     stopping: bool
@@ -157,8 +149,8 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
-    """Return the state of this process's relay. `whole`: also what needs a look at each session, which is how many of
-    them leave a broker, or cannot.
+    """Return the state of this process's relay. `whole`: also how many sessions leave a broker, which needs a look at
+    each.
     """
     state.sessions.report_passed()
     moving: dict[object, int] = {}
@@ -324,9 +316,8 @@ def ended(last: Snapshot) -> Snapshot:
 
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
-    """Return the sum of several processes of one relay. It has the listeners and brokers of `first`, in their order. It
-    stops if `first` does; a broker has the worst state of any process; the journal is that of the first process with
-    trouble.
+    """Return the sum of several processes, with the listeners and brokers of `first`. A broker has the worst state of
+    any process; the journal is the first one with trouble.
     """
     each = [first, *others]
     listeners, brokers = {row.name: row for row in first.listeners}, {_key(row): row for row in first.brokers}
@@ -359,8 +350,8 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
 
 
 def _certificates(each: list[Snapshot]) -> dict[str, float]:
-    """Return when each certificate ends. `first`, which serves no clients, counts only for certificates that no other
-    process has. Of the others the earliest end counts: that of a process which has not read a new file yet.
+    """Return when each certificate ends: the earliest of all but `first`, which serves no clients and counts only where
+    it is alone.
     """
     first, *others = (one.certificates for one in each)
     found: dict[str, float] = {}
@@ -397,9 +388,7 @@ def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
 
 
 def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
-    """Return the last outages, in the order in which they began. Outages that several processes found in one broker at
-    the same time are one.
-    """
+    """Return the last outages by their beginnings. Those of one broker that overlap are one."""
     joined: list[Outage] = []
     latest: dict[tuple[str, str], int] = {}
     for each in sorted(found, key=lambda outage: outage.began):

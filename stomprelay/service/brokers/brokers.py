@@ -22,9 +22,7 @@ class ConfiguredBroker(NamedTuple):
     broker: Broker
 
     def state(self, now: float) -> str:
-        """Return the broker's state in one word: `paused` by an operator, `out` for a while after failures, `up`,
-        `down`, or `unknown`.
-        """
+        """Return the state: `paused`, `out` (for a while after failures), `up`, `down` or `unknown`."""
         health = self.broker.health
         if health.paused:
             return "paused"
@@ -36,18 +34,13 @@ class ConfiguredBroker(NamedTuple):
 
 
 class Brokers:
-    """Every broker of every upstream that listeners lead to, in the order of the configuration.
-
-    One address may stand here several times: in several upstreams, or in several groups of one.
-    """
+    """Every broker of the listeners' upstreams, in the configuration's order. One address may be here several times."""
 
     def __init__(self, listeners: Iterable[Listener]) -> None:
         self.change(listeners)
 
     def change(self, listeners: Iterable[Listener]) -> None:
-        """Use the brokers to which these listeners lead. The caller must tell all objects that keep something for each
-        broker.
-        """
+        """Use the brokers of these listeners. The caller tells all that keep something for each broker."""
         upstreams = {id(each): each for listener in listeners for each in listener.upstreams()}
         self.upstreams = tuple(upstreams.values())
         self.configured = tuple(
@@ -61,7 +54,5 @@ class Brokers:
         return iter(self.configured)
 
     def find(self, word: str) -> tuple[ConfiguredBroker, ...]:
-        """Return the brokers that `word` names: by an address as it is configured, by `host:port`, or all by `*`. Empty
-        if there are none.
-        """
+        """Return the brokers with this address, with this `host:port`, or all for `*`."""
         return tuple(each for each in self if word in (ALL, each.broker.uri, host_and_port(each.broker)))

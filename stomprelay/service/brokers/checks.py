@@ -90,9 +90,8 @@ class Sampling:
 
 
 class PeriodicChecks(Service):
-    """Runs the checks while the service runs, if there is anything to check. `sessions` is a live collection; the
-    results of probes are recorded in the journal, if there is one. `watched`: readiness and times may be asked for, and
-    then brokers are doubted.
+    """Runs the checks while the service runs, if there is anything to check. `sessions` is live. `watched`: readiness
+    and times may be asked for.
     """
 
     def __init__(
@@ -228,8 +227,8 @@ class PeriodicChecks(Service):
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
-        """Ask sessions on each of these brokers to move to the listed targets: first sessions that are quiet now, then
-        others, because a busy session may be quiet for a moment later. Returns how many were asked.
+        """Ask sessions of these brokers to move to the listed targets, quiet sessions first. Return how many were
+        asked.
         """
         count, now = 0, self._runtime.seconds()
         for quiet in (True, False):

@@ -18,9 +18,7 @@ from stomprelay.wire.errors import visible
 _log: Final = logger()
 
 EVERY: Final = 1.0
-"""Seconds between two checks of brokers in trouble; also the time in which sessions may come back before a line is
-written.
-"""
+"""Seconds between two checks of brokers in trouble, in which sessions may come back before a line is written."""
 QUIET: Final = 10.0
 """Seconds after which a broker that is not down, and lost no more sessions, is no longer in trouble."""
 LAST: Final = 50
@@ -33,9 +31,9 @@ Place = tuple[str, str]
 
 
 class Outage(NamedTuple):
-    """A time of trouble with one broker: `began` and `ended` are in seconds since 1970, `ended` None while it lasts.
-    `down`: it could not be reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited` until
-    it was back. `failed` attempts to reach it failed or got a wrong answer, the last one for this `reason`.
+    """A time of trouble with a broker, in seconds since 1970; `ended` is None while it lasts. `down`: it could not be
+    reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited`. `failed` attempts had this
+    `reason` last.
     """
 
     upstream: str
@@ -67,9 +65,8 @@ class Outage(NamedTuple):
 
 
 class _Trouble:
-    """One broker since its first trouble, at `began`, which is `since` in seconds since 1970. `lost` counts sessions
-    that lost it; of those, `elsewhere` continued at another broker and `waited` at this one. `failed` counts attempts
-    to reach it. `down`: the log has said that it is down. `told` is how many losses and failures the log has said.
+    """A broker in trouble since `began`; `since` is that in seconds since 1970. Counts as in `Outage`. `down`: the log
+    says so. `told` is how many losses and failures the log has said.
     """
 
     __slots__ = (
@@ -141,9 +138,7 @@ class _Trouble:
 
 
 class Outages(Timed):
-    """Collects the notes of sessions and probes about brokers; call `noted` with each note, and `stop` at the end. A
-    timer runs only while a broker is in trouble. `clock` is the time in nanoseconds since 1970.
-    """
+    """Collects what sessions and probes note about brokers; call `stop` at the end. `clock`: nanoseconds since 1970."""
 
     __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
 

@@ -19,19 +19,15 @@ _log = logger()
 
 
 class Pauses:
-    """Pauses and resumes brokers, and moves or wakes the sessions. `sessions` is a live collection of these. Each pause
-    and resume is recorded in the journal, if there is one.
-    """
+    """Pauses and resumes brokers, and moves or wakes their sessions. The journal records each pause and resume."""
 
     def __init__(self, sessions: Iterable[RelayDriver], journal: Journal | None = None) -> None:
         self._sessions = sessions
         self._journal = journal
 
     def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
-        """Take these brokers out of service. Their sessions get `within` seconds to leave, also those that were asked
-        before; None is the `drain_timeout` of each upstream.
-
-        Returns at once: a broker is free when it has no sessions left.
+        """Take brokers out of service, and return at once. Their sessions leave within these seconds, also those asked
+        before; None: the upstream's `drain_timeout`.
         """
         brokers = tuple(brokers)
         for each in brokers:
@@ -49,9 +45,7 @@ class Pauses:
         self._leave(seconds, anew=within is not None)
 
     def _leave(self, seconds: Mapping[Broker, float], *, anew: bool) -> None:
-        """Ask sessions to leave these brokers within so many seconds each; `anew`: also those that were asked
-        before.
-        """
+        """Ask sessions to leave brokers within so many seconds each; `anew`: also those that were asked before."""
         for session in tuple(self._sessions):
             leaving = {
                 link.broker for link in session.relay.links if anew or not link.moving or link.may_stay
@@ -61,9 +55,7 @@ class Pauses:
                     session.move(broker, seconds[broker])
 
     def remove(self, left: Iterable[LeftBroker]) -> None:
-        """Ask the sessions of brokers that are no longer in any group to leave them. Sessions that wait for a broker
-        try the present ones at once.
-        """
+        """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
         seconds = {each.broker: each.upstream.drain_timeout for each in left}
         for broker in seconds:
             broker.health.pause()

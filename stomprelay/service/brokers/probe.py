@@ -20,9 +20,7 @@ _FORM: Final = "upstream {upstream}: {event}: {text}"
 
 
 class ProbeDriver(Driver):
-    """Drives one probe of a broker of this upstream, from `begin` until `ended` is called. Its result is logged,
-    and recorded in the journal if there is one.
-    """
+    """Drives one probe of a broker, from `begin` until `ended` is called. The result is logged and recorded."""
 
     __slots__ = ("_endpoints", "_journal", "_on_end", "_probe", "_upstream")
 

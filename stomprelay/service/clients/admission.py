@@ -42,8 +42,8 @@ def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
 
 
 class RefusedClient(LegOwner):
-    """A client that gets an ERROR, whatever it sends, and is closed. If its first bytes decide between WebSocket and
-    STOMP, it has `patience` seconds to send them.
+    """A client that gets an ERROR and is closed, within `patience` seconds if its first bytes decide between WebSocket
+    and STOMP.
     """
 
     __slots__ = ("_error", "_patience", "_protocol")
@@ -103,9 +103,7 @@ class RefusedClient(LegOwner):
 
 
 class Admission:
-    """Decides which new clients are accepted, given the existing ones. `most` returns the largest number of clients;
-    None: as many as there are descriptors for.
-
+    """Decides which new clients are accepted. `most` returns their largest number; None: as the descriptors allow.
     `descriptors` is how many the sessions may have, infinite until `started`.
     """
 
@@ -117,9 +115,7 @@ class Admission:
         self.descriptors = inf
 
     def started(self, limit: int | None, used: int) -> None:
-        """Record that everything listens: the process may have `limit` descriptors (None: no limit), of which `used`
-        are or will be in use outside sessions.
-        """
+        """Everything listens: of `limit` descriptors (None: no limit), `used` are in use outside sessions."""
         if limit is None:
             return
         self.descriptors = max(limit - used - RESERVE - limit // RESERVED_SHARE, 0)
@@ -141,9 +137,7 @@ class Admission:
             )
 
     def refusal(self, sessions: ListenerSessions, address: object, *, draining: bool) -> StompError | None:
-        """Return why a new client of this listener, from this address, is refused; None if it is accepted. `draining`:
-        every client is refused.
-        """
+        """Return why a new client of this listener and address is refused; None if it is accepted."""
         if draining:
             return StompError(
                 "no new connections", "the relay is being drained: it keeps its clients and takes no others"
@@ -159,8 +153,8 @@ class Admission:
         return StompError("too many connections", reason) if reason else None
 
     def admit(self, driver: RelayDriver, user: str) -> StompError | None:
-        """Count the session as one of this user's. Called when the user of a client is known, and before the relay
-        continues with the client. Return the text of the ERROR if the user has too many sessions; None otherwise.
+        """Count a session as one of this user's, before the relay continues with the client. Return the ERROR if the
+        user has too many, else None.
         """
         sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user
@@ -195,9 +189,7 @@ class Admission:
         return ""
 
     def turn_away(self, sessions: ListenerSessions, reason: StompError, web: Web | None) -> LegProtocol:
-        """Return the protocol of a client that gets an ERROR with this reason, and is closed. If it speaks WebSocket,
-        as `web` allows, it gets the ERROR over WebSocket, so that a browser shows it.
-        """
+        """Return the protocol of a client that gets an ERROR, over WebSocket if it speaks that, and is closed."""
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1
         refused = f"{listener.name}: {reason.message}"
@@ -222,9 +214,7 @@ class Admission:
 def client_protocol(
     owner: LegOwner, leg: Leg, listener: Listener, web: Web | None, farewell: Callable[[], Farewell]
 ) -> LegProtocol:
-    """Return the protocol of a client's leg, which may speak WebSocket as `web` says. `farewell` returns the reason why
-    the relay ends its connection.
-    """
+    """Return the protocol of a client's leg. `farewell` returns why the relay ends its connection."""
     if web is None:
         return LegProtocol(owner, leg)
     # What reads WebSocket is not loaded where none is wanted.

@@ -119,9 +119,8 @@ class AuthServiceClient:
         listener: str,
         turn: Callable[[], Awaitable[Refusal | None]],
     ) -> Answer | Refusal:
-        """Return the service's answer about a client: an `Answer`, or a `Refusal`, also if the service could not be
-        asked or its answer is not valid. `turn` is called when a connection is free; if it returns a `Refusal`, that is
-        the answer, and the service is not asked.
+        """Return the service's answer about a client, or a `Refusal`. `turn` is called when a connection is free; a
+        `Refusal` from it is the answer.
         """
         try:
             said = {

@@ -44,9 +44,9 @@ class ListenerFactory(Factory):
 
 
 class Clients:
-    """Begins the sessions of a relay. `endpoints` and `upstreams` say how to connect to each broker, and the name of
-    its upstream; both may change. `identify` finds out the user of a client. `prefix` begins the names of the sessions,
-    and of no other run of a relay. `fast_path` returns whether frames may pass without the core.
+    """Begins the sessions of a relay. `endpoints` and `upstreams` have the way to each broker and its upstream's name;
+    both may change. `identify` finds out a client's user. `prefix` is that of the sessions' names. `fast_path` returns
+    whether frames may pass without the core.
     """
 
     def __init__(
@@ -69,9 +69,8 @@ class Clients:
         self._fast_path = fast_path
 
     def accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
-        """Begin a session for a new client of this listener and return the protocol of its leg; None while the relay
-        stops. If there are too many clients, or the relay drains, the protocol sends an ERROR instead. `web`: how it
-        speaks WebSocket, if not as the listener says.
+        """Begin a session for a client of this listener, and return its leg's protocol; None while the relay stops. A
+        client that is refused gets a protocol that sends an ERROR. `web` replaces the listener's.
         """
         state = self._state
         if state.sessions.stopping:

@@ -45,8 +45,8 @@ _WRONG: Final = Refusal(Ground.PASSCODE, "no such user, or another passcode")
 
 
 class Identification(Service):
-    """Finds out the users of clients, by `auths`. `clock` is the time in nanoseconds since 1970, for the expiry of
-    tokens. `admit` returns why a session is too many for its user; None if it is not.
+    """Finds out the users of clients, by `auths`. `clock`: nanoseconds since 1970. `admit` returns why a session is too
+    many.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Identification(Service):
         return None
 
     def ask(self, driver: RelayDriver, claim: Claim) -> None:
-        """Find out the user of a session's client, which sent these claims, and call the driver's `identified`,
-        `unwanted` or `unknown`, possibly at once. A connected client that shows a new token does not wait for others.
+        """Find out the user of a client and call the driver's `identified`, `unwanted` or `unknown`, possibly at once.
+        A connected client with a new token does not wait for others.
         """
         if driver.relay.session is not None:
             found = self._renewed(driver, claim)
@@ -171,9 +171,8 @@ class Identification(Service):
         return await self._found(auth, driver, claim, partial(self._turn, driver, address, before))
 
     async def _turn(self, driver: RelayDriver, address: str, before: float) -> Refusal | None:
-        """Called when a client that may have waited gets its turn. Return why the client is no longer checked: it has
-        left, or its address failed too often since it had `before` failures, by other clients that came at the same
-        time. Return None to check it.
+        """Return why a client that waited is no longer checked: it left, or its address failed too often meanwhile;
+        else None.
         """
         await deferLater(self._reactor, 0)  # else those that wait would go on within one another
         if driver.relay.over:

@@ -34,17 +34,13 @@ class Source(Protocol):
         """Read from the transport again."""
 
     def reading_changed(self, on: bool) -> None:
-        """Report to the core that reading goes on (`on`) or stopped, because the silence of a peer that is not
-        read from does not count.
-        """
+        """Report to the core that reading goes on or stopped: the silence of a peer that is not read does not count."""
 
 
 @implementer(IPushProducer)
 class ReadControl:
-    """Stops and resumes the reading of one connection.
-
-    Where `ASKED` is the only reason, the transport goes on reading until something comes: only so is the end of the
-    connection seen. That one chunk passes, then reading stops.
+    """Stops and resumes the reading of one connection. Where `ASKED` is the only reason, reading stops only after one
+    more chunk, so that the end of the connection is seen.
     """
 
     __slots__ = ("_reasons", "_source", "_stopped")
@@ -95,9 +91,7 @@ class ReadControl:
             self._source.stop_reading()
 
     def retire(self) -> None:
-        """Read on whatever the reasons, and report nothing more: the leg is closed, and the protocol discards what
-        is received.
-        """
+        """Read on, and report nothing more: the leg is closed."""
         source, self._source = self._source, None
         if source is not None:
             self._resume(source)
@@ -116,7 +110,5 @@ class ReadControl:
         self.release(PRESSURE)
 
     def stopProducing(self) -> None:
-        """Remove the reason `PRESSURE`: that transport is closed. The core decides what becomes of this
-        connection.
-        """
+        """Remove the reason `PRESSURE`: that transport is closed."""
         self.release(PRESSURE)

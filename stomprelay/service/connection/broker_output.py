@@ -18,9 +18,7 @@ class _Outputs(Protocol):
 
 @implementer(IPushProducer)
 class BrokerOutput:
-    """Whether too much waits to be written to one broker (`full`), as its transport reports it to its producer, which
-    this is. The driver looks at all outputs together, because what a full one means depends on the others.
-    """
+    """Whether too much waits to be written to one broker (`full`); it is the producer of that transport."""
 
     __slots__ = ("_driver", "_reported", "broker", "full", "protocol")
 
@@ -32,8 +30,8 @@ class BrokerOutput:
         self._reported = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that it is full: not where the client is not read from for that
-        (`coupled`). But a relay that got `blocked` must get `unblocked` when there is room, coupled or not.
+        """Whether the relay should know that it is full: not while the client is not read for it (`coupled`), unless it
+        knows.
         """
         return self.full and (self._reported or not coupled)
 
@@ -67,8 +65,6 @@ class BrokerOutput:
         self._driver.output_changed()
 
     def stopProducing(self) -> None:
-        """Forget the output: the transport is closed. The relay decides what becomes of the leg, so it does not
-        get `unblocked`.
-        """
+        """Forget the output: the transport is closed. The relay gets no `unblocked`."""
         self.full = False
         self._driver.output_ended(self)

@@ -25,9 +25,7 @@ _log: Final = logger()
 
 @implementer(IReadDescriptor)
 class Departures:
-    """Watches sockets for their peers' leaving. One object serves all connections of a service; call `open` first and
-    `close` at its end.
-    """
+    """Watches sockets for peers that leave, for all connections of a service. Call `open` first, `close` at the end."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -35,9 +33,7 @@ class Departures:
         self._watched: dict[int, Callable[[bool], None]] = {}
 
     def watch(self, descriptor: int, departed: Callable[[bool], None]) -> None:
-        """Call `departed` when the peer of this socket has closed its direction (False), and when the connection is
-        reset (True); at the earliest in the reactor's next turn. Does nothing where it is not open.
-        """
+        """Call `departed` in a later turn when the peer closes its direction (False) or resets (True)."""
         if self._poller is None:
             return
         events = select.EPOLLRDHUP | select.EPOLLET

@@ -84,10 +84,7 @@ def has_input(transport: Any) -> bool:
 
 
 def write_in_python(connection: tcp.Connection, data: bytes) -> None:
-    """Send as much as the socket takes now, and queue the rest.
-
-    An error of the socket is ignored here: the reactor meets it too, and ends the connection.
-    """
+    """Send what the socket takes now, and queue the rest. The reactor meets an error of the socket, too."""
     sent = 0
     if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
         try:

@@ -16,9 +16,7 @@ from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOW
 
 
 class Farewell(IntEnum):
-    """Why the relay ends a client's connection, by the close code that WebSocket has for it (RFC 6455, section 7.4, and
-    IANA's registry of codes).
-    """
+    """Why the relay ends a client's connection: WebSocket's close code (RFC 6455, section 7.4, and IANA's registry)."""
 
     DONE = 1000
     LEAVING = 1001
@@ -47,9 +45,7 @@ _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 
 
 def spell(failure: Failure) -> str:
-    """Return why a connection ended or could not be established, in one line for the log. It may name hosts and
-    certificates, never a secret.
-    """
+    """Return why a connection ended or was not established, in one line for the log. It has no secret."""
     problem = failure.value
     if isinstance(problem, SSL.Error):
         queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
@@ -62,10 +58,8 @@ def spell(failure: Failure) -> str:
 
 
 def shortage(failure: Failure) -> str:
-    """Return what this process had too little of to connect to a broker; "" where it is not that.
-
-    Twisted reports a socket that cannot be made as one that cannot be bound. A name that cannot be looked up may be
-    one for which there was no descriptor.
+    """Return what this process lacked to connect to a broker, or "". Twisted reports a socket that cannot be made as
+    one that cannot be bound; a failed look-up may have had no descriptor.
     """
     problem = failure.value
     if isinstance(problem, error.DNSLookupError):

@@ -39,8 +39,8 @@ _log: Final = logger()
 
 
 class MemoryRow(NamedTuple):
-    """How many bytes are `kept` of all clients together, how many may be (None: no limit), and how many connections are
-    not read from because of that.
+    """How many bytes are `kept` of all clients, how many may be (None: no limit), and how many connections are held for
+    that.
     """
 
     kept: int = 0
@@ -80,9 +80,7 @@ class _Session(Protocol):
 
 
 class _Turn(NamedTuple):
-    """The turn of a connection: when it ends, in seconds, and how much was kept before, of its session and of a frame
-    that it had begun.
-    """
+    """The turn of a connection: its end in seconds, and what was kept before, of its session and of a frame."""
 
     protocol: _Connection
     until: float
@@ -91,9 +89,8 @@ class _Turn(NamedTuple):
 
 
 class Memory:
-    """The bytes that are kept of the sessions of this process, and of all that share its `limit` (infinity: as many as
-    may be). `trim` gives freed memory back to the system. `total` is told the bytes and the sessions of this process,
-    and returns those of all of them.
+    """The bytes that are kept of this process's sessions, and of all that share the `limit` (infinity: none). `trim`
+    gives freed memory back. `total` is told this process's bytes and sessions, and returns those of all.
     """
 
     def __init__(
@@ -165,9 +162,7 @@ class Memory:
         return int(max(direct.FIRST_READ, min(direct.READ, self._share(self._sums()[1]) // 8)))
 
     def grew(self, driver: _Session, protocol: _Connection) -> None:
-        """Memory is short, and more is kept of a session for what came on this connection: read from it no more, where
-        that is too much.
-        """
+        """Memory is short, and more is kept of a session: read no more from this connection if that is too much."""
         total, sessions = self._sums()
         if total < self._low:
             return
@@ -257,9 +252,7 @@ class Memory:
         protocol.release(MEMORY)
 
     def _end_turns(self) -> None:
-        """End the turns of those that are rid of something, or have the rest of their frame, and of those whose time is
-        over.
-        """
+        """End the turns of those that got rid of something, or have the rest of their frame, or used up their time."""
         now = self._seconds()
         for driver, turn in list(self._turns.items()):
             protocol = turn.protocol
@@ -270,8 +263,8 @@ class Memory:
                     self._hold(driver, protocol)
 
     def _give_turns(self, room: float, share: float) -> None:
-        """Give turns to connections that wait for nothing else, as many as there is room for: each may end with its
-        frame. A client of whose unfinished frame more than a share is kept, and that sends no more of it, is sent away.
+        """Give turns to connections that wait for nothing else, as many as there is room for. End clients that leave a
+        large frame unfinished.
         """
         now = self._seconds()
         room -= sum(turn.protocol.leg.decoder.missing for turn in self._turns.values())
@@ -294,9 +287,7 @@ class Memory:
                 self._read_on(protocol)
 
     def _end_sessions(self, total: int, sessions: int) -> None:
-        """End those of the sessions of which more than a share is kept, the largest first, until an eighth of the limit
-        is free, or would be if the others that share it did so, too.
-        """
+        """End the largest sessions that have more than a share, until an eighth of the limit is free."""
         share = self._share(sessions)
         excess = (total - 0.875 * self.limit) * self._size / total
         excess -= self._freed_soon

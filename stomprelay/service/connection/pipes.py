@@ -22,11 +22,7 @@ PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
 
 
 class Recording(NamedTuple):
-    """How what passes is recorded. `recorder`, which has a `keep`, is given the runs of a chunk; `record` is called
-    with it when all of the chunk has passed.
-
-    An event may have emptied the recorder meanwhile, so that it stands behind the frames that led to it.
-    """
+    """How what passes is recorded: `recorder` gets the runs of a chunk, `record` is called when it has passed."""
 
     recorder: LegRecorder
     record: Callable[[LegRecorder], None]
@@ -41,8 +37,8 @@ def make_pipe(
     recording: Recording | None = None,
     session: Session | None = None,
 ) -> "Pipe | None":
-    """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next. It
-    counts by destination what passes of this session, where anything is counted so.
+    """Return a pipe for the frames that may pass from one leg to another, to be opened next; None where there can be
+    none.
     """
     if PIPE is None or decoder.SCANNER is None or source.socket() is None:
         return None

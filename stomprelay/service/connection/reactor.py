@@ -24,9 +24,7 @@ from stomprelay.service.network.sockets import Attempt, Socket, read_at_most
 _DIRECT: Final = frozenset({PIPE, partial})
 """The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
 _RECEIVED: Final = 4 * 1024 * 1024
-"""Bytes that are received in one turn, at most about, from all connections together: each reads as much as the others
-may. They are fewer while what came takes longer than `_TURN`.
-"""
+"""Bytes received in one turn from all connections together, about; fewer while a turn takes longer than `_TURN`."""
 _TURN: Final = 0.01
 """Seconds that a turn is to take. Whoever has something new waits for one turn or two."""
 _LEAST: Final = 1024
@@ -49,10 +47,8 @@ def _read_some(connection: Socket, read: Callable[[], Any], most: int) -> Any:
 
 
 class RelayReactor(EPollReactor):
-    """An epoll reactor that calls the `Pipe` of a connection, and a `Socket`, directly.
-
-    This relies on two attributes of Twisted's (`_poller`, `_selectables`) and on the methods `_doReadOrWrite` and
-    `_disconnectSelectable`; the tests hold Twisted to them.
+    """An epoll reactor that calls pipes and our sockets directly. It relies on `_poller`, `_selectables`,
+    `_doReadOrWrite` and `_disconnectSelectable` of Twisted's; the tests hold Twisted to them.
     """
 
     def __init__(self) -> None:
@@ -61,8 +57,8 @@ class RelayReactor(EPollReactor):
         """Bytes that all connections together may receive in the next turn."""
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for at most so many seconds, None for ever, and let every descriptor do what it can do then; and so on,
-        while the reactor runs, until something else is due. What Twisted does between two waits, it does then.
+        """Wait for so many seconds at most (None: for ever) and serve all descriptors; again, until something else is
+        due.
         """
         self._wait(timeout)
         while self.running and not self.threadCallQueue:

@@ -23,24 +23,19 @@ if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
 
 QUIET: Final = 1.0
-"""Seconds of uninterrupted reading after which a stop counts as over: under load reading stops and goes on many times
-a second, and that is one event.
-"""
+"""Seconds of reading after which a stop is over: under load reading stops many times a second, which is one event."""
 
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
 _NOT_CONNECTED: Final = frozenset({State.OPENING, State.CONNECTING})
 _HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
-"""The states of a leg whose peer may send much. A leg that waits for the answer to CONNECT has its own time limit.
-"""
+"""The states of a leg whose peer may send much."""
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 
 
 class ReadingStop(Timed):
-    """A leg that is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its end.
-
-    Call `resumed` and `stopped` in turns. It ends, and calls `ended`, `QUIET` seconds after the last `resumed`, or
-    when `end` is called.
+    """A leg that is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its end. Call
+    `resumed` and `stopped` in turns. It ends `QUIET` seconds after the last `resumed`, or by `end`.
     """
 
     __slots__ = ("_ended", "_record", "_seconds", "_side", "_since", "_timers", "_total")
@@ -74,9 +69,7 @@ class ReadingStop(Timed):
             self._since = self._seconds()
 
     def resumed(self) -> None:
-        """Set the timer: the leg is read from, and the stop ends unless `stopped` is called within `QUIET`
-        seconds.
-        """
+        """The leg is read from: the stop ends unless `stopped` is called within `QUIET` seconds."""
         if self._since is not None:
             now = self._seconds()
             self._total += now - self._since
@@ -98,9 +91,7 @@ class ReadingStop(Timed):
 
 
 class RecordingDriver(RelayDriver):
-    """A `RelayDriver` that records where there is somebody to `record_to`: the frames decoded from one chunk of a leg
-    are one block, each `Note` an event.
-
+    """A `RelayDriver` that can `record_to` somebody: the frames of one chunk are a block, each `Note` an event.
     `upstreams` has the name of each broker's upstream.
     """
 
@@ -125,8 +116,8 @@ class RecordingDriver(RelayDriver):
         self._stops: dict[Leg, ReadingStop] | None = None
 
     def record_to(self, records: Records | None) -> None:
-        """Give what is recorded to these from now on, and whatever passes, too; None: record nothing. All that take
-        turns have to keep secrets and bodies in the same way.
+        """Give what is recorded to these from now on; None: record nothing. All of them keep the same secrets and
+        bodies.
         """
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
@@ -243,8 +234,8 @@ class RecordingDriver(RelayDriver):
         return () if self._recorder is None else self._recorder.recorders
 
     def hold(self) -> None:
-        """Read from no leg whose peer may send much: the journal has no room. A client that sent DISCONNECT is
-        still read from, and so is a broker that has not answered CONNECT yet.
+        """Read from no leg whose peer may send much: the journal is full. After DISCONNECT, and before CONNECTED,
+        reading goes on.
         """
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:

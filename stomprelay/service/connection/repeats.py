@@ -54,9 +54,7 @@ class _Kind(Timed):
 
 
 class Repeats:
-    """Decides which lines are written. `kind` stands in the line that tells how many were left out, so it must not be
-    of a peer's making; there are few of them.
-    """
+    """Decides which lines are written. A `kind` is logged when lines were left out, so no peer may choose it."""
 
     def __init__(self, timers: Timers, seconds: Callable[[], float]) -> None:
         self._timers = timers

@@ -79,8 +79,8 @@ class Runtime:
         return self._idle
 
     async def wait_closed(self, linger: float) -> bool:
-        """Wait until all connections have ended, for the seconds that they may linger and `GRACE` more. Returns False
-        where some are left then.
+        """Wait until all connections have ended, at most their linger and `GRACE` seconds. Return False if some are
+        left.
         """
         try:
             await self.idle().addTimeout(linger + GRACE, self.reactor)

@@ -28,16 +28,10 @@ class Sizes(NamedTuple):
 
 
 class SessionInfo(NamedTuple):
-    """What there is to see of a session. `login` and `version` are the client's, None before its CONNECT, and for one
-    that named no login. `brokers` has an entry for each group of brokers that the session may use, None while there is
-    none, and `broker_versions` what is spoken with it. `age` is in seconds since the client connected, `idle` since
-    something other than a beat came from client or brokers; None before CONNECT.
-
-    `destinations` are the first `SHOWN` that the client subscribed to, and there are `more_destinations`.
-    `unconfirmed`: SENDs for which a RECEIPT is awaited; `unacknowledged`: deliveries that the client owes an ACK for.
-    Frames and bytes are those received from the client, and from brokers; bytes also those sent to them. `sent_to` are
-    destinations that the client sent to lately. `limited` is the limit for which the client waits, because it sends too
-    fast.
+    """A session, as it is shown. `login` and `version` are the client's. `brokers` and `broker_versions` have an entry
+    for each group of brokers, None where there is none. `age` and `idle` (without beats) are seconds. `destinations`
+    are the first `SHOWN` subscriptions, `sent_to` the last destinations of SENDs. `limited` is the limit for which the
+    client waits.
     """
 
     session: str

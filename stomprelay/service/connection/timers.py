@@ -20,9 +20,7 @@ from stomprelay.service.log import logger
 TICKS: Final = 64
 """Ticks a second: nobody is called later than the length of one after his time."""
 BUDGET: Final = 0.01
-"""Seconds of one turn of the reactor that those who wait may use together. Each goes on for a millisecond or a
-few, so the turn is not much longer, however many wait.
-"""
+"""Seconds of one turn of the reactor that all who wait may use together."""
 
 _log: Final = logger()
 
@@ -60,9 +58,7 @@ class Timers:
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
-        """By tick, with that tick, which all that wait for it share; where it is not their `armed` any more, they are
-        passed over.
-        """
+        """By tick, with that tick. Those whose `armed` is another by now are skipped."""
         self._places = 0
         self._armed = 0
         self._next = inf
@@ -164,8 +160,8 @@ class Turns:
         self._called = False
 
     def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
-        """Have `go_on` called when the turn of `who` comes, in another turn of the reactor. Who waits already keeps the
-        place, and the call is that of before.
+        """Have `go_on` called when the turn of `who` comes, in another turn of the reactor. A second call changes
+        nothing.
         """
         self._waiting.setdefault(who, go_on)
         if not self._called:

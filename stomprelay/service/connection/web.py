@@ -76,9 +76,7 @@ class DirectWebSocket(WebSocket):
 
 
 class _WebSocketProtocol(LegProtocol):
-    """The connection of a leg that speaks WebSocket from `_upgrade` on. When the connection ends, what came before is
-    looked at first.
-    """
+    """A leg that speaks WebSocket from `_upgrade` on. At the end of the connection, what waits is read first."""
 
     __slots__ = ("_ended", "_websocket")
 
@@ -103,9 +101,7 @@ class _WebSocketProtocol(LegProtocol):
         return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
 
     def unwrapped(self, data: bytes) -> bytes:
-        """Return the frames in what a pipe received on `socket`, where messages are all there is; else deal with it,
-        and return b"".
-        """
+        """Return the frames in what a pipe received, if it is messages alone; else deal with it and return b""."""
         websocket = self._websocket
         assert websocket is not None
         payload, end = websocket.begun(data)
@@ -314,9 +310,7 @@ class WebLegProtocol(_WebSocketProtocol):
         super()._take(websocket, data)
 
     def ask(self, now: float) -> None:
-        """Ping a client that is silent, and give it up where that does not help. Who is not read from, or does not read
-        what is sent, cannot be heard.
-        """
+        """Ping a client that is silent, or give it up. One that is not read from, or does not read, is not silent."""
         pings, websocket = self._pings, self._websocket
         if pings is None or websocket is None or self._owner is None:
             return

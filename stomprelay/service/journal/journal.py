@@ -56,13 +56,9 @@ class _ThreadLog:
 
 
 class Journal(Service):
-    """Takes records from `startService` to `stopService`; records that are put in later are dropped.
-
-    `directory` is where it is written, whatever `settings` has there. `run` is 8 hexadecimal digits that no other
-    start of a relay has. `sessions` returns those to hold while the queue is full, where `when_full` is so set;
-    then `full` is True, and a session that begins meanwhile must `hold` itself. `clock` is the time in nanoseconds
-    since 1970. `record` takes a block, of now; it is `JournalQueue.put`. `record_leg` takes what the recorder of a leg
-    has; it is `JournalQueue.record`.
+    """Takes records from `startService` to `stopService`. `run` is 8 hexadecimal digits of this start. `sessions`
+    returns those to hold while the queue is `full`; a session that begins then must `hold` itself. `clock`: nanoseconds
+    since 1970. `record` and `record_leg` are `put` and `record` of the queue.
     """
 
     def __init__(
@@ -182,9 +178,7 @@ class Journal(Service):
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
     def stopService(self) -> Deferred[None]:
-        """Write what waits, and end the last segment. The Deferred fires when that is done, or after `GRACE`
-        seconds.
-        """
+        """Write what waits and end the segment. The Deferred fires then, or after `GRACE` seconds."""
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
         self._queue.shut()
@@ -211,9 +205,7 @@ class Journal(Service):
         self._thread.ask_for_room()
 
     def _roomy(self) -> None:
-        """Have the sessions released in the reactor's thread. The writer thread calls this when the queue has
-        room.
-        """
+        """Have the sessions released, in the reactor's thread."""
         self._reactor.callFromThread(self._release)
 
     def _release(self) -> None:

@@ -31,14 +31,10 @@ class Batch(NamedTuple):
 
 
 class Portions:
-    """Blocks in the order in which they were put in, in portions of `most` bytes at most, or of one larger block.
-    `clock` returns the time of a block, in nanoseconds since 1970.
-
-    Where `limit` bytes wait, or more, a block is not kept: `refused` is called with the number of its frames and its
-    size. Where `mark` bytes wait, or more, when a block was put in, `reached` is called. Set both as you like.
-
-    One thread calls `put`; another one calls `take` and, when what it took is written or given up, `done`. There is no
-    lock: each step is one operation that Python does not interrupt.
+    """Blocks in their order, in portions of `most` bytes, or of one larger block. `clock`: nanoseconds since 1970. From
+    `limit` bytes on a block is not kept, and `refused` gets its frames and size; from `mark` bytes on `reached` is
+    called. One thread calls `put`, another one `take` and `done`, without a lock: each step is one operation for
+    Python.
     """
 
     __slots__ = (
@@ -75,9 +71,7 @@ class Portions:
         return self._in - self._done
 
     def put(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int = _FRAMES) -> None:
-        """Put in the content of a block; for the arguments see `block.encode`, `sizes` are as they stand in a block.
-        This is the hot path.
-        """
+        """Put in the content of a block, as for `block.encode`. This is the hot path."""
         size = OVERHEAD + len(context) + len(sizes) + len(payload)
         if self._in - self._done >= self.limit:
             self._refused(len(sizes) // FRAME_SIZES, size)
@@ -93,8 +87,8 @@ class Portions:
             self.put(recorder.context, *recorder.take())
 
     def take(self, whole: bool = False) -> Batch | None:
-        """Return the oldest portion, or only one that is `whole`, behind which there are others; None if there is none.
-        Use its data until you call `done`, before the next `take`.
+        """Return the oldest portion, or only one with others behind it (`whole`); else None. Its data is good until
+        `done`.
         """
         waiting = self._waiting
         left = len(waiting)

@@ -37,11 +37,9 @@ class Dropped(NamedTuple):
 
 
 class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
-    """Portions of `portion` bytes, with `room` for so many bytes. A lossy queue drops and counts what is more; another
-    one calls `full` instead, and drops only what is far more. `told` are the `dropped` that the journal tells of;
-    `dropped_since` is the time at which more than these were dropped first, in nanoseconds since 1970.
-
-    One thread calls `put` and `record`, in which `full` is called; another one calls `wait`, `take` and `done`.
+    """Portions, with `room` for so many bytes: a lossy queue drops and counts more, another one calls `full` and drops
+    only far more. `told` are the `dropped` that the journal tells of, `dropped_since` the time of the first one after
+    these. One thread calls `put` and `record`, another one `wait`, `take` and `done`.
     """
 
     size: int

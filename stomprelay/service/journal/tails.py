@@ -79,8 +79,8 @@ class Tapped:
 
 
 class Tails:
-    """All watches of a relay. `settings` says what is secret, `sessions` returns those that are not over, `run` is the
-    start's of the relay, `clock` the time in nanoseconds since 1970.
+    """All watches of a relay. `sessions` returns those that are not over, `run` is this start's, `clock` nanoseconds
+    since 1970.
     """
 
     def __init__(
@@ -108,16 +108,12 @@ class Tails:
         self.change(settings)
 
     def change(self, settings: JournalSettings) -> None:
-        """Keep the secrets that these settings name from now on; call it after `Journal.change`. Watches end, and who
-        asks again begins anew.
-        """
+        """Keep the secrets of these settings; call it after `Journal.change`. All watches end."""
         self._capture = Capture(redact=settings.redact) if self._journal is None else self._journal.capture
         self.stop()
 
     def ask(self, request: TailRequest) -> TailAnswer:
-        """Return what passed since somebody asked the same the last time; it is watched from the first time on. Raises
-        `TooMany`.
-        """
+        """Return what passed since the same request before; the first one begins to watch. Raises `TooMany`."""
         key = request._replace(over=False)
         watch = self._watches.get(key)
         if request.over:

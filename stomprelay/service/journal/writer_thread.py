@@ -28,16 +28,14 @@ class Segments(Protocol):
     number: int
 
     def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
-        """Append whole blocks, and behind them an event's, to one segment: all of them or none. `now` is nanoseconds
-        since 1970.
-        """
+        """Append whole blocks, and an event behind them, to one segment: all or none."""
 
     def sync(self) -> None:
         """Sync what was written to the disk."""
 
     def roll(self, now: int, *, alive: bytes = b"") -> bool:
-        """End the segment if it is older than it may get; `alive` is the block that it ends with then, and the next one
-        begins with. Return whether it was ended.
+        """End the segment if it is old enough, with the block `alive`, which begins the next one. Return whether it
+        was.
         """
 
     def close(self, now: int) -> None:
@@ -51,9 +49,7 @@ class SegmentFolder(Protocol):
         """Close the segments that killed relays left open, and return what was done with each."""
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove segments that need not be kept, and return those that were removed; for the arguments see
-        `Folder.expire`.
-        """
+        """Remove segments that need not be kept, and return them; see `Folder.expire`."""
 
 
 class Log(Protocol):
@@ -67,12 +63,9 @@ class Log(Protocol):
 
 
 class WriterThread:
-    """Call `start`, and `stop` when nothing more is put into the queue; then it calls `ended`, from its thread.
-
-    `trouble` is why writing fails, else empty; while it fails the same blocks are tried again every second.
-    `errors` counts such failures; `blocks`, `frames` and `size` (in bytes) are what was written, `lost` what could
-    not be before the end. `roomy` is called from the thread, once after each `ask_for_room`, when the queue is at
-    most half full.
+    """Call `start`, and `stop` when nothing more is put into the queue; it calls `ended` then. `trouble` is why writing
+    fails: it is tried again every second. `errors` counts failures; `blocks`, `frames` and `size` what was written,
+    `lost` what never was. `roomy` is called once after each `ask_for_room`, when the queue is half empty.
     """
 
     def __init__(
@@ -118,9 +111,7 @@ class WriterThread:
         self._queue.wake()
 
     def ask_for_room(self) -> None:
-        """Ask for one call of `roomy`, when there is room again. Call this from another thread, when the queue is
-        full.
-        """
+        """Ask for one call of `roomy`; from another thread, when the queue is full."""
         self._room_wanted = True
 
     # The thread
@@ -236,9 +227,7 @@ class WriterThread:
         self._logged = told
 
     def _roll(self) -> None:
-        """End a segment that is old enough. It says then that the relay is there, and so does the next one; not while
-        something older than that waits to be written.
-        """
+        """End an old segment, with the event `ALIVE` unless older blocks wait."""
         now = self._clock()
         alive = b"" if self._queue.size else self._alive(now)
         self._segments.roll(now, alive=alive)
@@ -254,9 +243,7 @@ class WriterThread:
             self._sync_at = now + every
 
     def _expire(self) -> None:
-        """Remove segments that need not be kept: with each new segment, and every `EXPIRING` seconds. A failure is
-        logged, and stops nothing else.
-        """
+        """Remove old segments, with each new segment and every `EXPIRING` seconds. A failure is logged."""
         age, size, now = self._settings.retain_age, self._settings.retain_size, time.monotonic()
         number = self._segments.number
         if (age is None and size is None) or (number == self._number and now < self._expire_at):

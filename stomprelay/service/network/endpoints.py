@@ -60,10 +60,8 @@ class BadEndpoint(Exception):
 
 
 class CannotStart(SystemExit, Exception):
-    """An endpoint cannot be listened on, and the process ends with status 1.
-
-    As an exit it shows no traceback: its line is in the log. As an exception it is one of those that `twistd` reports
-    to the process that waits for the daemon to start.
+    """An endpoint cannot be listened on: the process exits with status 1. As an exit it has no traceback, as an
+    exception `twistd` reports it to the process that waits for the daemon.
     """
 
     def __init__(self, text: str) -> None:
@@ -109,9 +107,8 @@ class Exchangeable(Factory):
 
 
 class ListeningService(StreamServerEndpointService):
-    """Listens on one endpoint. Where it cannot listen it cannot be started. `made` returns the endpoint, on the socket
-    with this descriptor where another process opened it, which becomes ours. `adopted`: another process accepts there.
-    `secured` makes its TLS connections, where it has TLS that is not the endpoint's own.
+    """Listens on one endpoint, or raises `CannotStart`. `made` returns the endpoint, on the socket with this descriptor
+    if there is one. `adopted`: another process still accepts there. `secured` makes its TLS connections.
     """
 
     # By default Twisted only logs it, and runs on without the port.
@@ -177,9 +174,7 @@ class ListeningService(StreamServerEndpointService):
             raise CannotStart(f"{self.name}: cannot listen on {self.description}: {reason}") from error
 
     def hold(self) -> int:
-        """Accept nobody from now on, and return the descriptor of the socket, for other processes that do. Raises
-        `CannotStart` for an endpoint that has none.
-        """
+        """Accept nobody, and return the socket's descriptor for other processes. Raises `CannotStart` without one."""
         port = self.port
         if port is None:
             raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")
@@ -188,16 +183,12 @@ class ListeningService(StreamServerEndpointService):
         return sharing.share(port)
 
     def adopt(self, descriptor: int) -> None:
-        """Listen, when started, on this socket, which another process opened and accepts from until `keep` is called.
-        Raises `BadEndpoint`.
-        """
+        """Listen, when started, on this socket; another process accepts until `keep`. Raises `BadEndpoint`."""
         self.endpoint = self._made(descriptor)
         self.adopted = True
 
     def keep(self) -> None:
-        """Accept from the adopted socket from now on, unless workers do, and look after its path: the other process
-        does so no more.
-        """
+        """Accept from the adopted socket from now on, unless workers do, and own its path."""
         self.adopted = False
         port = self.port
         if isinstance(port, sharing.InheritedPort):
@@ -206,9 +197,7 @@ class ListeningService(StreamServerEndpointService):
             port.startReading()
 
     def _accept_few(self) -> None:
-        """Accept `sharing.ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes
-        ever more of them, all before the first one that is not wanted can be closed.
-        """
+        """Accept few clients in a turn; Twisted takes ever more at once, before an unwanted one can be closed."""
         if self.port is not None:
             sharing.pace(self.port, sockets.accept(self.port), self._room)
 
@@ -222,11 +211,9 @@ def listening_service(
     inherited: int | None = None,
     room: Callable[[], int] | None = None,
 ) -> ListeningService:
-    """Return the service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is
-    given. `inherited` is the descriptor of the endpoint's socket where another process opened it; `room`: how many
-    clients to accept before another process that does so, too.
-
-    Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
+    """Return what listens on a Twisted server endpoint string, with TLS inside it if `secured` is given. `inherited` is
+    the descriptor of its socket, if another process opened it; `room` returns how many clients to accept. Raises
+    `BadEndpoint`.
     """
     connections: tls.TLSConnections | None = None
     if secured is not None:
@@ -266,9 +253,7 @@ def _with_backlog(description: str) -> str:
 
 @implementer(IProtocolFactory)
 class OneProtocol:
-    """The factory of one attempt to connect: it returns a protocol that was made before. `failed` is called where
-    `AddressEndpoint.attempt` comes to nothing.
-    """
+    """The factory of one attempt to connect, for a protocol that exists. `failed` is called if the attempt fails."""
 
     __slots__ = ("_failed", "_protocol")
 
@@ -297,19 +282,14 @@ class OneProtocol:
             self._failed(reason)
 
     def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
-        """Part the connector from its transport, as Twisted does after an attempt that failed: else both wait for the
-        garbage collector. The protocol got `connectionLost`.
-        """
+        """Part connector and transport, as Twisted does after a failure; else both wait for the garbage collector."""
         connector.transport = None
 
 
 @implementer(IStreamClientEndpoint)
 class AddressEndpoint:
-    """Connects to a port of an IP address, of version 4 or 6; `local` is what is bound to first. `timeout` in seconds;
-    None: whoever asks gives up in time, as sessions and probes do.
-
-    `attempt` does what `connect` does, without the Deferred and the second protocol that an endpoint puts around each
-    connection: whoever connects a thousand sessions has no use for them.
+    """Connects to a port of an IP address. `timeout` None: the caller gives up in time. `attempt` is `connect` without
+    the Deferred and the second protocol of an endpoint, which a thousand sessions would pay for.
     """
 
     def __init__(
@@ -333,9 +313,7 @@ class AddressEndpoint:
 
 
 class WebSocketEndpoint(NamedTuple):
-    """Where a server of WebSocket is. Who connected to `endpoint` asks for `path` of `host`, to speak these versions of
-    STOMP, before anything else.
-    """
+    """A server of WebSocket: connect to `endpoint`, then ask for `path` of `host`, for these versions of STOMP."""
 
     endpoint: IStreamClientEndpoint
     host: str
@@ -357,8 +335,8 @@ def broker_endpoint(reactor: Any, broker: Broker, upstream: Upstream) -> BrokerE
 def client_endpoint(
     reactor: Any, broker: Broker, secured: ClientTLS, *, introduces: bool = False
 ) -> IStreamClientEndpoint:
-    """Return the endpoint that connects to where a broker is: where it `introduces` clients by the PROXY protocol, a
-    `ProxyHeaderEndpoint`. Raises `BadEndpoint` where the string or a TLS file cannot be used.
+    """Return the endpoint of a broker; if it `introduces` clients by the PROXY protocol, a `ProxyHeaderEndpoint`.
+    Raises `BadEndpoint`.
     """
     try:
         endpoint = _client(reactor, broker.endpoint)
@@ -389,10 +367,8 @@ def secured_by(endpoint: BrokerEndpoint) -> tls.TLSConnections | None:
 
 
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
-    """Return the client endpoint that a string describes. Raises what Twisted's parser raises.
-
-    Twisted's own `tcp:` resolves host names to IPv4 addresses only, and its `ssl:` and `tls:` accept a certificate
-    that has no name in it at all.
+    """Return the client endpoint of a string. Twisted's own `tcp:` finds IPv4 addresses only, and its TLS accepts a
+    certificate without a name.
     """
     parts = client(description)
     if parts.kind == "tcp":

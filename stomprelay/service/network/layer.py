@@ -36,9 +36,7 @@ _NOTHING: Final = memoryview(b"")
 
 
 class SteppedConnection(SSL.Connection):
-    """OpenSSL's end of a connection, as Twisted's layer uses it: what was received is given to OpenSSL in pieces, and
-    what is read of it is all that came of that.
-    """
+    """OpenSSL's end of a connection: it gets what was received in pieces, and returns all that came of it at once."""
 
     _established = False
     _rest: memoryview = _NOTHING
@@ -64,9 +62,7 @@ class SteppedConnection(SSL.Connection):
         self._rest = received[most:] or _NOTHING
 
     def recv(self, bufsiz: int, flags: int | None = None) -> bytes:
-        """Return all that was received, decrypted, whatever `bufsiz` is. Raises an `SSL.Error` where that is nothing.
-        What ends the connection behind some bytes is raised by the next call.
-        """
+        """Return all that was received, decrypted. Raises an `SSL.Error` if that is nothing, or in the next call."""
         if self._failure is None:
             return self._received()
         try:
@@ -101,9 +97,7 @@ class Layer(TLSMemoryBIOProtocol):
     def send_by(
         self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
     ) -> None:
-        """Send by this function from now on, to this socket, which is the transport. Up to `most` bytes are read of it
-        at once after a read that took as many as it could.
-        """
+        """Send by this function to this socket. A read that was full makes the next ones `most` bytes large."""
         self._socket, self._send_to, self._most = socket, send, most
 
     def read_at_once(self, size: int, most: int) -> None:
@@ -120,9 +114,7 @@ class Layer(TLSMemoryBIOProtocol):
         super().dataReceived(data)
 
     def write(self, data: bytes) -> None:
-        """Encrypt bytes and send them, all records at once. Those that come before the end of the handshake wait for
-        it.
-        """
+        """Encrypt bytes and send them, all records at once, or after the handshake."""
         if len(data) <= RECORD:
             super().write(data)
             return

@@ -29,9 +29,7 @@ _MASK: Final = 4
 
 
 class Division:
-    """The bytes of one client, whose messages may have `most` bytes each; of a broker, where that is None: it masks
-    nothing, and wsproto reads all.
-    """
+    """The bytes of one client, with messages of `most` bytes; None: of a broker, which wsproto reads."""
 
     __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
 
@@ -48,9 +46,7 @@ class Division:
         self.first = self.first or opcode
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """Return the payloads with which these bytes begin, and where they end. Give all that stands behind to
-        `others`.
-        """
+        """Return the payloads at the beginning of these bytes, and their end. Give the rest to `others`."""
         if self._messages is None or self._carried or self._due or self._fragments:
             return b"", 0
         found = self._messages.take(data, 0, False)
@@ -62,9 +58,8 @@ class Division:
         return None if self._messages is None else self._messages.pinged()
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
-        """Append the payloads that can be taken of these bytes. Yield what is for wsproto, as it came: have it read,
-        and its payloads appended, before more is asked for. Raises `ParseFailed` for a text that is not UTF-8, a
-        message that is too large, and one that begins where another is not over.
+        """Append the payloads that can be taken. Yield what is for wsproto: append its payloads before asking for more.
+        Raises `ParseFailed`.
         """
         if self._messages is None or _COMPILED is None:
             yield data
@@ -141,8 +136,8 @@ def opcode_of(data: bytes, binary: bool) -> int:
 
 
 def frame(first: int, payload: bytes, mask: bytes = b"") -> bytes:
-    """Return a whole message, or what controls the connection, as it is on the wire: its opcode with the bits of an
-    extension, and the payload, masked as clients do, where there is a mask.
+    """Return a message, or a control frame, as it is on the wire: opcode with extension bits, and payload, masked if
+    there is a mask.
     """
     size = len(payload)
     mark = 0

@@ -61,8 +61,8 @@ def parse(line: bytes | bytearray) -> tuple[dict[str, Any], list[str]]:
 
 
 class Passage:
-    """One end of a connected UNIX socket, `own`, which may block, have a time-out, or not block. `close` it: that
-    closes `own`, and sockets that came without a whole message.
+    """One end of a connected UNIX socket, blocking or not. `close` it, which closes sockets that came without a
+    message, too.
     """
 
     def __init__(self, own: socket.socket) -> None:
@@ -72,8 +72,8 @@ class Passage:
         self._out: deque[tuple[bytes, list[int]]] = deque()
 
     def put(self, said: Mapping[str, Any], sockets: Mapping[str, int] | None = None) -> None:
-        """Add a message with the descriptors of these sockets, which may be closed afterwards. Call `flush` next.
-        Raises `OSError` where no descriptor is left, `ValueError` for more than `MOST`.
+        """Add a message with copies of these descriptors; call `flush` next. Raises `OSError`, or `ValueError` for more
+        than `MOST`.
         """
         sockets = sockets or {}
         if len(sockets) > MOST:
@@ -92,9 +92,7 @@ class Passage:
         self._out.append((line, held))
 
     def flush(self) -> None:
-        """Send what was put. Raises what the socket raises: `BlockingIOError` or `TimeoutError` where it takes no more
-        now, another `OSError` where the peer is gone.
-        """
+        """Send what was put. Raises what the socket raises; call it again after `BlockingIOError` or `TimeoutError`."""
         while self._out:
             data, held = self._out[0]
             sent = socket.send_fds(self.socket, [data], held) if held else self.socket.send(data)
@@ -105,8 +103,8 @@ class Passage:
                 self._out.popleft()
 
     def receive(self) -> list[Passed]:
-        """Read once, and return the messages that are complete, often none. Raises `EOFError` at the end, and
-        `BrokenMessage`: close it then. Raises what the socket raises, too.
+        """Read once, and return the complete messages. Raises what the socket raises, and `EOFError` or
+        `BrokenMessage`: close it then.
         """
         data, came, flags, _ = socket.recv_fds(self.socket, _CHUNK, BATCH, _CLOEXEC)
         self._came += came
@@ -168,9 +166,7 @@ def _listening(descriptor: int) -> socket.socket:
 
 
 class ReactorPassage(FileDescriptor):
-    """A passage in a reactor, over a connected UNIX socket: `received` gets each message, and `ended`, once, why
-    there will be no more; "" where the peer or we closed it in good order.
-    """
+    """A passage in a reactor: `received` gets each message, `ended` once why there are no more, "" in good order."""
 
     reactor: Any
 

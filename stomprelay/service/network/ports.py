@@ -25,8 +25,8 @@ class Ports(MultiService):
             each.setServiceParent(self)
 
     def prepare(self, wanted: Sequence[ListeningService]) -> None:
-        """Find out how to listen as these services would, which do not listen yet. A socket whose endpoint stays is
-        kept; `opened` are those that are new. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
+        """Find out how to listen as these services would: sockets whose endpoints stay are kept, `opened` are new. Call
+        `open`, then `commit` or `abandon`, in the same turn of the reactor.
         """
         there = {(each.description, each.name): each for each in self.services}
         # Port 0 may stand at several: first each has its own.
@@ -43,9 +43,7 @@ class Ports(MultiService):
         self._kept, self.opened, self._closed = kept, opened, list(there.values())
 
     def open(self) -> None:
-        """Listen on the endpoints that are new, if the others are listened on. Raises `CannotStart`; call `abandon`
-        then.
-        """
+        """Listen on the new endpoints, if the service runs. Raises `CannotStart`; call `abandon` then."""
         if self.running:
             for each in self.opened:
                 each.listen()

@@ -26,9 +26,7 @@ LOCAL: Final = pack("!12sBBH", _SIGNATURE, _LOCAL, _UNSPECIFIED, 0)
 
 
 def header(source: object, destination: object) -> bytes:
-    """Return the header for a client at `source` that connected to `destination`, both as Twisted has addresses; b""
-    where one of them is none on a network.
-    """
+    """Return the header for a client at `source` that connected to `destination`; b"" for those on no network."""
     if not isinstance(source, _ON_A_NETWORK) or not isinstance(destination, _ON_A_NETWORK):
         return b""
     one, other = _number(source), _number(destination)
@@ -54,12 +52,8 @@ def _as_six(number: IPv4Address | IPv6Address) -> bytes:
 
 @implementer(IStreamClientEndpoint)
 class ProxyHeaderEndpoint:
-    """Connects as another endpoint does, to a broker that reads the PROXY protocol, and sends a header first: that of a
-    connection of the relay's own, for which it is an endpoint as any other. For a client's connect by what `carrying`
-    returns.
-
-    The relay's own has its own two ends in the header, as a client has that is on no network: RabbitMQ 3.10 closes
-    connections whose header has no addresses, as `LOCAL`, which is left for brokers that are on no network either.
+    """Connects as another endpoint does, and sends a header of the PROXY protocol first: that of a client by
+    `carrying`, else the connection's own two ends, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
     """
 
     def __init__(self, endpoint: IStreamClientEndpoint, first: bytes = b"") -> None:

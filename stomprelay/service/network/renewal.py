@@ -12,15 +12,14 @@ from stomprelay.service.network.tls import Stamps, TLSConnections, Unusable
 _log: Final = logger()
 
 EVERY: Final = 2.0
-"""Seconds between two looks. Certificate and key are replaced one after the other: what differs has to be the same at
-two looks before it is loaded.
+"""Seconds between two looks. A change must be the same at two looks: certificate and key are replaced one after the
+other.
 """
 
 
 class CertificateWatch(Service):
-    """Looks at the files of TLS connections while the service runs. Those that changed are loaded for the connections
-    to come, together; where they do not go together, or one of them cannot be used, the old ones stay until they change
-    again. Both is said in a line of the log, once.
+    """Loads changed files of TLS connections, together, while the service runs. If they cannot be used the old ones
+    stay. Each change is logged once.
     """
 
     def __init__(self, reactor: Any) -> None:

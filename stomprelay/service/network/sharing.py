@@ -37,9 +37,9 @@ ACCEPTED: Final = 16
 
 
 class Loads:
-    """How many sessions each worker has, and how many bytes it keeps of them, in a file that all of them map into
-    memory: two numbers for each worker, counted from 1, which it writes itself, and the parent while it is away. Those
-    of the bytes come behind all others; between them is whether the parent has `close`d it.
+    """Each worker's number of sessions and kept bytes, in a file that all map into memory. A worker, from 1, writes its
+    own numbers, the parent those of one that is away. Layout: sessions of each, whether the parent `close`d it, bytes
+    of each.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -72,8 +72,8 @@ class Loads:
         self._closed[0] = 1
 
     def room(self, number: int, sessions: int) -> int:
-        """Write how many sessions a worker has, and return how many more it should accept before another one does; -1
-        where it is to accept nobody any more.
+        """Write a worker's sessions, and return how many more it should accept before another worker does; -1: none any
+        more.
         """
         self.write(number, sessions)
         if self._closed[0]:
@@ -83,10 +83,7 @@ class Loads:
 
 
 class Inherited(NamedTuple):
-    """What a worker has of its parent: the descriptor of each listener's socket, by name, and `room`: told how many
-    sessions it has, with each that ends too, how many more it should accept before another worker does (see `Loads`).
-    `kept`: told how many bytes it keeps of its sessions, and how many these are, how many all workers keep and have.
-    """
+    """What a worker has of its parent: the listeners' sockets by name, `room` and `kept` of its `Loads`."""
 
     sockets: Mapping[str, int]
     room: Callable[[int], int]
@@ -109,9 +106,8 @@ def give_up(port: tcp.Port) -> None:
 
 
 def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | None) -> None:
-    """Have a port `accept` at most `ACCEPTED` clients in a turn of the reactor, and no more than there is `room` for.
-    Where there is none it leaves them to other processes for `REST` seconds, and then accepts one that is still there;
-    where the room is less than none it leaves them all.
+    """Have a port `accept` `ACCEPTED` clients in a turn at most, and no more than there is `room` for. Without room it
+    leaves them to other processes for `REST` seconds, then accepts one; with less than none, it stops.
     """
     reactor = cast(Any, port.reactor)
     rested = False
@@ -142,9 +138,7 @@ def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | N
 
 
 class InheritedPort(unix.Port):
-    """Accepts clients of a UNIX socket which listens already, `own`, and leaves its path alone until it is to `keep`
-    it. `path` is what Twisted would listen on, with `mode` and, where it is to have one, a `lock` beside it.
-    """
+    """Accepts clients of a UNIX socket that listens already. Its path is left alone until `keep`."""
 
     def __init__(
         self,
@@ -184,9 +178,8 @@ class InheritedPort(unix.Port):
 
 
 class InheritedSocket:
-    """A reactor that listens, once, on a socket which listens already, whatever it is asked to listen on; in all else
-    it is `reactor`. An endpoint that is made with it brings what is around the socket (TLS, the PROXY protocol) as
-    ever.
+    """A reactor that listens, once, on this socket, whatever it is asked for. An endpoint made with it adds TLS or the
+    PROXY protocol as usual.
     """
 
     def __init__(self, reactor: Any, descriptor: int) -> None:
@@ -228,9 +221,7 @@ class InheritedSocket:
         mode: int = 0o666,
         wantPID: int = 0,
     ) -> tcp.Port:
-        """Accept clients of the socket; its path, and who may connect, are the other process's to look after, until the
-        port is told to `keep` it.
-        """
+        """Accept clients of the socket. The path belongs to the other process until `keep`."""
         local = InheritedPort(
             self._opened(), factory, backlog, self._reactor, address, mode, lock=bool(wantPID)
         )
@@ -244,8 +235,6 @@ class InheritedSocket:
 
 
 def inherited(description: str) -> str:
-    """Return an endpoint string that can be parsed where it is to listen on an `InheritedSocket`: what systemd handed
-    to the parent has no number here.
-    """
+    """Return the endpoint string for an `InheritedSocket`: a socket of systemd's has no number here."""
     prefix = "haproxy:" if description.lower().startswith("haproxy:") else ""
     return f"{prefix}tcp:0" if server(description).kind == "systemd" else description

@@ -42,9 +42,7 @@ _log: Final = logger()
 
 
 def prepare(own: socket.SocketType) -> None:
-    """Set what all our connections have, on one of them or on a socket that listens, from which they inherit it: what
-    is written is sent at once, and a peer that is silent for hours is asked whether it is still there.
-    """
+    """Set what all our connections have, on a connection or on a listening socket, which hands it down."""
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -73,10 +71,8 @@ def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
 
 
 class Socket(tcp.Connection):
-    """The transport of a connection that is established. `own` is its socket, which does not block, `place` the peer's
-    address as the system has it, `ended` is called when the protocol got `connectionLost`.
-
-    Most connections are idle, so what one need not have of its own is the class's.
+    """The transport of an established connection. `place` is the peer's address as the system has it; `ended` is called
+    after the protocol's `connectionLost`. Defaults are the class's, because most connections are idle.
     """
 
     logstr = "a connection"
@@ -222,11 +218,8 @@ _NAMES: Final = (
 
 
 def _spare_memory() -> None:
-    """Let all connections share one table of attribute names.
-
-    Python learns the names from the first few instances of a class, and gives an instance that later uses another
-    one a dictionary of its own, which is large: enough early clients that never connect to a broker would cost half
-    a kilobyte for every connection that comes after them. So an instance with all the names is made first.
+    """Let all connections share one table of attribute names, by an instance that has them all first. Python learns the
+    names from the first instances; others would get large dictionaries of their own.
     """
     first: Any = object.__new__(Socket)
     for name in _NAMES:
@@ -237,9 +230,7 @@ _spare_memory()
 
 
 def accept(port: tcp.Port) -> Callable[[], None]:
-    """Return what a port is to do where its socket has clients: what it does by itself, `numberAccepts` at most, but
-    its connections are a `Socket` each.
-    """
+    """Return what a port calls when its socket has clients: each gets a `Socket`."""
     if port.addressFamily not in (socket.AF_INET, socket.AF_INET6):
         return port.doRead
     prepare(port.socket)
@@ -276,10 +267,8 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
 
 @implementer(IConnector, IReadWriteDescriptor)
 class Attempt:
-    """An attempt to connect to a port of an IP address, as `IReactorTCP.connectTCP` returns it. Call `connect` first.
-
-    Of the end of the connection only a `ClientFactory` is told. An attempt is for reactors that can be told at once of
-    one that failed, and for systems that tell what became of it where they are asked once more, as Linux does.
+    """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. Only a
+    `ClientFactory` is told of the connection's end. For Linux, which tells the outcome when asked again.
     """
 
     __slots__ = ("_call", "_factory", "_host", "_own", "_place", "_port", "_reactor", "_timeout", "transport")

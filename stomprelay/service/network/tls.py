@@ -80,11 +80,9 @@ class CheckedConnection(SteppedConnection):
 
 @implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)
 class TLSConnections:
-    """Makes the TLS connections of one listener or one broker, and verifies the peers' certificates.
-
-    `load` returns a context with what is in `paths`, files or folders of them, or raises `Unusable`. `name`: the host
-    that the peer's certificate must have, and that is sent as SNI; None where the peer is a client, which has no name.
-    `demanded` is OpenSSL's `VERIFY_*`. `offered`: the protocols that are offered to a broker by ALPN.
+    """Makes and verifies the TLS connections of a listener or a broker. `load` returns a context with the files in
+    `paths`, or raises `Unusable`. `name` is the broker's host, for its certificate and SNI. `demanded` is OpenSSL's
+    `VERIFY_*`; `offered` are a client's protocols for ALPN.
     """
 
     def __init__(
@@ -111,8 +109,8 @@ class TLSConnections:
         self.renew()
 
     def renew(self) -> None:
-        """Load the files anew, for the connections that are made from now on. Raises `Unusable`, and goes on with what
-        it has. `loaded` is how they were then.
+        """Load the files anew for new connections; `loaded` are their stamps. Raises `Unusable`, and keeps the old
+        ones.
         """
         self.loaded = self.stamps()
         context = self._load()
@@ -208,9 +206,7 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
 
 
 def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSConnections:
-    """Load the TLS files for a broker at this host and return what makes its connections, to which these protocols are
-    offered. Raises `Unusable`.
-    """
+    """Return what makes TLS connections to a broker at this host, with these protocols for ALPN. Raises `Unusable`."""
 
     def load() -> SSL.Context:
         context = _context()
@@ -227,9 +223,7 @@ def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSC
 
 
 def _set_up_alpn(context: SSL.Context, acceptableProtocols: Sequence[bytes]) -> None:
-    """Have a client get the first of these protocols that it offers, or of those that its factory speaks; one that
-    offers none of them is served as one that offers nothing.
-    """
+    """Choose the first of these protocols that a client offers; without one, serve it as one that offers nothing."""
 
     def select(connection: SSL.Connection, offers: Sequence[bytes]) -> Any:
         spoken = _sslverify.protosFromProtocol(connection.get_app_data(), acceptableProtocols)
@@ -266,9 +260,7 @@ def _load_own(context: SSL.Context, certificate: str, key: str) -> None:
 
 
 def _load_trust(context: SSL.Context, key: str, path: str) -> None:
-    """Load trusted certificates from a file, or from every .pem file of a directory. Raises `Unusable`, which
-    names `key`.
-    """
+    """Load trusted certificates from a file, or from a folder's .pem files. Raises `Unusable`, which names `key`."""
     files = _in_folder(path) if os.path.isdir(path) else [path]
     if not files:
         raise Unusable(key, path, "no .pem file in it")

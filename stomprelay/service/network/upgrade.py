@@ -176,9 +176,7 @@ class Opened(NamedTuple):
 
 
 class Request:
-    """Asks a server at `host`, as its URL has it, for the WebSocket at a path, to speak these versions of STOMP. Send
-    `wire`.
-    """
+    """Asks a server at `host` for the WebSocket at a path, for these versions of STOMP. Send `wire`."""
 
     def __init__(self, host: str, path: str, versions: Iterable[bytes]) -> None:
         key = b64encode(token_bytes(_KEY))
@@ -193,8 +191,8 @@ class Request:
         )
 
     def received(self, data: bytes) -> Opened | str | None:
-        """Return what the broker's answer means: a WebSocket, or why there is none, for the log; None while the answer
-        is not complete. Nothing that the broker says is repeated but the number of a status.
+        """Return what the answer means: a WebSocket, or why there is none; None while it is not complete. Of the
+        broker's words only the status is repeated.
         """
         head = self._heads.received(data)
         while head is not None:

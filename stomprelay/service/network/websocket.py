@@ -31,8 +31,8 @@ _WORDS: Final = {
 
 
 class Received(NamedTuple):
-    """What came: the bytes for the protocol, and why nothing comes behind them; "" while more may come. `ping` is what
-    the last ping said, which is to be answered.
+    """The bytes for the protocol, why nothing comes after them ("" if more may), and the last ping's payload, to be
+    answered.
     """
 
     data: bytes
@@ -41,14 +41,10 @@ class Received(NamedTuple):
 
 
 class WebSocket(ProtocolWrapper):
-    """The transport of a protocol whose peer speaks WebSocket, whose handshake is done. What is beneath is `transport`.
-    Messages may have `most` bytes. `farewell` is asked for the close code of an end that is ours. With `client` we are
-    the WebSocket's client, and the peer is a broker. Messages may be compressed where `window` is the size of ours, as
-    its logarithm.
-
-    Give what comes to `received`, and while it `waits` call that again, when others had their turn. Binary
-    messages get binary ones for an answer, if the first that came was one; else what is UTF-8 goes out as text, and the
-    rest as binary.
+    """The transport of a protocol whose peer speaks WebSocket after the handshake. Messages have `most` bytes.
+    `farewell` returns our close code. `client`: the peer is a broker. `window`: the logarithm of our window, if
+    compression was agreed. Give what comes to `received`, and call that again while it `waits`. Answers are binary if
+    the first message was, or if they are not UTF-8.
     """
 
     __slots__ = (
@@ -106,8 +102,8 @@ class WebSocket(ProtocolWrapper):
         return self._reading is not None or bool(self._rest)
 
     def received(self, data: bytes = b"") -> Received:
-        """Return what the first of these bytes are for the protocol, behind those that wait. After an `end` call
-        `loseConnection`, and return here with what still comes.
+        """Return what comes first of the bytes that wait and of these. After an `end` call `loseConnection`, and this
+        for what comes.
         """
         if self._heard or self._failed:
             self._rest, self._reading = _NOTHING, None
@@ -152,8 +148,8 @@ class WebSocket(ProtocolWrapper):
         return not self._client and not self._window
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """Return for the protocol what these bytes begin with, and where that ends, where it is `divided`. What stands
-        behind is for `received`.
+        """Return the payloads at the beginning of these bytes, and their end, if it is `divided`. The rest is for
+        `received`.
         """
         return (b"", 0) if self._heard or self._failed else self._division.begun(data)
 
@@ -246,9 +242,7 @@ _LENGTH: Final = re.compile(rb"\ncontent-length: *([0-9]{1,18}) *\r?\n")
 
 
 def each_frame(data: bytes) -> Iterator[bytes]:
-    """Return the frames in what the relay writes, which are whole and right, each with the EOLs behind it. EOLs alone,
-    which are a heart-beat, are one as well.
-    """
+    """Yield the frames that the relay writes, each with the EOLs behind it; a heart-beat is one, too."""
     start = 0
     while start < len(data):
         stop = _past_eols(data, start)

@@ -48,9 +48,7 @@ class _Place:
 
 
 class WorkerAdmin:
-    """The admin endpoint of a worker, a UNIX socket. Each Deferred fails if the worker does not answer in time, or not
-    correctly.
-    """
+    """The admin endpoint of a worker, a UNIX socket. Deferreds fail without a valid answer in time."""
 
     def __init__(self, reactor: Any, path: str) -> None:
         self._reactor = reactor
@@ -84,9 +82,7 @@ class WorkerAdmin:
         return self._asked("POST", "/drain" if draining else "/drain/cancel", {})
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer | str]:
-        """Return the frames that passed at the worker since the last request of this kind, or the reason why there are
-        none.
-        """
+        """Return the worker's frames since the last such request, or why there are none."""
         asked = self._asked("POST", "/tail", request.spell(), (OK, SERVICE_UNAVAILABLE))
 
         def read(said: tuple[int, bytes]) -> TailAnswer | str:

@@ -26,9 +26,7 @@ _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
 
 
 def line(event: LogEvent) -> str:
-    """Return a line of the log as JSON, for `Child` in the parent: its formatted text, tracebacks included, and its
-    fields.
-    """
+    """Return an event of the log as a line of JSON, for `Child` in the parent."""
     kept: dict[str, Any] = {name: event.get(name) for name in _KEPT if name in event}
     text = eventAsText(event, includeTimestamp=False, includeSystem=False)
     return eventAsJSON({**fields(event), **kept, "log_format": literal(text)}) + "\n"
@@ -65,8 +63,8 @@ def first(own: socket.socket) -> Passed:
 
 
 def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
-    """Run the relay of a plan, with the sockets that came with it, on a reactor; `own` leads to the parent. Raises
-    `ConfigError` or `OSError` if this process cannot read a file.
+    """Run the relay of a plan, with the sockets that came; `own` leads to the parent. Raises `ConfigError` or
+    `OSError`.
     """
     # What imports the reactor comes after it is installed.
     from stomprelay.service.network.endpoints import BadEndpoint
@@ -120,9 +118,7 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
 
 
 def reload(service: Any, passed: Passed) -> str:
-    """Make the relay use the configuration of another plan, with the sockets that came with it. Return "", or the
-    reason why it cannot; then nothing has changed.
-    """
+    """Use the configuration of another plan and its sockets. Return "", or why it cannot be used."""
     from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
 
     try:

@@ -25,10 +25,8 @@ _log: Final = logger()
 
 
 class Crew(Shown):
-    """The workers of a relay. `own` is the parent's state. It has no sessions, but the listeners and brokers, the
-    paused brokers, and whether new clients are refused; a worker that starts gets these.
-
-    When a worker ends, its last known counts stay in the sums.
+    """The workers of a relay. `own` is the parent's state: listeners, brokers, which are paused, whether clients are
+    refused; no sessions. The counts of ended workers stay in the sums.
     """
 
     def __init__(self, own: RelayState, reloads: Reloads | None = None) -> None:
@@ -95,9 +93,7 @@ class Crew(Shown):
         return DeferredList(asked).addCallback(added)
 
     def condition(self) -> Deferred[Condition]:
-        """Return the state of all workers together. A worker that does not answer counts with its last number of
-        sessions.
-        """
+        """Return the state of all workers. One that does not answer has its last number of sessions."""
         answers, asked = self._ask_all(lambda worker: worker.admin.condition())
 
         def added(silent: list[str]) -> Condition:
@@ -110,9 +106,7 @@ class Crew(Shown):
         return asked.addCallback(added)
 
     def obstacles(self) -> Deferred[list[str]]:
-        """Return the reasons why the relay is not ready for clients: those of any worker, each once. Workers that are
-        away or end accept no client, so they count only if all of them do; a worker that does not answer counts.
-        """
+        """Return why the relay is not ready: the reasons of all workers that accept clients, or that none does."""
         if self._own.sessions.stopping:
             return succeed([DRAINING])
         if self.draining:
@@ -132,8 +126,8 @@ class Crew(Shown):
         return asked.addCallback(lambda silent: merged(query, answers, silent))
 
     def kill(self, name: str) -> Deferred[bool]:
-        """Make the worker that has the session of this name end it, and return whether one has it. The Deferred fails
-        with `Unavailable` if a worker that may have it does not answer.
+        """End the session of this name, and return whether a worker has it. Fails with `Unavailable` if one that may
+        have it is silent.
         """
         answers, asked = self._ask_all(lambda worker: worker.admin.kill(name))
 
@@ -152,9 +146,7 @@ class Crew(Shown):
         return self._own.sessions.listeners
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames that passed at all workers since the last request of this kind. Workers that do not answer
-        are `missing`. The Deferred fails with `Unavailable` if there are too many viewers.
-        """
+        """Return the frames of all workers since the last such request. Fails with `Unavailable` if too many watch."""
         answers, asked = self._ask_all(lambda worker: worker.admin.tail(request))
 
         def added(silent: list[str]) -> TailAnswer:
@@ -168,8 +160,8 @@ class Crew(Shown):
         return asked.addCallback(added)
 
     def _ask_all(self, ask: Callable[[Any], Deferred[Any]]) -> tuple[list[Any], Deferred[Any]]:
-        """Ask all workers that serve. Return a list that receives their answers, and a Deferred that fires when it is
-        complete, with the names of the workers that did not answer. A hung worker is not waited for.
+        """Ask all workers that serve and are not hung. Return a list for their answers, and a Deferred of the names of
+        the others.
         """
         answers: list[Any] = []
         silent: list[str] = []

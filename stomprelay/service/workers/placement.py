@@ -17,9 +17,8 @@ _SUFFIX: Final = "-placement"
 
 
 class Placement:
-    """A row for each broker: its key, which the parent writes, and a cell for each worker, counted from 1. A cell has
-    twice the worker's number of sessions there, plus one if the worker finds the broker gone. A worker writes its own
-    cells, the parent those of an ended worker.
+    """A row for each broker: its key, which the parent writes, and a cell for each worker, from 1: twice its sessions
+    there, plus one if it finds the broker gone. The parent clears the cells of an ended worker.
     """
 
     def __init__(self, loads: Path | str) -> None:
@@ -65,9 +64,7 @@ class Placement:
 
 
 class Row(NamedTuple):
-    """The data of all workers about one broker; `own`, counted from 0, is this worker. It serves as `Others` of the
-    broker's health.
-    """
+    """The data of all workers about one broker, as `Others` of its health; `own`, from 0, is this worker."""
 
     cells: memoryview
     own: int

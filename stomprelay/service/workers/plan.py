@@ -14,9 +14,8 @@ _PRIVATE: Final = "600"
 
 
 class Plan(NamedTuple):
-    """The plan of worker `number`. `sockets` are the descriptors of the listeners by name, `admin` the path of the
-    worker's own UNIX socket for requests, `loads` that of the file of `Loads`, `paused` the addresses of the brokers
-    that are out of service, `reactor` the module of the parent's reactor; `draining`: new clients are refused.
+    """The plan of worker `number`: listeners' sockets by name, paths of its admin socket and of `Loads`, addresses of
+    paused brokers, the reactor's module, and whether new clients are refused.
     """
 
     number: int
@@ -34,8 +33,8 @@ class Plan(NamedTuple):
 
     @classmethod
     def parse(cls, passed: Passed) -> Self:
-        """Return the plan in a message. The message's sockets still belong to the caller. Raises `LookupError`,
-        `ValueError` or `TypeError`.
+        """Return the plan in a message, whose sockets stay the caller's. Raises `LookupError`, `ValueError` or
+        `TypeError`.
         """
         number, source, _, *rest = passed.said["plan"]
         sockets = {name: each.fileno() for name, each in passed.sockets.items()}

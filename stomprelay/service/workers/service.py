@@ -45,11 +45,8 @@ class Unserved(Factory):
 
 
 class WorkersService(MultiService):
-    """Listens on the configured endpoints, and lets `config.workers` processes accept from them. Raises `BadEndpoint`
-    for an endpoint that cannot be used. `source` is where workers read the same configuration.
-
-    `when_ready` has the services that start when all workers serve for the first time, for instance the notice to
-    systemd.
+    """Listens on the configured endpoints, from which `config.workers` processes accept; `source` is for them.
+    `when_ready` has the services that start when all workers serve for the first time. Raises `BadEndpoint`.
     """
 
     def __init__(self, config: Config, source: Source, reactor: Any) -> None:
@@ -162,9 +159,7 @@ class WorkersService(MultiService):
             self.when_ready.setServiceParent(self)
 
     def stopService(self) -> Deferred[None]:
-        """Stop listening, end the workers as at SIGTERM, and wait until they are gone. SIGTERM and SIGINT shorten their
-        time.
-        """
+        """Stop listening, end the workers as at SIGTERM, and wait for them. SIGTERM and SIGINT shorten their time."""
         # Before any of them ends a session, whose client comes again at once: best to who has taken over.
         if self._loads is not None:
             self._loads.close()
@@ -231,9 +226,7 @@ class WorkersService(MultiService):
 
 
 async def _reload(worker: Worker) -> None:
-    """Make a worker use another configuration. A worker that cannot, although its parent could, is stopped as at
-    SIGTERM and started again.
-    """
+    """Make a worker use another configuration. One that cannot is stopped, and started again."""
     why = await worker.reload()
     if why:
         _log.warn(

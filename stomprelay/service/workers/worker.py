@@ -41,9 +41,8 @@ _log: Final = logger()
 
 
 class Notices(FileDescriptor):
-    """Receives at a UNIX socket the notices of one worker's process, as systemd would. Raises `OSError`.
-
-    Twisted's own port for datagrams would put its protocol's class name into the log.
+    """Receives a process's notices at a UNIX socket, as systemd would. Raises `OSError`. Twisted's port for datagrams
+    would log its class name.
     """
 
     def __init__(self, reactor: Any, path: str, noticed: Callable[[dict[str, str]], None]) -> None:
@@ -116,12 +115,9 @@ class Child(ProcessProtocol):
 
 
 class Worker:
-    """Worker `number`, over all of its processes. `folder` is a private folder. `plan` returns the plan of the next
-    process, given the path of its admin socket. `changed` is called when the worker serves, when it ended, and when it
-    hangs (`hung`) or answers again. `timeout` returns for how many seconds it may be silent before it is killed and
-    replaced.
-
-    `admin` is where it can be asked, None while it does not serve. `last` is its last snapshot.
+    """Worker `number`, over all of its processes. `plan` returns the next process's plan for the path of its admin
+    socket. `changed` is called when the worker serves, ends, hangs (`hung`) or answers again. `timeout` returns after
+    how many silent seconds it is killed. `admin` is None while it does not serve. `last` is its last snapshot.
     """
 
     def __init__(
@@ -224,9 +220,7 @@ class Worker:
             self._passage.loseConnection()
 
     def reload(self) -> Deferred[str]:
-        """Make the process, which serves, use another configuration, by a new plan. The Deferred fires with "", or with
-        the reason why it cannot.
-        """
+        """Make the process use another configuration. The Deferred fires with "", or with why it cannot."""
         if self.plan is None or self._passage is None:
             return succeed("")
         self.plan = self._plan(self.number, self.plan.admin)
@@ -269,8 +263,8 @@ class Worker:
 
     @property
     def _limit(self) -> float:
-        """Return the seconds within which the process must send a notice: as configured, or as systemd requires of the
-        parent; fewer at a stop that already takes long.
+        """Return the seconds until the next notice: as configured, or as systemd requires of the parent; fewer at a
+        late stop.
         """
         if self._late:
             return HUNG
@@ -285,9 +279,7 @@ class Worker:
         self._silent = self._reactor.callLater(first, self._said_nothing, first, within)
 
     def _said_nothing(self, seconds: float, within: float) -> None:
-        """The process sent no notice for so long: it gets no clients for now, or is killed and replaced, depending on
-        the time.
-        """
+        """The process is silent: it gets no clients for now, or is killed."""
         if seconds < within:
             self.hung = True
             _log.warn(
@@ -306,9 +298,7 @@ class Worker:
             self._ended(Failure(ProcessTerminated(signal=9)))
 
     def hurry(self) -> None:
-        """Kill its process now if it has not begun to end or does not answer; otherwise as soon as it no longer
-        answers.
-        """
+        """Kill its process if it has not begun to end or does not answer; else as soon as it does not."""
         self._late = True
         if self._process is None:
             return
