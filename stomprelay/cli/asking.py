@@ -85,7 +85,6 @@ def add(commands: _Commands) -> None:
 
 
 def _relay() -> argparse.ArgumentParser:
-    """Return the options that name the relay, and the credentials for it."""
     relay = argparse.ArgumentParser(add_help=False)
     relay.add_argument(
         "--admin",

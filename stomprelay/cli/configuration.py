@@ -63,7 +63,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
-    """Add the options of a configuration: a file, and options that override it."""
     parser.add_argument("-c", "--config", required=required, metavar="FILE", help="the configuration, TOML")
     for name, option in OPTIONS.items():
         flags = [f"-{option.letter}"] if option.letter else []
@@ -77,7 +76,6 @@ def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
 
 
 def _source(options: argparse.Namespace) -> Source:
-    """Return the source of the configuration in the options of `_add_configuration`. Raises `ConfigError`."""
     return Source.of(options.config, {name: getattr(options, name) for name in OPTIONS})
 
 

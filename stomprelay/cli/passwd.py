@@ -80,7 +80,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _content(path: str) -> bytes:
-    """Return the content of the file, empty if there is no file."""
     if not os.path.lexists(path):
         return b""
     try:
@@ -97,7 +96,6 @@ def _read(path: str, users: "type[Users]", content: bytes) -> "Users":
 
 
 def _passcode(options: argparse.Namespace) -> bytes:
-    """Return the passcode that was typed, or read."""
     if options.stdin:
         typed = sys.stdin.buffer.readline().removesuffix(b"\n").removesuffix(b"\r")
     else:

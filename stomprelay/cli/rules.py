@@ -80,7 +80,6 @@ def run(options: argparse.Namespace, config: Config, print_line: Callable[[str],
 
 
 def _otherwise(said: str, place: Place, policy: Policy) -> str:
-    """Return the other names of the place that decides, if it has any."""
     shown = "" if place.destination == said else f", which may be read as {place.destination}"
     names = policy.naming.names(place.destination)[1:]
     return f"{shown}, and is {' or '.join(names)} to some brokers" if names else shown

@@ -43,7 +43,6 @@ class AdminAccess(NamedTuple):
     console: bool = False
 
     def __repr__(self) -> str:
-        """Return it without the token."""
         return f"AdminAccess({self.endpoint!r})"
 
 

@@ -174,7 +174,6 @@ def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> It
 
 
 def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
-    """Return the broker that is known at this address, else this one."""
     place = (broker.uri, broker.endpoint, broker.host, broker.tls, broker.path)
     for each in known:
         if (each.uri, each.endpoint, each.host, each.tls, each.path) == place:
@@ -202,7 +201,6 @@ def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[
 
 
 def _by_name(kind: str, before: Iterable[Any], after: Iterable[Any], compare: Any) -> list[str]:
-    """Return what differs of the tables of one kind."""
     there = {each.name: each for each in before}
     here = {each.name: each for each in after}
     changed: list[str] = []
@@ -265,7 +263,6 @@ def _login(upstream: Upstream) -> bytes | None:
 
 
 def _shape(upstream: Upstream) -> list[object]:
-    """Return all of its groups that can be compared, but for the policy."""
     return [
         (each.reconnect, [(broker.uri, broker.weight) for broker in each.brokers]) for each in upstream.groups
     ]

@@ -157,7 +157,6 @@ def read_text(path: str) -> str:
 
 
 def _values(path: str, text: str) -> dict[str, Any]:
-    """Return what the text of a file holds. Raises `ConfigError`."""
     if line := deepest(text, DEPTH):
         raise ConfigError(f"{path}: is nested too deeply (at line {line})")
     try:
@@ -274,7 +273,6 @@ def _option(option: str, read: Callable[[V], T], value: V) -> T:
 
 
 def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
-    """Return the listeners with their own upstreams at another URI, each with brokers of its own."""
     there: dict[str, Upstream] = {}
     for each in listeners:
         if each.upstream.name not in there:
@@ -333,7 +331,7 @@ def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...],
     """Return the listeners with all that they lead to, and who may come in. Each file that a table names is read."""
     try:
         texts = [repr([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
-    except RecursionError:  # nested so deeply by dots that it is wrong, and will be named
+    except (RecursionError, ValueError):  # nested deeply by dots, or a huge number: wrong, and will be named
         running, texts = NOTHING, ["", ""]
     if running.listeners and texts[0] == texts[1] and "auth" not in table and "passcode_file" not in texts[0]:
         return running.listeners, ()
@@ -419,7 +417,6 @@ def _check_memory(source: str, memory: int | None, listeners: Iterable[Listener]
 
 
 def _memory() -> Upstream:
-    """Return the upstream where none is configured: the embedded broker."""
     return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, None))
 
 

@@ -111,7 +111,6 @@ def server(text: str) -> Endpoint:
 
 
 def _instead_of(uri: re.Match[str]) -> str:
-    """Return the endpoint string that a URI is likely to mean."""
     host = uri[2].strip("[]")
     kind = "tcp6" if ":" in host else "tcp"
     interface = "" if host in _ANYWHERE else f":interface={quoted(host)}"

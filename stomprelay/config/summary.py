@@ -161,7 +161,6 @@ def _clients(listener: Listener) -> str:
 
 
 def _rates(limits: RateLimits) -> Iterator[str]:
-    """Yield the rates of each scope that has some, in words."""
     words = {Scope.LISTENER: "all clients together", Scope.ADDRESS: "each address", Scope.USER: "each user"}
     for scope, whose in words.items():
         rates = limits.of(scope)
@@ -226,13 +225,11 @@ def _introduction(upstream: Upstream) -> str:
 
 
 def _alone(upstream: Upstream) -> Iterator[Fact]:
-    """Yield the facts about an upstream at a plain address."""
     yield "address", upstream.brokers[0].uri
     yield "tls", _client_tls(upstream, upstream.brokers[0])
 
 
 def _moving(upstream: Upstream) -> Iterator[Fact]:
-    """Yield the facts about an upstream whose sessions survive the loss of their broker."""
     several = len(upstream.groups) > 1
     if several:
         queues = "" if upstream.fan_out_queues else "; one to a queue goes to the first group alone"

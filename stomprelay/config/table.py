@@ -20,7 +20,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def _spelled(path: Iterable[str | int]) -> str:
-    """Return a path as TOML writes it, each place in an array as a number in brackets."""
     steps = (
         f"[{key}]" if isinstance(key, int) else f".{key if _BARE.fullmatch(key) else json.dumps(key)}"
         for key in path

@@ -97,7 +97,6 @@ def _idle(upstream: Upstream) -> Iterable[str]:
 
 
 def _unread_header(upstream: Upstream) -> bool:
-    """Whether the embedded broker would be sent the header of the PROXY protocol."""
     embedded = any(broker.endpoint == address.MEMORY for broker in upstream.brokers)
     return upstream.proxy_protocol and embedded
 

@@ -107,7 +107,6 @@ def _part(text: str) -> Address | Several:
 
 
 def _cut(text: str) -> tuple[str, str | None]:
-    """Return the part before the options, and the options, None where there are none."""
     at = next((at for at, mark, depth in _marks(text) if mark == "?" and depth == 0), None)
     return (text, None) if at is None else (text[:at], text[at + 1 :])
 
@@ -203,7 +202,6 @@ def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]
 
 
 def _why_unknown(name: str, known: Mapping[str, object]) -> str:
-    """Return the text of the error about an option that is not known here."""
     for place, others in _OPTIONS.items():
         if name in others:
             return f"belongs to {place}"

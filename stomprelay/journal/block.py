@@ -67,7 +67,6 @@ _new: Final = tuple.__new__
 
 @lru_cache(1024)
 def _numbers(count: int) -> Struct:
-    """Return the format of this many sizes."""
     return Struct(f"<{count}I")
 
 
@@ -76,7 +75,6 @@ pack_sizes: Final = Struct("<3I").pack
 
 
 def _packed(sizes: Sequence[int]) -> bytes:
-    """Return sizes as they stand in a block; bytes are so already."""
     return sizes if isinstance(sizes, bytes) else _numbers(len(sizes)).pack(*sizes)
 
 
@@ -200,7 +198,6 @@ class _Reader:
         return True
 
     def _rest(self) -> bytes:
-        """Read all that is left and return it from `_at` on; call it near the end only."""
         while not self._has(self._end - self._base - self._at):
             pass  # the source is shorter than it promised; now that is known
         return self._data[self._at :]
@@ -242,7 +239,6 @@ class _Reader:
         return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
 
     def _block(self) -> Block | str:
-        """Return the block that begins here, or what is wrong with it."""
         data, at = self._data, self._at
         if len(data) - at < _HEAD.size:
             if not self._has(_HEAD.size):

@@ -251,7 +251,6 @@ class LegRecorder:
         return number, bytes(sizes), pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _add(self, frame: Frame, pieces: list[bytes], sizes: bytearray) -> None:
-        """Add the pieces and sizes of one frame."""
         body, end = frame.body, frame.end
         if self._uniform and self.number:
             most = self._capture.bodies
@@ -266,7 +265,6 @@ class LegRecorder:
         sizes += pack_sizes(len(head), kept - body, end - body)
 
     def _head(self, frame: Frame) -> bytes:
-        """Return a frame's head without secrets, and with the trace that it was given."""
         memo = frame.memo
         if memo is None:
             head = self._capture.head(frame, opening=not self.number)

@@ -110,7 +110,6 @@ def _word(text: str) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """Return the value as text: one word as it is, anything else in quotes."""
     text = visible(str(value))
     return text if _BARE.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'
 
@@ -208,7 +207,6 @@ def _list(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
 
 
 def _missing(places: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each stretch of segments that is missing in folders."""
     for place in map(Path, places):
         for gap in Folder(place).gaps() if place.is_dir() else ():
             which = f"segment {gap.first}" if gap.first == gap.last else f"segments {gap.first} to {gap.last}"
@@ -216,14 +214,12 @@ def _missing(places: Sequence[str]) -> Iterator[str]:
 
 
 def _beginnings(places: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each run in folders that does not begin with its first segment."""
     for place in map(Path, places):
         for gap in Folder(place).heads() if place.is_dir() else ():
             yield f"{place}: run {gap.run} of {gap.relay} begins at segment {gap.last + 1}"
 
 
 def _values(check: SegmentCheck) -> Iterator[str | int | None]:
-    """Yield what a segment's line says, None for what is not known."""
     yield check.path.name
     yield check.relay or None
     yield None if check.since is None else spell_time(check.since)
@@ -243,7 +239,6 @@ def _short(check: SegmentCheck, damage: Damage) -> str:
 
 
 def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    """Return one line of the table: texts to the left, numbers to the right."""
     wide = [max(pair) for pair in zip(widths, map(len, _HEADINGS), strict=False)]
     texts = [f"{cell:{width}}" for cell, width in zip(cells[:4], wide, strict=False)]
     numbers = [f"{cell:>{width}}" for cell, width in zip(cells[4:7], wide[4:], strict=True)]

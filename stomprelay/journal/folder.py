@@ -95,7 +95,6 @@ class Folder:
         return [Gap(*run, 1, first - 1) for run, first in firsts.items() if first > 1]
 
     def _runs(self) -> dict[tuple[str, str], list[int]]:
-        """Return the numbers of the segments of each relay and run."""
         runs: dict[tuple[str, str], list[int]] = {}
         for entry in self.segments():
             runs.setdefault((entry.relay, entry.run), []).append(entry.number)

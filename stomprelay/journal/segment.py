@@ -58,7 +58,6 @@ def spell_time(ns: int) -> str:
 
 @lru_cache(_KNOWN)
 def _stamp(second: int) -> str:
-    """Return a second since 1970 as it stands in a file's name."""
     return datetime.fromtimestamp(second, UTC).strftime(_STAMP)
 
 

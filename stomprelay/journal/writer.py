@@ -116,7 +116,6 @@ class Writer:
         self._new = True
 
     def _header(self) -> bytes:
-        """The first block."""
         name = self._name
         header = Header(VERSION, self._relay, self._run, name.number, name.created, self._age, self._software)
         return b"".join(encode(BlockKind.HEADER, name.created, 0, b"", (), header.encode()))

@@ -37,7 +37,6 @@ class Credentials(NamedTuple):
     own: str | None = None
 
     def __repr__(self) -> str:
-        """Return the text without the token."""
         return f"Credentials(certificate={self.certificate!r}, ca={self.ca!r}, own={self.own!r})"
 
     def context(self) -> ssl.SSLContext:
@@ -88,7 +87,6 @@ def _by_url(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConn
 
 
 def _secured(host: str, port: int | None, credentials: Credentials) -> HTTPConnection:
-    """Return a connection by TLS. Raises `AdminError` for files that cannot be used."""
     return HTTPSConnection(host, port, timeout=_REQUEST, context=credentials.context())
 
 

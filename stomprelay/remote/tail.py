@@ -100,7 +100,6 @@ def _lines(record: Record, *, bodies: bool, as_json: bool) -> list[str]:
 
 
 def _missing(answer: TailAnswer, *, again: bool) -> list[str]:
-    """Return a line for each reason why frames are missing here."""
     lines = [f"... {name} did not answer" for name in answer.missing]
     if answer.left_out:
         lines.append(f"... {answer.left_out} left out: more passed than is kept until it is asked for")

@@ -45,7 +45,6 @@ class Drain:
         emit(text, sessions=counted(left, "session"), seconds=runtime.seconds() - begun, lost=lost)
 
     async def _wait(self, begun: float) -> None:
-        """Wait until all sessions are over, or the time is."""
         _log.info(
             "stopping: {sessions} with something left to deliver, within {within:g} s",
             sessions=counted(len(self._sessions), "session"),

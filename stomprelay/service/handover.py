@@ -128,11 +128,9 @@ class _Offer(LineOnlyReceiver):
                 self.refuse("what came is no message")
 
     def _known(self, kept: list[Any]) -> bool:
-        """Return whether each of these is a socket that was given."""
         return bool(self._given) and all(isinstance(each, str) and each in self._given for each in kept)
 
     def _give(self) -> None:
-        """Send all sockets."""
         self._given = {str(number): each for number, each in enumerate(self._handover.listening())}
         for each in self._given.values():
             assert each.port is not None
@@ -320,7 +318,6 @@ class Taken(Service):
         self._settle(f"the relay before is gone {why}".rstrip())
 
     def _settle(self, how: str) -> None:
-        """Accept from now on."""
         if self._settled:
             return
         self._settled = True
@@ -379,7 +376,6 @@ def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) 
 
 
 def _ask(passage: Passage) -> Passed:
-    """Return what the relay that runs hands over. Raises what a passage raises."""
     passage.put({"do": "take"})
     with suppress(BrokenPipeError):  # it has said why before
         passage.flush()

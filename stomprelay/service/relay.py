@@ -109,7 +109,6 @@ class Prepared:
 
 
 def _watched(config: Config) -> bool:
-    """Return whether somebody may ask how the relay is."""
     return config.admin is not None or config.metrics is not None
 
 
@@ -303,7 +302,6 @@ class RelayService(MultiService):
         return found
 
     def _listeners(self, config: Config) -> list[ListeningService]:
-        """Return what listens on the endpoints of a configuration's listeners. Raises `BadEndpoint`."""
         return [self._listener(each) for each in config.listeners]
 
     def _listener(self, listener: Listener) -> ListeningService:
@@ -320,7 +318,6 @@ class RelayService(MultiService):
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
 
     def _admin_services(self, config: Config) -> list[ListeningService]:
-        """Return what listens on the endpoints `admin` and `metrics` of a configuration. Raises `BadEndpoint`."""
         if not _watched(config):
             return []
         # A web server is not loaded where none is wanted.
@@ -421,7 +418,6 @@ class RelayService(MultiService):
         self._warnings = list(_warnings(config, parting=self._inherited is None))
 
     def _warn(self) -> None:
-        """Log what is to be said of the configuration, if there is anything."""
         for text, facts in self._warnings:
             _log.warn(text, **facts)
 
@@ -465,7 +461,6 @@ class RelayService(MultiService):
         return prepared.commit()
 
     def _status(self) -> str:
-        """Return the relay's status in one line, for systemd."""
         sessions, journal = self.state.sessions, self.state.journal
         count, listeners = len(sessions), len(sessions.listeners)
         state = "stopping, " if sessions.stopping else "draining, " if sessions.draining else ""
@@ -499,7 +494,6 @@ class RelayService(MultiService):
         return (open_descriptors() or OPEN) + probes + journal + self._admin_connections()
 
     def _admin_connections(self) -> int:
-        """Return how many connections admin and metrics may have."""
         if not self.admin.services:
             return 0
         from stomprelay.service.admin.server import CONNECTIONS

@@ -167,3 +167,11 @@ def test_any_option_of_the_command_line(text: str) -> None:
         except ConfigError as error:
             said = str(error)
         assert said.startswith("command line: --")
+
+
+def test_a_number_of_thousands_of_digits_is_an_error(tmp_path: Path) -> None:
+    """It is no bug of ours: Python does not spell such numbers."""
+    file = tmp_path / "relay.toml"
+    file.write_text(f"[upstream.main]\nuri = 0x{'f' * 4000}\n")
+    with pytest.raises(ConfigError, match="a value that is too large to be shown"):
+        load(str(file))

@@ -131,7 +131,6 @@ class Console:
                 session.kill()
 
     def _forget(self) -> None:
-        """Forget tickets that are too old, and connections that ended."""
         now = self._seconds()
         self._tickets = {ticket: each for ticket, each in self._tickets.items() if now < each.until}
         self._legs = [each for each in self._legs if each.transport is not None]
@@ -154,7 +153,6 @@ def _closed(listener: Listener) -> str:
 
 
 def _head(request: Any) -> bytes:
-    """Return the lines of a request as they came, for the code that reads WebSocket requests."""
     lines = [
         b"%b: %b\r\n" % (name, value)
         for name, values in request.requestHeaders.getAllRawHeaders()

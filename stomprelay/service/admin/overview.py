@@ -62,6 +62,5 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
 
 
 def _time(row: TimeRow) -> dict[str, object]:
-    """Return the row of one histogram, with a description in words."""
     time = TIMES[row.name]
     return {**row._asdict(), "by": time.by, "meaning": time.meaning}

@@ -205,7 +205,6 @@ class AdminPages(Resource):
 
 
 def _begun(request: Any, response: Response) -> bytes:
-    """Set status and headers of a response, and return the body to send."""
     body = response.text.encode("utf-8")
     request.setResponseCode(response.status, _PHRASES.get(response.status))
     request.setHeader(b"content-type", response.kind.encode("ascii"))

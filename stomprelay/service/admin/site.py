@@ -199,12 +199,10 @@ def _condition_page(relay: Shown, made: Callable[[Condition], str]) -> Page:
 
 
 def _file(name: str, kind: str) -> Page:
-    """Return a file of the dashboard as a page."""
     return lambda _: Response(file(name), kind)
 
 
 def _watching(relay: Shown) -> dict[bytes, Page]:
-    """Return the pages for machines that watch a relay."""
     return {
         b"/livez": lambda _: Response(alive(), JSON),
         READY.encode(): lambda _: _later(relay.obstacles(), _readiness),
@@ -310,7 +308,6 @@ def _plain(do: Callable[[], Answer]) -> Action:
 
 
 def _sessions(relay: Shown, asked: Asked) -> Answer:
-    """Return the response to GET /sessions."""
     try:
         query = SessionQuery.read(asked.arguments)
     except BadRequest as error:

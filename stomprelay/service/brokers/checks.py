@@ -140,7 +140,6 @@ class PeriodicChecks(Service):
         self._begin()
 
     def _begin(self) -> None:
-        """Run the checks once a second, if there is anything to check."""
         wanted = self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams)
         if wanted and not self._loop.running:
             self._due = self._runtime.seconds() + EVERY
@@ -178,7 +177,6 @@ class PeriodicChecks(Service):
             self._runtime.tallies.tick()
 
     def _probe_brokers(self, now: float) -> None:
-        """Probe the brokers whose probe is due."""
         for upstream, watch in self._watches:
             if watch.due(now):
                 probe = ProbeDriver(
@@ -207,7 +205,6 @@ class PeriodicChecks(Service):
                 session.reconsider()
 
     def _balance(self, now: float) -> None:
-        """Move sessions to the broker where they belong, when they are quiet."""
         self._asked = [each for each in self._asked if each.pending]
         for upstream, allowance in self._allowances:
             for group in upstream.groups:

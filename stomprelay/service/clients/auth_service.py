@@ -190,7 +190,6 @@ def _unanswered(failure: Failure) -> Refusal:
 
 
 def _answer(content: bytes | None) -> Answer | Refusal:
-    """Return the answer in the JSON of a response; anything unexpected refuses the client."""
     wrong = Refusal(
         Ground.UNCHECKED, f"the service answered with what is not JSON of {LONGEST} bytes at most"
     )

@@ -98,7 +98,6 @@ class Clients:
         return client_protocol(driver, relay.client, relay.listener, web, self._farewell)
 
     def _farewell(self) -> Farewell:
-        """Return why the relay ends the connection of an accepted client."""
         return Farewell.LEAVING if self._state.sessions.stopping else Farewell.DONE
 
     def next_name(self) -> bytes:

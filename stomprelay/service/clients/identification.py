@@ -143,7 +143,6 @@ class Identification(Service):
             driver.unknown(found)
 
     def _renewed(self, driver: RelayDriver, claim: Claim) -> Identity | Refusal:
-        """Return the user of a connected client, by the new token that it shows."""
         auth = self._auths.get(driver.relay.listener.auth or "")
         if auth is None:
             return _GONE
@@ -156,7 +155,6 @@ class Identification(Service):
         return _NO_TOKEN
 
     async def _slowed(self, driver: RelayDriver, claim: Claim, address: str) -> Identity | Refusal:
-        """Return the user of the client, after the delay of its address, or the refusal."""
         wait = self._attempts.wait(address, self._runtime.seconds())
         if wait is None:
             return _SLOWED
@@ -198,7 +196,6 @@ class Identification(Service):
         return _NOTHING
 
     def _certificate(self, driver: RelayDriver) -> str:
-        """Return the name in a client's certificate; "" if there is none."""
         protocol = self._runtime.protocols.get(driver.relay.client)
         shown = None if protocol is None else protocol.certificate
         return "" if shown is None else common_name(shown)

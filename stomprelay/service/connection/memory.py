@@ -183,7 +183,6 @@ class Memory:
         return 0.5 * self.limit
 
     def _share(self, sessions: int) -> float:
-        """Return how many bytes may be kept of one of so many sessions while memory is short."""
         return 0.75 * self.limit / max(sessions, 1)
 
     # While memory is short
@@ -216,7 +215,6 @@ class Memory:
                 protocol.read_at_once(direct.FIRST_READ)
 
     def _look_in(self, seconds: float) -> None:
-        """Look after so many seconds, or earlier."""
         call, at = self._next, self._reactor.seconds() + seconds
         if call is None or not call.active():
             self._next = self._reactor.callLater(seconds, self._look)
@@ -247,7 +245,6 @@ class Memory:
         self._look_in(EVERY)
 
     def _read_on(self, protocol: _Connection) -> None:
-        """Read from a connection again."""
         protocol.read_at_once(MUCH)
         protocol.release(MEMORY)
 
@@ -300,7 +297,6 @@ class Memory:
 
     @property
     def _freed_soon(self) -> int:
-        """Return how many bytes are kept of the sessions that are being ended."""
         return sum(each.kept for each in self._leaving)
 
     def _send_away(self, driver: _Session) -> None:

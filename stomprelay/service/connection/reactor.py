@@ -37,7 +37,6 @@ def _numeric(host: str) -> bool:
 
 
 def _read_some(connection: Socket, read: Callable[[], Any], most: int) -> Any:
-    """Have it read so many bytes at most. Return what it returns."""
     before = connection.bufferSize
     read_at_most(connection, most)
     try:

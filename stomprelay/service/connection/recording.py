@@ -137,7 +137,6 @@ class RecordingDriver(RelayDriver):
             self._pass(allowed)
 
     def _begin(self, records: Records) -> SessionRecorder:
-        """Return what records the session from now on."""
         relay, listener = self.relay, self._relay.listener
         recorder = SessionRecorder(records, relay.client, listener.name, self.name, traced=listener.trace)
         for link in relay.links:

@@ -149,7 +149,6 @@ class _WebSocketProtocol(LegProtocol):
             self._wait()
 
     def _wait(self) -> None:
-        """Go on with what waits when others had their turn."""
         self.runtime.turns.wait(self, self._go_on)
 
     def _go_on(self) -> None:
@@ -222,7 +221,6 @@ class BrokerWebProtocol(_WebSocketProtocol):
             self.dataReceived(found.rest)
 
     def _decline(self, owner: LegOwner, reason: str) -> None:
-        """Report that there is no WebSocket."""
         owner.refused(self, reason)
         self.close(How.ABORT)
 
@@ -287,7 +285,6 @@ class WebLegProtocol(_WebSocketProtocol):
             self._ping_later()
 
     def _refuse(self, refusal: HttpRefusal) -> None:
-        """Answer a request that opens no WebSocket, and end the connection."""
         self._handshake = None
         super().write(refusal.answer)
         self._leave(f"HTTP {refusal.status.value}: {refusal.why}")

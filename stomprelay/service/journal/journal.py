@@ -205,7 +205,6 @@ class Journal(Service):
         self._thread.ask_for_room()
 
     def _roomy(self) -> None:
-        """Have the sessions released, in the reactor's thread."""
         self._reactor.callFromThread(self._release)
 
     def _release(self) -> None:

@@ -16,10 +16,6 @@ LEAST: Final = 64 << 20
 """Bytes that such a queue takes at any rate: one chunk read may be large."""
 
 
-def _ignore() -> None:
-    """Do nothing: the default for `full`."""
-
-
 class Dropped(NamedTuple):
     """How many blocks and frames were not written, and their `size` in bytes."""
 
@@ -50,14 +46,14 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         clock: Callable[[], int],
         *,
         lossy: bool = True,
-        full: Callable[[], None] = _ignore,
+        full: Callable[[], None] = lambda: None,
         portion: int = PORTION,
     ) -> None:
         self.room = room
         self.dropped = self.told = Dropped()
         self.dropped_since = 0
         self._time = clock
-        self._full = _ignore if lossy else full
+        self._full = (lambda: None) if lossy else full
         self._enough = min(ENOUGH, room // 4)
         super().__init__(portion, clock, self._wake_writer, self._drop)
         self.limit = room if lossy else max(BEYOND * room, LEAST)

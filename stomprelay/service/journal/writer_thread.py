@@ -272,7 +272,6 @@ class WriterThread:
 
 
 def _event(now: int, event: JournalEvent, text: str, facts: dict[str, Any]) -> bytes:
-    """Return a block with an event of no session."""
     happening = EventRecord(event.value, text, facts).encode()
     return b"".join(encode(BlockKind.EVENT, now, 0, _NO_CONTEXT, (), happening))
 

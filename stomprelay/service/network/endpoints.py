@@ -244,7 +244,6 @@ def _server(reactor: Any, description: str, inherited: int | None) -> IStreamSer
 
 
 def _with_backlog(description: str) -> str:
-    """Return the endpoint string with `BACKLOG` added, where it sets no backlog."""
     parts = server(description)
     if parts.kind in WITH_BACKLOG and "backlog" not in parts.arguments:
         return f"{description}:backlog={BACKLOG}"

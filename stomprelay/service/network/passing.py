@@ -150,7 +150,6 @@ class Passage:
 
 
 def _close(descriptors: list[int]) -> None:
-    """Close these descriptors, and forget them."""
     while descriptors:
         with suppress(OSError):
             os.close(descriptors.pop())

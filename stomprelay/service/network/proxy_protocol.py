@@ -46,7 +46,6 @@ def _number(place: address.IPv4Address | address.IPv6Address) -> IPv4Address | I
 
 
 def _as_six(number: IPv4Address | IPv6Address) -> bytes:
-    """Return the octets of an address of version 6; one of version 4 is mapped (RFC 4291, 2.5.5.2)."""
     return number.packed if number.version == 6 else b"\0" * 10 + b"\xff\xff" + number.packed
 
 

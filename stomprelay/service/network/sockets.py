@@ -390,7 +390,6 @@ class Attempt:
         protocol.makeConnection(transport)
 
     def _lost(self, reason: Failure) -> None:
-        """The connection that was made ended."""
         factory, self._factory, self.transport = self._factory, None, None
         if factory is None:
             return

@@ -49,7 +49,6 @@ Stamps = tuple[tuple[str | int, ...], ...]
 
 
 def _in_folder(path: str) -> list[str]:
-    """Return the .pem files of a folder; none where it is no folder."""
     return sorted(map(str, Path(path).glob("*.pem"))) if os.path.isdir(path) else []
 
 

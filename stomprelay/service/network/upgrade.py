@@ -221,7 +221,6 @@ class Request:
 
 
 def _declined(status: int) -> str:
-    """Return what a status means that opens no WebSocket."""
     try:
         return f"HTTP {status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -234,7 +233,6 @@ def _upgrade(why: str) -> HttpRefusal:
 
 
 def _fields(head: bytes) -> Fields:
-    """Return the headers of a head that is right."""
     fields: dict[bytes, list[bytes]] = {}
     for line in head.split(b"\r\n")[1:-2]:
         name, _, value = line.partition(b":")
@@ -250,7 +248,6 @@ def _listed(fields: Fields, name: bytes) -> list[bytes]:
 
 
 def _switches(fields: Fields) -> bool:
-    """Return whether the sender wants a WebSocket, or takes part in one."""
     upgrade, connection = _listed(fields, b"upgrade"), _listed(fields, b"connection")
     return b"websocket" in map(bytes.lower, upgrade) and b"upgrade" in map(bytes.lower, connection)
 

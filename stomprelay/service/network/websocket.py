@@ -90,7 +90,6 @@ class WebSocket(ProtocolWrapper):
         self.transport.write(data)
 
     def _close(self) -> None:
-        """Close what is beneath when all is written."""
         self.transport.loseConnection()
 
     def _shut(self) -> None:
@@ -258,7 +257,6 @@ def _past_eols(data: bytes, start: int) -> int:
 
 
 def _end(data: bytes, start: int) -> int:
-    """Return where the frame ends that begins here."""
     head = _BLANK.search(data, start)
     if head is None:
         return len(data)

@@ -76,25 +76,21 @@ class WorkersService(MultiService):
         unused(reactor).setServiceParent(self)
 
     def _listening(self, config: Config) -> list[ListeningService]:
-        """Return the listening ports for the workers."""
         return [
             listening_service(self._reactor, each.name, each.endpoint, Unserved(each.name))
             for each in config.listeners
         ]
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
-        """Return the factories of this process's TLS connections, by the table that names the files."""
         secured = [each.secured for each in self.admin.services if each.secured is not None]
         return {"admin_tls": secured} if secured else {}
 
     @property
     def _longest(self) -> float:
-        """Return the longest time, in seconds, that a worker may take to end."""
         config = self._alone.config
         return config.stop_timeout + max((each.linger for each in config.listeners), default=0.0) + MARGIN
 
     def _status(self) -> str:
-        """Return the relay's status in one line, for systemd."""
         own = self._own.sessions
         state = "stopping, " if own.stopping else "draining, " if own.draining else ""
         each = "; ".join(f"{worker.number}: {worker.status}" for worker in self.crew.workers if worker.status)
@@ -216,7 +212,6 @@ class WorkersService(MultiService):
             each.kill()
 
     def _hurry(self) -> None:
-        """Stop waiting for workers that got no plan, or that do not answer."""
         for each in self.crew.workers:
             each.hurry()
 

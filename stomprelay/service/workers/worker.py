@@ -210,7 +210,6 @@ class Worker:
         self._tell(plan)
 
     def _tell(self, plan: Plan) -> None:
-        """Send a plan to the process. If that fails, the process is stopped, and another one starts."""
         if self._passage is None:
             return
         try:
@@ -230,7 +229,6 @@ class Worker:
         return answer.addTimeout(WITHIN, self._reactor).addErrback(lambda _: "it does not answer")
 
     def _said(self, passed: Passed) -> None:
-        """The process answered the oldest of the plans that it had not answered."""
         passed.close()
         if self._answers:
             self._answers.popleft().callback(str(passed.said.get("error", "it says something else")))
@@ -241,7 +239,6 @@ class Worker:
             self._answers.popleft().callback("")
 
     def _environment(self, notify: str) -> dict[str, str]:
-        """Return the environment of a process: with the path of the parent's code, and the socket for its notices."""
         environment = {**os.environ, "NOTIFY_SOCKET": notify}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         environment.pop("WATCHDOG_PID", None)
@@ -272,7 +269,6 @@ class Worker:
         return self._timeout() if period is None else min(self._timeout(), period)
 
     def _watch(self, within: float) -> None:
-        """Start again the time within which the process must send a notice."""
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
         first = within if self.admin is None else min(HUNG, within)
