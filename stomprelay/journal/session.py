@@ -21,23 +21,16 @@ _CLIENT_ID: Final = b"client-id"
 _LONGEST: Final = 1000
 
 
-class Client(Protocol):
-    """What is known of a session's client."""
+class _Client(Protocol):
+    """What is known of a session's client: its address, the host in it, and the agreed version of STOMP, or ""."""
 
     @property
-    def peer(self) -> str:
-        """Its address, `host:port`."""
-
+    def peer(self) -> str: ...
     @property
-    def host(self) -> str:
-        """The host of that."""
-
+    def host(self) -> str: ...
     @property
-    def version(self) -> str:
-        """The version of STOMP that was agreed with it; empty until one was."""
-
-    def hold(self) -> None:
-        """Read from no leg of the session whose peer may send much: the journal has no room."""
+    def version(self) -> str: ...
+    def hold(self) -> None: ...
 
 
 class Records(Protocol):
@@ -106,7 +99,7 @@ class SessionRecorder:
         self.recorders: tuple[LegRecorder, ...] = ()
         self._add(leg, (_CLIENT, "", ""))
 
-    def join(self, client: Client, login: bytes | None) -> None:
+    def join(self, client: _Client, login: bytes | None) -> None:
         """Begin in the middle of a session. Call `opening` for its brokers' legs before."""
         self._begun(client, _spelled(login or b"") or client.host)
         for recorder in self.recorders:
@@ -138,7 +131,7 @@ class SessionRecorder:
                 return recorder
         raise LookupError("a leg that nobody records")
 
-    def record(self, client: Client, effects: Sequence[object] = ()) -> None:
+    def record(self, client: _Client, effects: Sequence[object] = ()) -> None:
         """Record the frames since the last call, and the notes of these effects. The client is told to `hold` while the
         journal is full.
         """
@@ -150,14 +143,14 @@ class SessionRecorder:
         if self.records.full:
             client.hold()
 
-    def event(self, client: Client, event: str, text: str, facts: Mapping[str, Any]) -> None:
+    def event(self, client: _Client, event: str, text: str, facts: Mapping[str, Any]) -> None:
         """Record an event of this session, behind the frames that led to it."""
         self._take(client)
         if not self._of_events:
             self._of_events = self._begun(client) + _OF_EVENTS
         self.records.record(self._of_events, 0, b"", encode_event(event, text, facts), _EVENT)
 
-    def _take(self, client: Client) -> None:
+    def _take(self, client: _Client) -> None:
         closed = False
         for recorder in self.recorders:
             if recorder.frames:
@@ -169,7 +162,7 @@ class SessionRecorder:
         if closed:
             self.recorders = tuple([recorder for recorder in self.recorders if not recorder.leg.closed])
 
-    def _identify(self, recorder: LegRecorder, client: Client) -> None:
+    def _identify(self, recorder: LegRecorder, client: _Client) -> None:
         """Set the context of a leg's frames, with the client's name and the version of STOMP: its first has come."""
         leg = recorder.leg
         if leg is self._leg:
@@ -184,7 +177,7 @@ class SessionRecorder:
         side, upstream, broker = recorder.place
         recorder.context = self._begun(client) + context_end(side, upstream, broker, version)
 
-    def _begun(self, client: Client, name: str = "") -> bytes:
+    def _begun(self, client: _Client, name: str = "") -> bytes:
         """Return what the contexts of this session begin with; the client's name counts where there is none yet."""
         if not self._start:
             listener, session = self._name

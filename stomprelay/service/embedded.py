@@ -9,7 +9,6 @@ from typing import Any, Final
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
-    IAddress,
     IProtocol,
     IProtocolFactory,
     IPushProducer,
@@ -25,7 +24,7 @@ from stomprelay.service.connection.driver import Driver, log_note
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
-from stomprelay.service.network.endpoints import listening_service
+from stomprelay.service.network.endpoints import NamedFactory, listening_service
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 
@@ -96,21 +95,6 @@ class BrokerDriver(Driver):
         log_note(effect, _FORM, self.runtime.repeats, "embedded broker")
 
 
-class BrokerFactory(Factory):
-    """Builds the protocols of the broker's clients."""
-
-    def __init__(self, service: "BrokerService") -> None:
-        self._service = service
-
-    def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
-        return "embedded broker"
-
-    def buildProtocol(self, addr: IAddress | None) -> Any:
-        """Return the protocol of a new client; None while the service stops, which closes the connection."""
-        return self._service.accept()
-
-
 class BrokerService(MultiService):
     """Serves the embedded broker on these endpoints and to `memory`. `clients` are the open drivers. Raises
     `BadEndpoint`.
@@ -128,7 +112,7 @@ class BrokerService(MultiService):
         self.clients: set[Driver] = set()
         self.runtime = Runtime(reactor, seconds)
         self.stopping = False
-        factory = BrokerFactory(self)
+        factory: Any = NamedFactory("embedded broker", lambda _: self.accept())
         self.memory = MemoryEndpoint(reactor, factory)
         self._listening = MultiService()
         self._listening.setServiceParent(self)

@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from twisted.application.service import IServiceCollection, MultiService, Service
 from twisted.internet.error import ReactorNotRunning
-from twisted.internet.protocol import Factory
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
@@ -32,6 +31,7 @@ from stomprelay.service.network.endpoints import (
     BadEndpoint,
     CannotStart,
     ListeningService,
+    NamedFactory,
     listening_service,
 )
 from stomprelay.service.network.passing import (
@@ -175,22 +175,6 @@ class _Offer(LineOnlyReceiver):
             self._settle()
 
 
-class _Offers(Factory):
-    """Makes an offer of each connection."""
-
-    def __init__(self, handover: "Handover", reactor: Any) -> None:
-        self._handover = handover
-        self._reactor = reactor
-
-    def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
-        return "handover"
-
-    def buildProtocol(self, addr: Any) -> _Offer:
-        """Return the protocol of a connection."""
-        return _Offer(self._handover, self._reactor)
-
-
 class Handover(MultiService):
     """Hands the sockets of `relay` over, at a UNIX socket of this path, and then stops this process."""
 
@@ -202,7 +186,8 @@ class Handover(MultiService):
         self._offer: _Offer | None = None
         self._busy = ""
         endpoint = f"unix:{quoted(path)}:mode=600:lockfile=0"
-        self._door = listening_service(reactor, "handover", endpoint, _Offers(self, reactor))
+        offers: Any = NamedFactory("handover", lambda _: _Offer(self, reactor))
+        self._door = listening_service(reactor, "handover", endpoint, offers)
         self._door.setServiceParent(self)
 
     def privilegedStartService(self) -> None:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from twisted.application.service import MultiService
@@ -24,21 +25,22 @@ from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.clients.admission import Admission
-from stomprelay.service.clients.clients import Clients, ListenerFactory
+from stomprelay.service.clients.clients import Clients
 from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection.memory import Memory
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import logger, set_level, share_heads
 from stomprelay.service.network.endpoints import (
+    HTTP,
     BadEndpoint,
     BrokerEndpoint,
     CannotStart,
     ListeningService,
+    NamedFactory,
     broker_endpoint,
     listening_service,
     secured_by,
@@ -305,7 +307,8 @@ class RelayService(MultiService):
         return [self._listener(each) for each in config.listeners]
 
     def _listener(self, listener: Listener) -> ListeningService:
-        factory = ListenerFactory(listener.name, self.clients.accept, web=listener.web is not None)
+        accept = partial(self.clients.accept, listener.name)
+        factory = NamedFactory(f"listener {listener.name}", accept, [HTTP] if listener.web else [])
         shared: dict[str, Any] = {}
         if (inherited := self._inherited) is not None:
             shared["inherited"] = inherited.sockets[listener.name]
@@ -514,12 +517,12 @@ class RelayService(MultiService):
 
     async def _stop(self, linger: float) -> None:
         runtime = self.state.runtime
-        drain = Drain(self.state.sessions, runtime, self.config.stop_timeout)
-        signals = Signals(self._reactor, dict.fromkeys(HURRY, drain.hurry))
+        sessions = self.state.sessions
+        signals = Signals(self._reactor, dict.fromkeys(HURRY, sessions.hurry))
         signals.startService()
         closed = self._listening.disownServiceParent()
         self._admission.stop()
-        await drain.run()
+        await sessions.end(self.config.stop_timeout, runtime)
         self._checks.stop()
         self.state.tails.stop()
         if closed is not None:

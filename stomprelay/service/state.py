@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 
 from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
@@ -19,7 +19,7 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
-from stomprelay.service.log import logger
+from stomprelay.service.log import counted, logger
 from stomprelay.service.reload import Reloads
 
 _log: Final = logger()
@@ -164,16 +164,38 @@ class Sessions:
             self.draining = draining
             _log.info("draining: new clients are refused" if draining else "clients are let in again")
 
-    def begin_stop(self) -> None:
-        """End all sessions that have nothing left to deliver; the others end when they have not."""
-        self._each(RelayDriver.begin_stop)
+    async def end(self, within: float, runtime: Runtime) -> None:
+        """End all sessions: those with nothing left to deliver at once, the others when they have delivered it, all of
+        them after so many seconds, or at `hurry`. What may be lost is logged. Call `refuse` before. Their connections
+        may take longer to close.
+        """
+        begun = runtime.seconds()
+        if within:
+            self._each(RelayDriver.begin_stop)
+        if within and len(self):
+            count = counted(len(self), "session")
+            text = "stopping: {sessions} with something left to deliver, within {within:g} s"
+            _log.info(text, sessions=count, within=within)
+            self._over = Deferred()
+            try:
+                await self._over.addTimeout(within, runtime.reactor)
+                text = "stopping: all is delivered after {seconds:.1f} s"
+                _log.info(text, seconds=runtime.seconds() - begun)
+            except (TimeoutError, CancelledError):
+                pass
+            self._over = None
+        left, before = len(self), self.possibly_lost()
+        self.stop()
+        if left:
+            text = "{sessions} ended with the relay after {seconds:.1f} s, SENDs that may be lost: {lost}"
+            lost = self.possibly_lost() - before
+            emit = _log.warn if lost else _log.info
+            emit(text, sessions=counted(left, "session"), seconds=runtime.seconds() - begun, lost=lost)
 
-    def over(self) -> Deferred[None]:
-        """Return a Deferred that fires when no session is left; at once where there is none. It may be cancelled."""
-        if not len(self):
-            return succeed(None)
-        self._over = Deferred()
-        return self._over
+    def hurry(self) -> None:
+        """Have `end` end the sessions that are left now."""
+        if self._over is not None:
+            self._over.cancel()
 
     def _ended(self) -> None:
         if self.removed:
@@ -182,8 +204,7 @@ class Sessions:
             self._on_end(len(self))
         if self._over is not None and not len(self):
             over, self._over = self._over, None
-            if not over.called:
-                over.callback(None)
+            over.callback(None)
 
     def report_passed(self) -> None:
         """Have all that passed counted, whether the relays know of it or not. Call it before counters are shown."""

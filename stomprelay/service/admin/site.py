@@ -90,45 +90,24 @@ _NO_BODIES: Final = (
 _log: Final = logger()
 
 
-class Shown(Protocol):
-    """The relay behind the pages: the relay of this process, or one of several processes. A slow answer is a Deferred.
-    `repeats` decides which lines are too many for the log, `reloads` reads the configuration again.
-    """
+class _Shown(Protocol):
+    """The relay behind the pages: `OwnRelay`, or the `Crew` of several processes, whose answers are Deferreds."""
 
     brokers: Brokers
     repeats: Repeats
     reloads: Reloads | None
 
     @property
-    def listeners(self) -> Collection[str]:
-        """The names of its listeners."""
-
-    def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]:
-        """Return a snapshot of the present moment; for `whole` see `snapshot.snapshot`."""
-
-    def condition(self) -> Condition | Deferred[Condition]:
-        """Return the state in a few words."""
-
-    def obstacles(self) -> list[str] | Deferred[list[str]]:
-        """Return the reasons why the relay is not ready for clients; see `readiness.obstacles`."""
-
-    def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> Deferred[None] | None:
-        """Take these brokers out of service."""
-
-    def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None] | None:
-        """Take these brokers into service again."""
-
-    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that match a query. The Deferred fails with `Unavailable` if they are not available."""
-
-    def drain(self, draining: bool) -> Deferred[None] | None:
-        """Refuse new clients, or accept them again."""
-
-    def kill(self, name: str) -> Deferred[bool] | bool:
-        """End the session of this name, and return whether there is one. A Deferred may fail with `Unavailable`."""
-
-    def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames since the last such request. Fails with `Unavailable` if there are too many viewers."""
+    def listeners(self) -> Collection[str]: ...
+    def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]: ...
+    def condition(self) -> Condition | Deferred[Condition]: ...
+    def obstacles(self) -> list[str] | Deferred[list[str]]: ...
+    def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> Deferred[None] | None: ...
+    def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None] | None: ...
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]: ...
+    def drain(self, draining: bool) -> Deferred[None] | None: ...
+    def kill(self, name: str) -> Deferred[bool] | bool: ...
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer]: ...
 
 
 class OwnRelay:
@@ -190,11 +169,11 @@ def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
     return made.addCallback(page) if isinstance(made, Deferred) else page(made)
 
 
-def _page(relay: Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
+def _page(relay: _Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
     return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
 
 
-def _condition_page(relay: Shown, made: Callable[[Condition], str]) -> Page:
+def _condition_page(relay: _Shown, made: Callable[[Condition], str]) -> Page:
     return lambda _: _later(relay.condition(), lambda found: Response(made(found), JSON))
 
 
@@ -202,7 +181,7 @@ def _file(name: str, kind: str) -> Page:
     return lambda _: Response(file(name), kind)
 
 
-def _watching(relay: Shown) -> dict[bytes, Page]:
+def _watching(relay: _Shown) -> dict[bytes, Page]:
     return {
         b"/livez": lambda _: Response(alive(), JSON),
         READY.encode(): lambda _: _later(relay.obstacles(), _readiness),
@@ -211,7 +190,7 @@ def _watching(relay: Shown) -> dict[bytes, Page]:
     }
 
 
-def _metrics(relay: Shown, accept: str) -> Answer:
+def _metrics(relay: _Shown, accept: str) -> Answer:
     # Loaded when it is asked for: most processes never are, workers among them.
     from stomprelay.service.admin.metrics import chosen, metrics
 
@@ -226,7 +205,7 @@ def _metrics(relay: Shown, accept: str) -> Answer:
 class _Orders:
     """The actions of POSTs, answered by the pages `listed` and `drained`. `bodies`: bodies of messages may be shown."""
 
-    def __init__(self, relay: Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
+    def __init__(self, relay: _Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
         self._relay = relay
         self._listed = listed
         self._drained = drained
@@ -307,7 +286,7 @@ def _plain(do: Callable[[], Answer]) -> Action:
     return lambda body: do() if body.strip() in (b"", b"{}") else refusal(400, "the body must be {}")
 
 
-def _sessions(relay: Shown, asked: Asked) -> Answer:
+def _sessions(relay: _Shown, asked: Asked) -> Answer:
     try:
         query = SessionQuery.read(asked.arguments)
     except BadRequest as error:
@@ -315,19 +294,19 @@ def _sessions(relay: Shown, asked: Asked) -> Answer:
     return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
 
 
-def metrics_site(shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
+def metrics_site(shown: _Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
     """Return the HTTP server's factory for `metrics`: pages for machines. `hosts` are additional host names."""
     relay = _relay(shown)
     pages = AdminPages(_watching(relay), {}, None, Hosts(hosts), None, relay.repeats)
     return AdminSite("metrics", pages, reactor)
 
 
-def _relay(shown: Shown | RelayState) -> Shown:
+def _relay(shown: _Shown | RelayState) -> _Shown:
     return OwnRelay(shown) if isinstance(shown, RelayState) else shown
 
 
 def site(
-    shown: Shown | RelayState,
+    shown: _Shown | RelayState,
     reactor: Any,
     hosts: Iterable[Authority] = (),
     token: bytes | None = None,
@@ -377,7 +356,7 @@ def site(
 
 def admin_services(
     config: Config,
-    shown: Shown | RelayState,
+    shown: _Shown | RelayState,
     reactor: Any,
     accept: Accept | None = None,
     *,

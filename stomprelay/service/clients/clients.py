@@ -2,11 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, Final
-
-from twisted.internet.interfaces import IAddress, IProtocolNegotiationFactory
-from twisted.internet.protocol import Factory
-from zope.interface import implementer
+from typing import Final
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Web
@@ -17,30 +13,7 @@ from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.relay_driver import Asks, Endpoints
-from stomprelay.service.network.endpoints import HTTP
 from stomprelay.service.state import RelayState
-
-
-@implementer(IProtocolNegotiationFactory)
-class ListenerFactory(Factory):
-    """Builds the protocols of one listener's clients, which may speak WebSocket if the listener has `web`."""
-
-    def __init__(self, name: str, accept: Callable[[str, object], LegProtocol | None], *, web: bool) -> None:
-        self._name = name
-        self._accept = accept
-        self._web = web
-
-    def acceptableProtocols(self) -> list[bytes]:
-        """Return the protocols that clients may choose by ALPN."""
-        return [HTTP] if self._web else []
-
-    def logPrefix(self) -> str:
-        """Return the name in Twisted's log lines about this listener."""
-        return f"listener {self._name}"
-
-    def buildProtocol(self, addr: IAddress | None) -> Any:
-        """Return the protocol of a new client; None while the relay stops, which closes the connection."""
-        return self._accept(self._name, addr)
 
 
 class Clients:

@@ -24,17 +24,14 @@ MEMORY: Final = 32
 """Too much is kept of all clients, and of this session."""
 
 
-class Source(Protocol):
-    """The connection whose reading is controlled."""
+class _Source(Protocol):
+    """The connection whose reading is controlled. The core is told of changes: silence of a peer that is not read from
+    does not count.
+    """
 
-    def stop_reading(self) -> None:
-        """Read nothing more from the transport."""
-
-    def read_on(self) -> None:
-        """Read from the transport again."""
-
-    def reading_changed(self, on: bool) -> None:
-        """Report to the core that reading goes on or stopped: the silence of a peer that is not read does not count."""
+    def stop_reading(self) -> None: ...
+    def read_on(self) -> None: ...
+    def reading_changed(self, on: bool) -> None: ...
 
 
 @implementer(IPushProducer)
@@ -45,8 +42,8 @@ class ReadControl:
 
     __slots__ = ("_reasons", "_source", "_stopped")
 
-    def __init__(self, source: Source) -> None:
-        self._source: Source | None = source
+    def __init__(self, source: _Source) -> None:
+        self._source: _Source | None = source
         self._reasons = 0
         self._stopped = False
 
@@ -96,7 +93,7 @@ class ReadControl:
         if source is not None:
             self._resume(source)
 
-    def _resume(self, source: Source) -> None:
+    def _resume(self, source: _Source) -> None:
         if self._stopped:
             self._stopped = False
             source.read_on()

@@ -32,14 +32,11 @@ GRACE: Final = 10.0
 """Seconds that the end of the journal may take: a disk may hang for ever."""
 
 
-class Holdable(Protocol):
-    """A session whose legs can be held."""
+class _Session(Protocol):
+    """A session, as `RecordingDriver` has it."""
 
-    def hold(self) -> None:
-        """Read from no leg whose peer may send much."""
-
-    def release(self) -> None:
-        """Read from all legs again, unless there is another reason not to."""
+    def hold(self) -> None: ...
+    def release(self) -> None: ...
 
 
 class _ThreadLog:
@@ -67,7 +64,7 @@ class Journal(Service):
         settings: JournalSettings,
         reactor: Any,
         run: str,
-        sessions: Callable[[], Iterable[Holdable]],
+        sessions: Callable[[], Iterable[_Session]],
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.settings = settings

@@ -25,23 +25,16 @@ TURN: Final = 100
 """Sessions that are told in one turn of the reactor who takes their records."""
 
 
-class Watchable(Protocol):
-    """A session that can be recorded."""
+class _Session(Protocol):
+    """A session that can be recorded, as `RecordingDriver` has it."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
-
+    def name(self) -> str: ...
     @property
-    def listener(self) -> str:
-        """The name of its listener."""
-
+    def listener(self) -> str: ...
     @property
-    def over(self) -> bool:
-        """Whether nothing will happen any more."""
-
-    def record_to(self, records: Records | None) -> None:
-        """Give what is recorded to these from now on; None: record nothing."""
+    def over(self) -> bool: ...
+    def record_to(self, records: Records | None) -> None: ...
 
 
 class TooMany(Exception):
@@ -87,7 +80,7 @@ class Tails:
         self,
         settings: JournalSettings,
         journal: Journal | None,
-        sessions: Callable[[], Iterable[Watchable]],
+        sessions: Callable[[], Iterable[_Session]],
         reactor: Any,
         run: str,
         clock: Callable[[], int],
@@ -100,10 +93,10 @@ class Tails:
         header = Header(VERSION, relay, run, 1, clock(), PATIENCE, SOFTWARE).encode()
         self._header = sealed(int(BlockKind.HEADER), clock(), 0, b"", b"", header)
         self._watches: dict[TailRequest, Watch] = {}
-        self._named: dict[TailRequest, tuple[Watchable, ...]] = {}
+        self._named: dict[TailRequest, tuple[_Session, ...]] = {}
         self._ends: dict[TailRequest, Any] = {}
         self._tapped: dict[tuple[TailRequest, ...], Tapped] = {}
-        self._untold: Iterator[Watchable] = iter(())
+        self._untold: Iterator[_Session] = iter(())
         self._telling: Any = None
         self.change(settings)
 
@@ -135,7 +128,7 @@ class Tails:
     def _left(self, request: TailRequest) -> tuple[str, ...]:
         return tuple(each.name for each in self._named[request] if not each.over)
 
-    def accepted(self, session: Watchable) -> None:
+    def accepted(self, session: _Session) -> None:
         """Have a new session recorded, before anything came, if the journal or somebody who watches wants that."""
         records = self._records(session)
         if records is not None:
@@ -168,7 +161,7 @@ class Tails:
         if len(some) == TURN:
             self._telling = self._reactor.callLater(0, self._tell_some)
 
-    def _records(self, session: Watchable) -> Records | None:
+    def _records(self, session: _Session) -> Records | None:
         """Return who takes the records of a session; the same object for all sessions with the same watches."""
         if not self._watches:
             return self._journal

@@ -22,44 +22,29 @@ EXPIRING: Final = 60.0
 _NO_CONTEXT: Final = Context().encode()
 
 
-class Segments(Protocol):
-    """Writes segments, of which `number` were begun; `journal.writer.Writer` is one."""
+class _Segments(Protocol):
+    """What `journal.writer.Writer` is used for."""
 
     number: int
 
-    def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
-        """Append whole blocks, and an event behind them, to one segment: all or none."""
-
-    def sync(self) -> None:
-        """Sync what was written to the disk."""
-
-    def roll(self, now: int, *, alive: bytes = b"") -> bool:
-        """End the segment if it is old enough, with the block `alive`, which begins the next one. Return whether it
-        was.
-        """
-
-    def close(self, now: int) -> None:
-        """End the segment that is being written."""
+    def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None: ...
+    def sync(self) -> None: ...
+    def roll(self, now: int, *, alive: bytes = b"") -> bool: ...
+    def close(self, now: int) -> None: ...
 
 
-class SegmentFolder(Protocol):
-    """Where segments are; `journal.folder.Folder` is one."""
+class _Folder(Protocol):
+    """What `journal.folder.Folder` is used for."""
 
-    def recover(self, now: int) -> list[Recovery]:
-        """Close the segments that killed relays left open, and return what was done with each."""
-
-    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove segments that need not be kept, and return them; see `Folder.expire`."""
+    def recover(self, now: int) -> list[Recovery]: ...
+    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]: ...
 
 
-class Log(Protocol):
+class _Log(Protocol):
     """A log that may be called from any thread."""
 
-    def info(self, form: str, **fields: object) -> None:
-        """Write an information line: `form` with these fields."""
-
-    def warn(self, form: str, **fields: object) -> None:
-        """Write a warning line: `form` with these fields."""
+    def info(self, form: str, **fields: object) -> None: ...
+    def warn(self, form: str, **fields: object) -> None: ...
 
 
 class WriterThread:
@@ -72,10 +57,10 @@ class WriterThread:
         self,
         settings: JournalSettings,
         queue: JournalQueue,
-        segments: Segments,
-        folder: SegmentFolder,
+        segments: _Segments,
+        folder: _Folder,
         clock: Callable[[], int],
-        log: Log,
+        log: _Log,
         roomy: Callable[[], None],
     ) -> None:
         self.blocks = self.frames = self.size = self.errors = 0

@@ -70,6 +70,26 @@ class CannotStart(SystemExit, Exception):
 
 
 @implementer(IProtocolNegotiationFactory)
+class NamedFactory(Factory):
+    """Builds protocols by `build`, which gets the client's address; a protocol of None closes the connection. `name` is
+    in Twisted's log lines; `spoken` are the protocols for ALPN.
+    """
+
+    def __init__(self, name: str, build: Callable[[Any], Any], spoken: list[bytes] | None = None) -> None:
+        self.buildProtocol = build  # type: ignore[method-assign, assignment]
+        self._name = name
+        self._spoken = spoken or []
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """Return the protocols that clients may choose by ALPN."""
+        return self._spoken
+
+    def logPrefix(self) -> str:
+        """Return the name in Twisted's log lines."""
+        return self._name
+
+
+@implementer(IProtocolNegotiationFactory)
 class Exchangeable(Factory):
     """Builds protocols by another factory, in whose place one more can be put while ports listen with it."""
 

@@ -41,6 +41,11 @@ class SteppedConnection(SSL.Connection):
     _established = False
     _rest: memoryview = _NOTHING
     _failure: SSL.Error | None = None
+    problem: str | None = None
+
+    def reject(self, problem: str) -> None:
+        """Keep why the peer's certificate is not accepted, as `problem`."""
+        self.problem = problem
 
     def do_handshake(self) -> None:
         """Go on with the handshake. Raises an `SSL.Error` unless it is complete."""

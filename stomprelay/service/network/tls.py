@@ -67,16 +67,6 @@ class Unusable(Exception):
         super().__init__(f"{key}: {path}: {reason}")
 
 
-class CheckedConnection(SteppedConnection):
-    """A TLS connection that remembers what was wrong with the peer's certificate (`problem`)."""
-
-    problem: str | None = None
-
-    def reject(self, problem: str) -> None:
-        """Keep `problem`, the reason for which the certificate is not accepted."""
-        self.problem = problem
-
-
 @implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)
 class TLSConnections:
     """Makes and verifies the TLS connections of a listener or a broker. `load` returns a context with the files in
@@ -141,7 +131,7 @@ class TLSConnections:
         return connection
 
     def _connection(self) -> SSL.Connection:
-        return CheckedConnection(self._context, None)
+        return SteppedConnection(self._context, None)
 
     def _verify(
         self, connection: SSL.Connection, certificate: X509, code: int, depth: int, trusted: int
@@ -152,7 +142,7 @@ class TLSConnections:
             problem += f" (certificate of {_subject(certificate)}, level {depth})"
         elif depth == 0 and self._ids:
             problem = self._misnamed(certificate)
-        if problem is not None and isinstance(connection, CheckedConnection):
+        if problem is not None and isinstance(connection, SteppedConnection):
             connection.reject(problem)
         return problem is None
 
@@ -180,7 +170,7 @@ def _subject(certificate: X509) -> str:
 def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
     """Return why the peer's certificate was not accepted; None where it was. Call it when the connection is lost."""
     connection: Any = layer.getHandle()
-    if isinstance(connection, CheckedConnection) and connection.problem is not None:
+    if isinstance(connection, SteppedConnection) and connection.problem is not None:
         return rejected(connection.problem)
     return None
 

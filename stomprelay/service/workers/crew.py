@@ -12,7 +12,6 @@ from stomprelay.service.admin.condition import summed as summed_condition
 from stomprelay.service.admin.readiness import AWAY, DRAINED, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, merged
-from stomprelay.service.admin.site import Shown
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, snapshot, summed
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
@@ -24,7 +23,7 @@ from stomprelay.service.workers.worker import Worker
 _log: Final = logger()
 
 
-class Crew(Shown):
+class Crew:
     """The workers of a relay. `own` is the parent's state: listeners, brokers, which are paused, whether clients are
     refused; no sessions. The counts of ended workers stay in the sums.
     """

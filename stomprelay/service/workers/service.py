@@ -7,14 +7,18 @@ from typing import Any, Final
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
-from twisted.internet.protocol import Factory
 
 from stomprelay.config import Config
 from stomprelay.config.change import Source
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.service.admin.site import admin_services
 from stomprelay.service.log import logger
-from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
+from stomprelay.service.network.endpoints import (
+    CannotStart,
+    ListeningService,
+    NamedFactory,
+    listening_service,
+)
 from stomprelay.service.network.ports import Ports
 from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import AWAY, Loads
@@ -31,17 +35,6 @@ GRACE: Final = 10.0
 """Seconds beyond the time that a worker may take to stop, after which it is killed."""
 
 _log: Final = logger()
-
-
-class Unserved(Factory):
-    """The factory of the sockets that the workers accept from; the parent never accepts."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def logPrefix(self) -> str:
-        """Return the name in Twisted's log lines about this listener."""
-        return f"listener {self._name}"
 
 
 class WorkersService(MultiService):
@@ -76,8 +69,12 @@ class WorkersService(MultiService):
         unused(reactor).setServiceParent(self)
 
     def _listening(self, config: Config) -> list[ListeningService]:
+
+        def never(name: str) -> Any:
+            return NamedFactory(f"listener {name}", lambda _: None)
+
         return [
-            listening_service(self._reactor, each.name, each.endpoint, Unserved(each.name))
+            listening_service(self._reactor, each.name, each.endpoint, never(each.name))
             for each in config.listeners
         ]
 
