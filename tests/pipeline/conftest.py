@@ -2,13 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING
 
 import pytest
 
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.spark import class_archive, delta, java, launch
+from stomprelay.pipeline.spark import class_archive, java, launch
+from stomprelay.pipeline.spark import delta as jars
 from stomprelay.pipeline.spark.errors import MissingSpark
+from stomprelay.pipeline.store.delta import DeltaStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +37,8 @@ def spark() -> Iterator["SparkSession"]:
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.adaptive.enabled": "false",
         }
-        if delta.found() is not None:
-            conf = delta.settings({**conf, "spark.databricks.delta.snapshotPartitions": "1"})
+        if jars.found() is not None:
+            conf = jars.settings({**conf, "spark.databricks.delta.snapshotPartitions": "1"})
         session = launch.session("tests", master="local[2]", conf=conf, brief=True)
     except (java.MissingJava, MissingSpark) as error:
         pytest.skip(str(error))
@@ -44,19 +49,48 @@ def spark() -> Iterator["SparkSession"]:
 @pytest.fixture
 def with_delta(spark: "SparkSession") -> "SparkSession":
     """The same session, where it has Delta Lake; no test fetches the jars."""
-    if delta.found() is None:
-        pytest.skip(f"the jars of Delta Lake are not here: make delta-jars, or {delta.MAVEN}")
+    if jars.found() is None:
+        pytest.skip(f"the jars of Delta Lake are not here: make delta-jars, or {jars.MAVEN}")
     return spark
+
+
+@contextmanager
+def _three() -> Iterator[None]:
+    """Know three tables alone, as Delta Lake takes a second to make one; then all in their order."""
+    whole = dict(TABLES)
+    for name in whole.keys() - {"messages", "traffic", "quarantine"}:
+        del TABLES[name]
+    try:
+        yield
+    finally:
+        TABLES.clear()
+        TABLES.update(whole)
 
 
 @pytest.fixture
 def few() -> Iterator[None]:
-    """Three tables, as to make one takes a second. What is taken out comes back in its order, which the
-    documentation has, too.
-    """
-    whole = dict(TABLES)
-    for name in whole.keys() - {"messages", "traffic", "quarantine"}:
-        del TABLES[name]
-    yield
-    TABLES.clear()
-    TABLES.update(whole)
+    """The same, for a test."""
+    with _three():
+        yield
+
+
+@pytest.fixture(scope="session")
+def _empty_delta(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("delta") / "tables"
+    with _three():
+        DeltaStore(spark, str(folder)).prepare(-1)
+    return folder
+
+
+@pytest.fixture
+def delta(
+    with_delta: "SparkSession",
+    few: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> DeltaStore:
+    """Three empty tables in Delta Lake, in a folder with letters that mean something to Hadoop and SQL."""
+    folder = copytree(request.getfixturevalue("_empty_delta"), tmp_path / "it's a `folder` [1]")
+    monkeypatch.setattr(DeltaStore, "newest", lambda self: self._noted("messages"))
+    return DeltaStore(with_delta, str(folder))

@@ -12,25 +12,20 @@ from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TABLES, TRAFFIC, Co
 from stomprelay.pipeline.store import delta as module
 from stomprelay.pipeline.store.delta import DeltaStore
 from stomprelay.pipeline.store.formats import found, opened
-from stomprelay.pipeline.store.store import Compacted, Store, StoreError, batch_name
+from stomprelay.pipeline.store.store import Compacted, StoreError, batch_name
 from tests.pipeline import rows as made
 from tests.pipeline.store.test_store import HOUR, LATER, NEXT, messages, said, traffic
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def store(
-    with_delta: "SparkSession", tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
-) -> DeltaStore:
-    """In a folder with letters that mean something to Hadoop and SQL."""
-    monkeypatch.setattr(DeltaStore, "newest", lambda self: self._noted("messages"))
-    fresh = DeltaStore(with_delta, str(tmp_path / "it's a `folder` [1]"))
-    fresh.prepare(-1)
-    return fresh
+def store(delta: DeltaStore) -> DeltaStore:
+    """Three empty tables."""
+    return delta
 
 
 # ---------------------------------------------------------------- beside what is as with files
@@ -70,16 +65,6 @@ def test_rows_under_a_name(store: DeltaStore) -> None:
         ("cut",),
         ("torn",),
     ]
-
-
-def test_what_is_not_there_yet_is_empty(with_delta: "SparkSession", tmp_path: Path) -> None:
-    """With all columns."""
-    store = DeltaStore(with_delta, str(tmp_path))
-    store.check()
-    assert store.read("messages").columns == [*MESSAGES.names, "date", "hour", "batch"]
-    assert store.read("messages").count() == 0
-    assert (store.hours("frames"), store.newest()) == ([], -1)
-    store.drop("frames", [HOUR])
 
 
 # ---------------------------------------------------------------- what only a log gives
@@ -128,6 +113,7 @@ def test_tables_as_they_were(store: DeltaStore) -> None:
 
 def test_files_of_an_hour_become_few(store: DeltaStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of rows that stay; once is enough. Files that no version needs go a week later, a look a day."""
+    monkeypatch.setattr(module, "FEW", 1)
     for number in range(module.FEW + 1):
         name = str(number)
         rows = messages(store.spark, [(HOUR, f"/q/{number}"), (LATER, "x")], [(HOUR, "open")], name)
@@ -198,21 +184,6 @@ def test_tables_and_checkpoint_belong_together(store: DeltaStore) -> None:
             store.prepare(finished)
 
 
-def test_a_table_that_was_being_made_when_its_run_was_killed(
-    with_delta: "SparkSession", tmp_path: Path
-) -> None:
-    """Its folder is there, and nothing in its log: it is made again."""
-    first = DeltaStore(with_delta, str(tmp_path))
-    Store.prepare(first, -1)
-    (tmp_path / "quarantine" / "_delta_log").mkdir(parents=True)
-    second = DeltaStore(with_delta, str(tmp_path))
-    second.check()
-    assert second.read("quarantine").count() == 0
-    second._make(QUARANTINE)
-    assert second.read("quarantine").columns == [*QUARANTINE.names, "batch"]
-    assert second._there("quarantine")
-
-
 def test_another_format_is_told(store: DeltaStore, tmp_path: Path) -> None:
     """Whichever way; a command that is not told the format finds it."""
     assert (found(store.root), found(f"file:{store.root}"), found(str(tmp_path))) == (
@@ -261,16 +232,3 @@ def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
         found = asked.execute("SELECT hour, destination, seen_at FROM messages ORDER BY hour").fetchall()
     assert [(hour, destination) for hour, destination, _ in found] == [(8, "3"), (9, "3")]
     assert found[0][2].astimezone(UTC) == made.START
-
-
-def test_duckdb_reads_by_its_own_extension(store: DeltaStore) -> None:
-    """`delta_scan`, where the extension is installed; it comes from a server of DuckDB's."""
-    duckdb = pytest.importorskip("duckdb")
-    store.append("messages", 0, messages(store.spark, [(HOUR, "a")]))
-    with duckdb.connect() as asked:
-        try:
-            asked.load_extension("delta")
-        except duckdb.Error:
-            pytest.skip("DuckDB has no extension delta here: INSTALL delta, where its server can be reached")
-        rows = asked.execute("SELECT destination FROM delta_scan(?)", [f"{store.root}/messages"]).fetchall()
-    assert rows == [("a",)]

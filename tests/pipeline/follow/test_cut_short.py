@@ -73,7 +73,7 @@ LONG = (pytest.mark.deep, pytest.mark.long)
 @pytest.mark.parametrize(
     ("linger", "cuts"),
     [
-        pytest.param(5000.0, (14,), id="other-settings"),
+        pytest.param(5000.0, (14,), id="other-settings", marks=pytest.mark.deep),
         pytest.param(5000.0, range(1, 60), id="other-settings-anywhere", marks=LONG),
         pytest.param(10.0, range(1, 60), id="anywhere", marks=LONG),
     ],

@@ -85,7 +85,7 @@ def test_every_frame_is_accounted_for(spark: "SparkSession", tmp_path: Path) -> 
     and one of which blocks were taken out; and then a missing one comes after all.
     """
     folder = tmp_path / "j"
-    settings = Settings(journal=str(folder), tables=str(tmp_path / "t"), bytes_per_batch=4000)
+    settings = Settings(journal=str(folder), tables=str(tmp_path / "t"), bytes_per_batch=20_000)
     written = [block for number in range(1, 9) for block in segment(folder, "r1", number)]
     written += [block for number in range(1, 5) for block in segment(folder, "r2", number, 7200)]
     written += [block for number in range(2, 4) for block in segment(folder, "r3", number, -300)]

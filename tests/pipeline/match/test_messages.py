@@ -179,7 +179,7 @@ def test_random_conversations(
     data=st.data(),
 )
 # The same worlds each time: in about one of a thousand two messages that brokers deliver in one chunk change places.
-@settings(max_examples=30, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 def test_any_segments_in_any_batches(
     seed: int,
     linger: float,
@@ -306,7 +306,7 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param((1, 2, 4, 8), id="few", marks=pytest.mark.brief),
+        pytest.param((1, 4, 8), id="few", marks=pytest.mark.brief),
         pytest.param(range(1, 25), id="many", marks=pytest.mark.deep),
     ],
 )
@@ -408,7 +408,7 @@ def test_tasks_write_the_final_rows_of_large_batches(
     """They are those that Spark writes, in files of theirs, also where a batch is done again; open rows are Spark's."""
     journal = tmp_path / "journal"
     journal.mkdir()
-    worlds = [_world(seed) for seed in (3, 4, 8)]
+    worlds = [_world(seed) for seed in (4, 8)]
     paths = [path for world in worlds for path in world.run.write(journal, [50])]
     paths += _late(worlds[0]).write(journal)
     monkeypatch.setattr(at_once, "ROWS", 0)

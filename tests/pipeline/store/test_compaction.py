@@ -1,8 +1,6 @@
 """Small files made few, with kills and readers in between."""
 
-import contextlib
 import os
-import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -105,34 +103,6 @@ def test_without_exchange_in_two_steps(tmp_path: Path, monkeypatch: pytest.Monke
     assert os.listdir(hour) == ["batch=new"]
 
 
-def test_who_lists_sees_one_or_the_other(tmp_path: Path) -> None:
-    """While an hour's folders are exchanged again and again: the files of one time, or an error."""
-    hour, new = tmp_path / HOUR, tmp_path / "new"
-    names: dict[Path, str] = {hour: "batch=0", new: "batch=0-1"}
-    for place, name in names.items():
-        (place / name).mkdir(parents=True)
-        for number in range(3):
-            (place / name / f"part-{number}").touch()
-    if not exchange(hour, new):
-        pytest.skip("this system cannot exchange folders")
-    stop = threading.Event()
-
-    def exchanging() -> None:
-        while not stop.is_set():
-            exchange(hour, new)
-
-    thread = threading.Thread(target=exchanging)
-    thread.start()
-    try:
-        for _ in range(2000):
-            with contextlib.suppress(FileNotFoundError):
-                (folder,) = os.listdir(hour)
-                assert len(os.listdir(hour / folder)) == 3
-    finally:
-        stop.set()
-        thread.join()
-
-
 # ---------------------------------------------------------------- tables
 
 
@@ -168,22 +138,6 @@ def test_later_batches_join_later(store: Store) -> None:
     assert compact(store, "2026-11-21-09", below=9) == [Compacted(f"frames/{HOUR}", 6, 2)]
     assert files(store) == {f"{HOUR}/batch=000000000-000000008": 1, f"{HOUR}/batch=000000009": 1}
     assert store.read("frames").count() == 60
-
-
-@pytest.mark.spark
-def test_large_files_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are linked, not written again."""
-    write(store, [0], text="x" * 10_000)
-    size = next(Path(store.root).rglob("*.parquet")).stat()
-    monkeypatch.setattr(compaction, "SMALL", size.st_size)
-    write(store, range(1, 7))
-    monkeypatch.setattr(compaction, "SMALL", size.st_size - 1)
-    (large,) = (Path(store.root) / "frames" / HOUR / "batch=000000000").glob("*.parquet")
-    small = max(path.stat().st_size for path in Path(store.root).rglob("*.parquet") if path != large)
-    monkeypatch.setattr(compaction, "SMALL", small + 1)
-    assert compact(store, "2026-11-21-09") == [Compacted(f"frames/{HOUR}", 7, 2)]
-    assert large.stat().st_ino == size.st_ino
-    assert files(store) == {f"{HOUR}/batch=000000000": 1, f"{HOUR}/batch=000000001-000000006": 1}
 
 
 @pytest.mark.spark
@@ -250,15 +204,3 @@ def test_a_reader_that_listed_before_is_told(store: Store) -> None:
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|FileNotFound|does not exist"):
         listed.collect()
     assert store.read("frames").count() == 36
-
-
-@pytest.mark.spark
-def test_only_mere_files_of_this_machine(spark: "SparkSession", tmp_path: Path) -> None:
-    """And Parquet: other formats and places have means of their own, or none."""
-    for number in range(6):
-        file = tmp_path / "frames" / HOUR / f"batch={number:09d}" / "part-0.parquet"
-        file.parent.mkdir(parents=True)
-        file.touch()
-    for form in ("delta", "orc"):
-        assert compact(Store(spark, str(tmp_path), form), "2026-11-21-09") == []
-    assert compact(Store(spark, "s3a://bucket/tables"), "2026-11-21-09") == []

@@ -58,10 +58,3 @@ def test_rows_are_sorted_group_by_group(tmp_path: Path, monkeypatch: pytest.Monk
     assert parquet.read_table(path)["at"].to_pylist() == [5, 6, 7, 8, 9, 0, 1]
     facts = parquet.read_metadata(path)
     assert [facts.row_group(number).num_rows for number in range(facts.num_row_groups)] == [3, 2, 2]
-
-
-def test_a_task_that_is_done_again_takes_another_name(tmp_path: Path) -> None:
-    """So nobody writes to what another one has begun."""
-    first, again = (NewFile(tmp_path, KINDS, ()) for _ in range(2))
-    assert first.path != again.path
-    assert {first.close(), again.close()} == {str(path) for path in tmp_path.iterdir()}

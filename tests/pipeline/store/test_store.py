@@ -8,7 +8,6 @@ import pytest
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.delta import DeltaStore
 from stomprelay.pipeline.store.formats import opened
 from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
 from stomprelay.pipeline.store.upkeep import begin
@@ -92,15 +91,12 @@ def test_folders_have_types_that_engines_find(spark: "SparkSession", tmp_path: P
 
 
 @pytest.fixture(params=["parquet", "delta"])
-def either(
-    request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Store:
+def either(request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path) -> Store:
     """In both formats, in a folder with letters that mean something to Hadoop and SQL."""
     if request.param == "delta":
-        request.getfixturevalue("with_delta")
-        request.getfixturevalue("few")
-        monkeypatch.setattr(DeltaStore, "newest", lambda self: self._noted("messages"))
-    store = opened(spark, str(tmp_path / "it's a `folder` [1]"), request.param)
+        made_tables: Store = request.getfixturevalue("delta")
+        return made_tables
+    store = Store(spark, str(tmp_path / "it's a `folder` [1]"))
     store.prepare(-1)
     return store
 
@@ -154,15 +150,6 @@ def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", eit
     assert (either.hours_of("messages", OPEN), either.hours_of("messages", 2)) == ({HOUR}, set())
 
 
-def test_tables_without_hours_have_batches(spark: "SparkSession", tmp_path: Path) -> None:
-    """As the quarantine; the folder's name may be anything that a file system takes."""
-    store = Store(spark, f"file:{tmp_path}/a folder [1] {{x}}*")
-    store.append("quarantine", 0, quarantine(spark, "a"))
-    store.append("quarantine", 2, quarantine(spark, "b"))
-    assert said(store.read("quarantine"), "reason", "batch") == [("a", batch_name(0)), ("b", batch_name(2))]
-    assert said(store.read("quarantine", batch=2), "reason") == [("b",)]
-
-
 def test_hours_are_written_anew_one_by_one(spark: "SparkSession", either: Store) -> None:
     """Those that there are rows for, those that have none any more, and no other."""
     either.replace("traffic", traffic(spark, (HOUR, "a"), (NEXT, "b")))
@@ -184,31 +171,6 @@ def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path
     assert (store.saved_text("words", -1), store.saved_text("words", 1)) == (None, "now")
     with pytest.raises(StoreError, match="do not belong together"):
         store.saved_text("words", 0)
-
-
-def test_slices_are_kept_until_they_are_not_named(spark: "SparkSession", tmp_path: Path) -> None:
-    """A slice without rows is none."""
-    store = Store(spark, str(tmp_path))
-    for rows in ([(1, "a"), (2, "b")], [(3, "b"), (4, "c")]):
-        store.save_slices("kept", spark.createDataFrame(rows, "n int, slice string"))
-    assert said(store.slices("kept", "n int", ["a", "b", "z"]), "n", "slice") == [(1, "a"), (3, "b")]
-    store.keep_slices("kept", ["c"])
-    assert [store.has_slice("kept", name) for name in "abc"] == [False, False, True]
-
-
-def test_sums_are_kept_by_batch(spark: "SparkSession", tmp_path: Path) -> None:
-    """Until they are dropped."""
-    store = Store(spark, str(tmp_path))
-    for batch, frames in ((0, 5), (1, 7)):
-        row = {"minute": made.START, "direction": "to_broker", "frames": frames, "hour": HOUR}
-        row |= dict.fromkeys(("messages", "octets", "body_octets", "errors"), 0)
-        rows = made.rows(spark, TRAFFIC, {}, [row], "hour string")
-        store.save_sums("traffic", rows.selectExpr("*", f"'{batch_name(batch)}' AS batch"))
-    assert store.summed("traffic", HOUR) == {batch_name(0), batch_name(1)}
-    store.drop_sums("traffic", HOUR, [batch_name(0)])
-    assert said(store.sums("traffic", "frames bigint", [f"hour={HOUR}/batch={batch_name(1)}"]), "frames") == [
-        (7,)
-    ]
 
 
 def test_files_that_tasks_wrote_are_adopted(spark: "SparkSession", tmp_path: Path) -> None:
@@ -235,14 +197,8 @@ def test_files_that_tasks_wrote_are_adopted(spark: "SparkSession", tmp_path: Pat
     assert store.stage("frames", 2) == store.stage("frames", 2)
 
 
-def test_other_formats_and_places_are_written_by_spark(spark: "SparkSession", tmp_path: Path) -> None:
-    """No task can put files there."""
-    assert Store(spark, str(tmp_path), "orc").stage("frames", 0) is None
-    assert Store(spark, "s3a://bucket/tables").stage("frames", 0) is None
-
-
 def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -> None:
-    """Spark's half-written files; what readers see stays."""
+    """Half-written files, what is about to be removed, and what a batch wrote that is not done; the rest stays."""
     store = Store(spark, str(tmp_path))
     store.append("quarantine", 0, quarantine(spark, "a"))
     for left in (
@@ -252,7 +208,15 @@ def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -
         "frames/.staging-3",
     ):
         (tmp_path / left / "0").mkdir(parents=True)
-    begin(store, 0)
+    later = tmp_path / "frames" / layout.place(HOUR)
+    for name in (batch_name(1), f"{OPEN}-{batch_name(1)}-0", batch_name(0)):
+        (later / f"batch={name}").mkdir(parents=True)
+    dropped = tmp_path / "_dropped" / "frames-hour"
+    dropped.mkdir(parents=True)
+    assert begin(store, 0)
+    assert [path.name for path in later.iterdir()] == [f"batch={batch_name(0)}"]
+    assert not dropped.exists()
+    assert not begin(store, 0)
     assert not list(tmp_path.rglob(".*staging*"))
     assert not list(tmp_path.rglob("_temporary"))
     assert said(store.read("quarantine"), "reason") == [("a",)]

@@ -10,7 +10,7 @@ from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Store
-from stomprelay.pipeline.store.upkeep import expire, hour_name
+from stomprelay.pipeline.store.upkeep import expire
 from tests.pipeline.rows import FRAME, START, write
 
 if TYPE_CHECKING:
@@ -59,15 +59,6 @@ def test_what_is_too_old_goes_with_every_batch(store: Store) -> None:
     assert store.hours("frames") == ["2026-11-21-11"]
 
 
-def test_what_batches_left_for_the_next_goes(store: Store) -> None:
-    """When the next one is done, for good."""
-    for number in range(3):
-        store.save_text("watch", number, str(number))
-        upkeep.after(batch(store, number), START)
-    assert store.saved_text("watch", 2) == "2"
-    assert len(store.volume.find(store.root, "_state/watch/*")) == 1
-
-
 def test_thorough(store: Store) -> None:
     """After a run all that is old by the clock, the last batch included."""
     found = upkeep.thorough(store, START + timedelta(hours=5), retain=DAY)
@@ -84,11 +75,6 @@ def test_begin_mends(store: Store) -> None:
     assert store.read("frames").count() == 10
     assert not upkeep.begin(store, 4)
     assert store.read("frames").count() == 15
-
-
-def test_the_name_of_an_hour() -> None:
-    """As folders are named."""
-    assert hour_name(datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)) == "2026-01-02-03"
 
 
 def _file(root: Path, *folders: str) -> None:
@@ -130,17 +116,3 @@ def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
     assert left == set(keep)
     assert expire(store, NOW, DAY) == {}
     assert expire(store, NOW + timedelta(hours=1), DAY) == {"frames": ["2026-11-20-08"]}
-
-
-@pytest.mark.spark
-def test_a_folder_half_removed_is_not_read(spark: "SparkSession", tmp_path: Path) -> None:
-    """An hour is taken out of the table before any of its files is removed; what a kill leaves, the next run sweeps."""
-    _file(
-        tmp_path,
-        "_dropped/frames-hour=2026-11-20-07/batch=000000000",
-        "frames/date=2026-11-20/hour=8/batch=0",
-    )
-    store = Store(spark, str(tmp_path))
-    assert store.hours("frames") == ["2026-11-20-08"]
-    upkeep.begin(store, -1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["frames"]
