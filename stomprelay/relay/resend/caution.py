@@ -53,7 +53,7 @@ class Strike:
 
 
 class Caution:
-    """The pace of one line, from broker to broker; `careful` while it has one: `window` parts at a time, 0 for all.
+    """The pace of a session's lines: `window` parts may await their answers at a time; 0: all of them.
 
     Call `began` when there is a broker, `sent` for each part of the line and `answered` for each receipt, `through` at
     the line's end, and `lost` when the broker is lost. Parts are known by any `key` that stays the same: bytes, for one
@@ -84,16 +84,6 @@ class Caution:
         self._sight: Sight | None = None
         self._suspect: object = None
         self._strikes: list[Strike] = []
-
-    @property
-    def careful(self) -> bool:
-        """Whether the line waits for answers."""
-        return self.window > 0
-
-    @property
-    def alone(self) -> bool:
-        """Whether its parts go one by one."""
-        return self.window == 1
 
     @property
     def idle(self) -> bool:
@@ -150,7 +140,7 @@ class Caution:
         flight, self._flight = self._flight, {}
         if broker is None or now > self._sent_at + SOON or not self._resent:
             return
-        if self.alone:
+        if self.window == 1:
             (key,) = flight.values() or (None,)
             if key is not None and self._answered and self._sight is not None:
                 self._strike(key, Strike(broker.health, self._sight))

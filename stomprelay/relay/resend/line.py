@@ -5,12 +5,9 @@ worth at a time or, after lines that cost brokers their connection, a few parts 
 """
 
 from collections import deque
-from collections.abc import Iterator
 from itertools import islice
-from typing import Final
 
 from stomprelay.relay.forward import TURN
-from stomprelay.relay.model.group import Broker
 from stomprelay.relay.resend.caution import Caution, poison
 from stomprelay.relay.resend.offline import Offline
 from stomprelay.relay.resend.sender import Sender
@@ -33,107 +30,80 @@ Part = Subscription | Kept | tuple[Transaction, bytes]
 """What is sent again and answered by itself: a subscription, what was kept, a frame of an open transaction."""
 
 
-_NO_SUBSCRIPTIONS: Final[deque[Subscription]] = deque(maxlen=0)
-_NOTHING_INSIDE: Final[deque[tuple[Transaction, bytes]]] = deque(maxlen=0)
-"""An empty deque has three quarters of a kilobyte, and few sessions ever lose their brokers."""
-
-
 class Line:
     """What a broker still has to be sent before the client's next frame. It is put in by a `sender`, which writes it.
 
-    Call `begin` when there is a broker, `go_on` while it is not `done`, `answered` for each receipt, and `lost` when
-    the broker is lost. What was not confirmed waits where `Unconfirmed` sets it aside; the rest waits here. `refused`
-    has the frames that were taken out of the line, as errors for the client.
+    Call `begin`, then `go_on` until it is `done`. What was not confirmed waits where `Unconfirmed` sets it aside; the
+    rest waits here. Frames that are taken out of the line go to `refused`, as errors for the client. `hurries`: it goes
+    out as fast as it can, and waits for no answers.
     """
 
     __slots__ = (
         "_caution",
-        "_hasty",
+        "_hurries",
         "_inside",
         "_leaving",
         "_offline",
+        "_refused",
         "_sender",
         "_session",
-        "_subscribes",
         "_subscriptions",
         "_unconfirmed",
-        "refused",
     )
 
-    def __init__(self, session: Session, offline: Offline, sender: Sender) -> None:
+    def __init__(
+        self,
+        session: Session,
+        offline: Offline,
+        sender: Sender,
+        caution: Caution,
+        refused: list[Refused],
+        *,
+        hurries: bool,
+    ) -> None:
         self._session = session
         self._offline = offline
         self._unconfirmed = offline.unconfirmed
         self._sender = sender
-        self._caution = Caution()
-        self._hasty = False
-        self._leaving = _NO_SUBSCRIPTIONS
-        self._subscribes = True
-        self._subscriptions = _NO_SUBSCRIPTIONS
-        self._inside = _NOTHING_INSIDE
-        self.refused: list[Refused] = []
+        self._caution = caution
+        self._refused = refused
+        self._hurries = hurries
+        self._leaving: deque[Subscription] = deque()
+        self._subscriptions: deque[Subscription] = deque()
+        self._inside: deque[tuple[Transaction, bytes]] = deque()
 
     @property
     def done(self) -> bool:
-        """Whether the broker that is there has all of it, so that the client's next frame may follow."""
-        return not (self._hasty or self._leaving or self._caution.window)
-
-    @property
-    def cautious(self) -> bool:
-        """Whether it waits for answers, because lines before this one cost brokers their connection."""
-        return self._caution.careful
+        """Whether the broker has all of it, so that the client's next frame may follow."""
+        return not (self._hurries or self._leaving or self._caution.window)
 
     @property
     def hasty(self) -> bool:
         """Whether it is only too long for one turn."""
-        return self._hasty or bool(self._leaving)
+        return self._hurries or bool(self._leaving)
 
-    # Brokers come and go
-
-    def begin(self, broker: Broker | None, now: float, *, subscriptions: bool) -> None:
-        """There is a broker, which has to know all of it, with or without the subscriptions. Then call `go_on`."""
+    def begin(self, now: float, *, subscriptions: bool) -> None:
+        """Put all of it into the line, with or without the subscriptions."""
         session, unconfirmed, caution = self._session, self._unconfirmed, self._caution
-        self._subscribes = subscriptions
         if subscriptions:
-            self._subscriptions = deque(session.subscriptions) if session.subscriptions else _NO_SUBSCRIPTIONS
-        if session.transactions:
-            opened = session.transactions.values()
-            self._inside = deque((transaction, wire) for transaction in opened for wire in transaction.frames)
+            self._subscriptions.extend(session.subscriptions)
+        for transaction in session.transactions.values():
+            self._inside.extend([(transaction, wire) for wire in transaction.frames])
         taken = unconfirmed.take()
-        unconfirmed.set_aside(taken)
-        session.counters["frames_resent"] += sum(kept.sends for kept in taken if kept.sent)
-        caution.began(broker, now)
-        self._hasty = not caution.careful
-        if caution.alone and self._first() is not None:
+        if taken:
+            unconfirmed.set_aside(taken)
+            session.counters["frames_resent"] += sum(kept.sends for kept in taken if kept.sent)
+        if caution.window == 1 and self._first() is not None:
             caution.sent(self._check(), None, now)
 
-    def answered(self, receipt: bytes) -> None:
-        """The broker answered with this receipt."""
-        self._caution.answered(receipt)
-
-    def lost(self, by: Broker | None, now: float) -> None:
-        """The broker is lost; `by` is the broker if it closed the connection itself."""
-        self._caution.lost(by, now)
-        self._hasty = False
-        self._leaving = self._subscriptions = _NO_SUBSCRIPTIONS
-        self._inside = _NOTHING_INSIDE
-
-    def receipts(self, *, subscriptions: bool) -> Iterator[bytes]:
-        """Return those that the next broker will be asked for with subscriptions and open transactions."""
-        for subscription in self._session.subscriptions if subscriptions else ():
-            yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
-        for transaction in self._session.transactions.values():
-            for frame in self._offline.read(b"".join(transaction.frames)):
-                receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
-                if receipt is not None:
-                    yield receipt
-
-    def unsubscribe(self) -> None:
-        """Put in that no more messages are wanted; where that is more than a turn has, it is only begun."""
+    def unsubscribe(self, *, subscribed: bool) -> None:
+        """Put in that no more messages are wanted; where that is more than a turn has, it is only begun. `subscribed`:
+        the broker was to be sent the subscriptions.
+        """
         sent = len(self._session.subscriptions) - len(self._subscriptions)
-        self._subscriptions = _NO_SUBSCRIPTIONS
-        if sent and self._subscribes:
-            self._leaving = deque([*self._leaving, *islice(self._session.subscriptions, sent)])
+        self._subscriptions.clear()
+        if subscribed:
+            self._leaving.extend(islice(self._session.subscriptions, sent))
         self._leave()
 
     # How it goes out
@@ -148,22 +118,23 @@ class Line:
     def _hurry(self, now: float) -> None:
         """Put in as much as one turn has, which waits for no answers."""
         count = self._leave()
-        if not self._hasty:
+        if not self._hurries:
             return
         sender, unconfirmed = self._sender, self._unconfirmed
         while self._subscriptions and count < TURN:
             self._subscribe(self._subscriptions.popleft())
             count += 1
         # What is kept may hold a whole transaction, and another one of its name may be open.
-        with self._session.without_transactions():
-            while unconfirmed.aside is not None and count < TURN:
-                count += sender.repeat(unconfirmed.take_aside())
-            sender.close()
+        if unconfirmed.aside is not None:
+            with self._session.without_transactions():
+                while unconfirmed.aside is not None and count < TURN:
+                    count += sender.repeat(unconfirmed.take_aside())
+                sender.close()
         while self._inside and count < TURN:
             sender.repeat_inside(self._inside.popleft()[1])
             count += 1
         self._caution.resent(count, now)
-        self._hasty = bool(self._subscriptions or self._inside or unconfirmed.aside)
+        self._hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
 
     def _watch(self, now: float) -> None:
         """Put in as many parts as may await their answers together; leave out those that are to blame."""
@@ -252,7 +223,7 @@ class Line:
             self._unconfirmed.renounce(receipt)
         self._session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
-        self.refused.append(poison(command, name, receipt))
+        self._refused.append(poison(command, name, receipt))
 
     def _subscribe(self, subscription: Subscription) -> None:
         headers = [
@@ -260,19 +231,15 @@ class Line:
             for name, value in subscription.headers
             if name != RECEIPT_HEADER or self._unconfirmed.owes(value)
         ]
-        if self._named and not subscription.named:
+        if self._sender.names_subscriptions and not subscription.named:
             headers.insert(0, (ID, subscription.id))
         self._sender.compose(SUBSCRIBE, headers)
 
-    @property
-    def _named(self) -> bool:
-        """Whether the broker has to be told an id of each subscription, also of those that the client gave none."""
-        _, bridge = self._sender.connection
-        return bridge.judges and bridge.target.named_subscriptions
-
     def _leave(self) -> int:
         """Unsubscribe as many as one turn has. Returns how many that are."""
-        named, count = self._named, 0
+        if not self._leaving:
+            return 0
+        named, count = self._sender.names_subscriptions, 0
         while self._leaving and count < TURN:
             each = self._leaving.popleft()
             count += 1

@@ -1,8 +1,7 @@
 """A client's frames on their way to a broker that may be lost, so that they can be sent to another one.
 
 A resender belongs to a session's link to one group and outlives the legs there. It keeps what is not confirmed in
-`Unconfirmed`; a `Sender` asks for receipts of the relay's own where the upstream sets `confirm`, and a `Line` sends
-everything again that a new broker has to know.
+`Unconfirmed`. Each broker has a `Sender`, and a `Line` until it knows all that it has to know.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.resend.caution import Caution
 from stomprelay.relay.resend.line import Line
 from stomprelay.relay.resend.offline import Offline
 from stomprelay.relay.resend.sender import Sender
@@ -18,6 +18,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
+from stomprelay.wire.names import RECEIPT_HEADER
 from stomprelay.wire.run import Run
 
 
@@ -29,15 +30,34 @@ class Resender:
     client the receipts of `Unconfirmed.take_given`.
     """
 
-    __slots__ = ("_at", "_line", "_offline", "_sender", "session", "unconfirmed")
+    __slots__ = (
+        "_at",
+        "_caution",
+        "_confirm",
+        "_line",
+        "_offline",
+        "_outbox",
+        "_refused",
+        "_sender",
+        "_subscribes",
+        "read",
+        "session",
+        "unconfirmed",
+    )
 
     def __init__(self, session: Session, outbox: Outbox, limits: Limits, *, most: int, confirm: bool) -> None:
         self.session = session
+        self._outbox = outbox
+        self._confirm = confirm
         self._offline = Offline(session, limits, session.kept.room(most))
         self.unconfirmed = self._offline.unconfirmed
-        self._sender = Sender(session, self._offline, outbox, confirm=confirm)
-        self._line = Line(session, self._offline, self._sender)
+        self.read = self._offline.read
+        self._caution = Caution()
+        self._refused: list[Refused] = []
         self._at: Broker | None = None
+        self._sender: Sender | None = None
+        self._line: Line | None = None
+        self._subscribes = True
 
     @property
     def quiet(self) -> bool:
@@ -47,27 +67,27 @@ class Resender:
     @property
     def safe(self) -> bool:
         """Whether nothing that must reach the broker is uncertain to have done so."""
-        return self.unconfirmed.safe and not self.careful
+        return self._line is None and self.unconfirmed.safe
 
     # Receipts
 
     def received(self, receipt: bytes) -> bool:
         """A RECEIPT came. Returns whether it is the client's: asked for by it, and not given before."""
-        self._line.answered(receipt)
+        self._caution.answered(receipt)
         return self.unconfirmed.received(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
         """RECEIPTs came. Return whether they are the relay's own and were recorded; otherwise each has to be told to
         `received`.
         """
-        if self.careful or not self.unconfirmed.received_all(receipts):
+        if self._line is not None or not self.unconfirmed.received_all(receipts):
             return False
-        self._line.answered(receipts[-1])
+        self._caution.answered(receipts[-1])
         return True
 
     def refused(self, receipt: bytes) -> None:
         """An ERROR came that names this receipt: what asked for it is answered for good."""
-        self._line.answered(receipt)
+        self._caution.answered(receipt)
         self.unconfirmed.refused(receipt)
 
     # Brokers come and go
@@ -78,21 +98,32 @@ class Resender:
         """There is a broker. `cumulative`, `commits_early`: what its receipts mean, see `Profile`."""
         self._at = broker
         self.unconfirmed.connected(cumulative=cumulative, commits_early=commits_early)
-        self._sender.connected(leg, bridge)
+        self.session.forget_head()
+        self._sender = Sender(leg, bridge, self.session, self._offline, self._outbox, confirm=self._confirm)
 
     def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
         """The broker is lost; `subscriptions` as for `replay`, `by` is the broker if it closed the connection itself.
-        Returns what cannot be made good: each COMMIT whose outcome is unknown, as the receipt that its client asked
-        for with it, if any.
+        What was put in and not written is not written any more. Returns what cannot be made good: each COMMIT whose
+        outcome is unknown, as the receipt that its client asked for with it, if any.
         """
-        self._sender.lost()
-        self._line.lost(by, now)
+        self._sender = self._line = None
+        self._caution.lost(by, now)
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
         session.lost_broker()
-        for receipt in unconfirmed.lost(self._line.receipts(subscriptions=subscriptions)):
+        for receipt in unconfirmed.lost(self._asked_again(subscriptions=subscriptions)):
             session.received(receipt)
         return unconfirmed.take_doubts()
+
+    def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
+        """Yield the receipts that the next broker is asked for with subscriptions and open transactions."""
+        for subscription in self.session.subscriptions if subscriptions else ():
+            yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
+        for transaction in self.session.transactions.values():
+            for frame in self.read(b"".join(transaction.frames)):
+                receipt = frame.header(RECEIPT_HEADER, self.session.dialect)
+                if receipt is not None:
+                    yield receipt
 
     # What a new broker has to know
 
@@ -100,40 +131,58 @@ class Resender:
         """Put in for a new broker all that it has to know; write it with `flush`. A long line is only begun, and so is
         one after lines that cost brokers their connection: see `careful`. Raises as `send` does.
         """
-        self._line.begin(self._at, now, subscriptions=subscriptions)
+        self._caution.began(self._at, now)
+        self._subscribes = subscriptions
+        self._line = self._new_line(hurries=not self._caution.window)
+        self._line.begin(now, subscriptions=subscriptions)
         self.go_on(now)
+
+    def _new_line(self, *, hurries: bool) -> Line:
+        return Line(self.session, self._offline, self._there, self._caution, self._refused, hurries=hurries)
+
+    @property
+    def _there(self) -> Sender:
+        """The sender to the broker that is there. Raises `LookupError` while there is none."""
+        if self._sender is None:
+            raise LookupError("there is no broker")
+        return self._sender
 
     def go_on(self, now: float) -> None:
         """Send as much more of the line as may be sent now; write it with `flush`. Raises as `send` does."""
-        leg, _ = self._sender.connection
-        if leg.state is not State.LEAVING:  # nothing may come behind DISCONNECT
-            self._line.go_on(now)
+        line = self._line
+        if line is not None and self._there.leg.state is not State.LEAVING:  # nothing may follow DISCONNECT
+            line.go_on(now)
+            if line.done:
+                self._line = None
 
     @property
     def careful(self) -> bool:
         """Whether part of what a new broker has to know waits until it answered another part or, where `hasty`, for
         the next turn: call `go_on` after each receipt and in each turn, and `send` nothing until then.
         """
-        return self._sender.broker is not None and not self._line.done
+        return self._line is not None
 
     @property
     def cautious(self) -> bool:
         """Whether it waits for answers, because lines before this one cost brokers their connection."""
-        return self._sender.broker is not None and self._line.cautious
+        return self._sender is not None and self._caution.window > 0
 
     @property
     def hasty(self) -> bool:
         """Whether the line is only too long for one turn."""
-        return self._line.hasty
+        return self._line is not None and self._line.hasty
 
     def take_refused(self) -> Sequence[Refused]:
         """Return the frames that were taken out of the line since the last call, as errors for the client."""
-        refused, self._line.refused = self._line.refused, []
+        refused = self._refused[:]
+        self._refused.clear()
         return refused
 
     def unsubscribe(self) -> None:
         """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `careful`."""
-        self._line.unsubscribe()
+        line = self._line or self._new_line(hurries=False)
+        line.unsubscribe(subscribed=self._subscribes)
+        self._line = None if line.done else line
 
     # Frames
 
@@ -141,23 +190,18 @@ class Resender:
         """Put in a client's frame for the broker or, while there is none, for the next. Raises `StompError` for one
         that cannot be sent. A run may come only while there is a broker.
         """
-        broker = self._sender.broker
         if type(frame) is Run:
-            self._sender.send_run(frame)
-        elif broker is None:
+            self._there.send_run(frame)
+        elif self._sender is None:
             self._offline.send(frame)
         else:
-            self._sender.send(frame, broker[1])
+            self._sender.send(frame)
 
     def flush(self, now: float) -> None:
         """Write what was put in since the last time, in one piece."""
-        self._sender.flush(now)
-
-    def read(self, wire: bytes) -> Iterator[Frame]:
-        """Return the client's frames in bytes that were kept, as they were read when they came."""
-        return self._offline.read(wire)
+        if self._sender is not None:
+            self._sender.flush(now)
 
     def spelled(self, wire: bytes) -> bytes:
         """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
-        _, bridge = self._sender.connection
-        return b"".join([bridge.carry(frame, self.session) for frame in self.read(wire)])
+        return self._there.spelled(wire)

@@ -23,15 +23,15 @@ _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 
 class Sender:
-    """Writes frames to a broker, keeps of them what is to be confirmed, and asks for the receipts that do it.
+    """Writes frames to the broker at `leg`, keeps those that are to be confirmed, and asks for their receipts.
 
-    `broker` is the one that is there: its leg, and the bridge to it. Put frames in with `send` as they come, with
-    `repeat` and `repeat_inside` as they are sent again, and with `compose` those of the relay's own; write them with
-    `flush`.
+    Put frames in with `send`, those that are sent again with `repeat` and `repeat_inside`, and the relay's own with
+    `compose`; write them with `flush`. Another broker has another sender.
     """
 
     __slots__ = (
         "_batch",
+        "_bridge",
         "_confirm",
         "_joiner",
         "_last",
@@ -42,11 +42,14 @@ class Sender:
         "_sends",
         "_session",
         "_unconfirmed",
-        "broker",
+        "leg",
     )
 
-    def __init__(self, session: Session, offline: Offline, outbox: Outbox, *, confirm: bool) -> None:
-        self.broker: tuple[Leg, Bridge] | None = None
+    def __init__(
+        self, leg: Leg, bridge: Bridge, session: Session, offline: Offline, outbox: Outbox, *, confirm: bool
+    ) -> None:
+        self.leg = leg
+        self._bridge = bridge
         self._session = session
         self._offline = offline
         self._unconfirmed = offline.unconfirmed
@@ -59,39 +62,21 @@ class Sender:
         self._sends = 0
         self._last: tuple[Frame | Run, bytes | None, bytes] | None = None
 
-    # Brokers come and go
-
-    def connected(self, leg: Leg, bridge: Bridge) -> None:
-        """There is a broker, on this leg."""
-        self.broker = leg, bridge
-        self._session.forget_head()
-        self._plain = None
-
-    def lost(self) -> None:
-        """The broker is lost; what was put in and not written is not to be written any more."""
-        self.broker = None
-        self._joiner.clear()
-        self._batch = []
-        self._sends = 0
-        self._last = None
-
     @property
-    def connection(self) -> tuple[Leg, Bridge]:
-        """The leg of the broker and the bridge to it. Raises `LookupError` while there is none."""
-        if self.broker is None:
-            raise LookupError("there is no broker")
-        return self.broker
+    def names_subscriptions(self) -> bool:
+        """Whether the broker has to be told an id of each subscription, also of those that the client gave none."""
+        return self._bridge.judges and self._bridge.target.named_subscriptions
 
     # Frames
 
-    def send(self, frame: Frame, bridge: Bridge, extra: bytes = b"") -> None:
-        """Put in a client's frame; `bridge` is the broker's, `extra` are header lines to put in front of a SEND's.
-        Raises `StompError` for one that cannot be sent.
+    def send(self, frame: Frame, extra: bytes = b"") -> None:
+        """Put in a client's frame; `extra` are header lines to put in front of a SEND's. Raises `StompError` for one
+        that cannot be sent.
         """
         if frame.command is not SEND:
-            self._send_other(frame, bridge)
+            self._send_other(frame)
             return
-        head = bridge.head(frame, self._session)
+        head = self._bridge.head(frame, self._session)
         memo = frame.memo
         if memo is None or memo is not self._plain:
             if _MARKED.search(frame.data, frame.head - 1, frame.body):
@@ -110,8 +95,8 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Put in frames of the client that pass as they came. Who let them pass took account of them; but SENDs that
-        are to be confirmed are kept here. Where each asks for a receipt of its own, the rule has to want `parts`.
+        """Put in a run of the client's frames that was accounted for already; its SENDs are kept here. Where each asks
+        for a receipt of its own, the run's rule has to want `parts`.
         """
         if not self._confirm or run.command is not SEND:
             self.close()
@@ -145,7 +130,7 @@ class Sender:
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
 
-    def _send_other(self, frame: Frame, bridge: Bridge) -> None:
+    def _send_other(self, frame: Frame) -> None:
         """Any frame but SEND."""
         self.close()
         session, unconfirmed, command = self._session, self._unconfirmed, frame.command
@@ -155,7 +140,7 @@ class Sender:
         transaction = None if name is None else session.transactions.get(name)
         if command is COMMIT and transaction is not None and transaction.doomed is not None:
             raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
-        head = bridge.head(frame, session)
+        head = self._bridge.head(frame, session)
         extra = b""
         if head == b"":
             if receipt is not None:
@@ -184,28 +169,25 @@ class Sender:
 
     def repeat(self, kept: Kept) -> int:
         """Put in again what was kept. Returns how many frames that are. Raises as `send` does."""
-        _, bridge = self.connection
         count = 0
         self._owing = False
         try:
             for frame in self._offline.read(kept.wire):
                 count += 1
-                self.send(frame, bridge, AGAIN if kept.sent else b"")
+                self.send(frame, AGAIN if kept.sent else b"")
         finally:
             self._owing = True
         return count
 
     def repeat_inside(self, wire: bytes) -> None:
         """Put in again a frame of an open transaction. Raises as `send` does."""
-        _, bridge = self.connection
         for frame in self._offline.read(wire):
             extra = b"" if frame.command is BEGIN else self._asking_inside(*self._offline.marks(frame))
-            self._joiner.add(frame, bridge.head(frame, self._session), extra)
+            self._joiner.add(frame, self._bridge.head(frame, self._session), extra)
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """Put in a frame of the relay's own."""
-        _, bridge = self.connection
-        self._joiner.write(bridge.compose(command, headers, self._session))
+        self._joiner.write(self._bridge.compose(command, headers, self._session))
 
     # Writing
 
@@ -213,8 +195,12 @@ class Sender:
         """Write what was put in since the last time, in one piece."""
         self.close()
         data = self._joiner.take()
-        if self.broker is not None and data:
-            self._outbox.send(self.broker[0], data, now)
+        if data:
+            self._outbox.send(self.leg, data, now)
+
+    def spelled(self, wire: bytes) -> bytes:
+        """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
+        return b"".join([self._bridge.carry(frame, self._session) for frame in self._offline.read(wire)])
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
         """More for the batch, whose last SEND will ask for the receipt: so each waits for the next."""
