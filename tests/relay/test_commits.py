@@ -68,16 +68,6 @@ def test_receipts_of_the_client_in_a_transaction(confirm: bool) -> None:
         play.client_gets(RECEIPT % b"s" + RECEIPT % b"c")
 
 
-@pytest.mark.parametrize(("product", "confirm"), [("rabbitmq", False), ("activemq", True), ("generic", True)])
-def test_where_nothing_is_asked_inside(product: str, confirm: bool) -> None:
-    """Without `confirm`, and where COMMIT is answered when all of it is safe."""
-    with started(product=product, confirm=confirm) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
-        play.broker_gets(BEGIN + INSIDE % b"1" + COMMIT)
-        play.broker_says(RECEIPT % b"c")
-        play.client_gets(RECEIPT % b"c")
-
-
 def test_an_error_about_one_of_its_sends() -> None:
     """RabbitMQ names no receipt and goes on: COMMIT is not awaited for ever."""
     with started(product="rabbitmq", confirm=True) as play:
@@ -85,16 +75,6 @@ def test_an_error_about_one_of_its_sends() -> None:
         play.broker_reads()
         play.broker_says(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c" + RECEIPT % (MINE % 1))
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
-
-
-def test_an_aborted_transaction() -> None:
-    """Its SENDs are never confirmed, and nobody waits for that."""
-    with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + b"ABORT\ntransaction:t\nreceipt:a\n\n\0")
-        play.broker_reads()
-        play.broker_says(RECEIPT % b"a")
-        play.client_gets(RECEIPT % b"a")
-        assert link(play).quiet
 
 
 @pytest.mark.parametrize(("before", "after"), [("activemq", "rabbitmq"), ("rabbitmq", "activemq")])
