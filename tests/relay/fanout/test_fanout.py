@@ -15,6 +15,7 @@ from tests.relay.several import (
     fanned,
     group,
     lasting,
+    message,
     plain,
     receipt,
     routed,
@@ -207,6 +208,22 @@ def test_too_much_for_a_group_that_is_needed() -> None:
 
 
 # Versions
+
+
+def test_too_many_acks_are_owed() -> None:
+    """Only the broker that they are owed to is not read from."""
+    with begun(listener(fan_out(2), unacknowledged=2)) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        for number in (1, 2):
+            play.broker_says(message(b"", message_id=f"a{number}", ack=f"a{number}"), at="a")
+        assert play.at("a").paused
+        assert not play.at("b").paused
+        play.client_says(tell(b"ACK", id="a1"))
+        assert not play.at("a").paused
+        play.broker_gets(tell(b"ACK", id="a1"), at="a")
+        play.client_reads()
 
 
 def _acked(client: bytes, wire: bytes, receipt: bytes) -> bytes:

@@ -8,6 +8,7 @@ from tests.relay.several import (
     COMMIT,
     HERE,
     THERE,
+    both_get,
     comes_back,
     copied,
     delivers,
@@ -21,6 +22,17 @@ from tests.relay.several import (
 )
 
 # Several groups
+
+
+def test_a_transaction_goes_to_all() -> None:
+    """COMMIT counts when the quorum confirmed it, though the client asked for no receipt."""
+    with fanned(quorum=2) as play:
+        play.client_says(BEGIN + send(b"1", transaction="t") + COMMIT)
+        asked = COMMIT.replace(b"COMMIT\n", b"COMMIT\nreceipt:relay-session-receipt-vote-1\n")
+        both_get(play, BEGIN + copied(1, send(b"1", transaction="t")) + asked)
+        for at in "ab":
+            play.broker_says(receipt("relay-session-receipt-vote-1"), at=at)
+        play.client_gets(b"")
 
 
 @pytest.mark.parametrize("step", ["begin", "send", "abort", "commit"])

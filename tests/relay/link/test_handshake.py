@@ -8,6 +8,7 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
+from stomprelay.session.heartbeat import Terms
 from tests.playbook import (
     CUTS,
     SAY_HELLO,
@@ -135,6 +136,19 @@ def test_what_a_broker_says_at_once_reaches_the_client(cut: Cut) -> None:
 
 
 # Versions
+
+
+def test_nothing_is_written_before_connect() -> None:
+    """Artemis looks at the first octets for CONNECT: not even an EOL comes before, however long it takes."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.0"])
+        play.time_passes(9)
+        play.broker_gets(b"")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\n\n\0")
+        play.time_passes(0.5)
+        play.broker_gets(b"")
+
 
 OFFERS = [
     (b"1.0", b"1.0"),
@@ -339,6 +353,16 @@ def test_unknown_headers_of_connect_pass(version: bytes) -> None:
         assert extras in play.broker_reads()
 
 
+@in_all_versions
+def test_login_and_passcode_pass_unchanged(version: bytes) -> None:
+    """Heads of CONNECT are never escaped; what brokers make of them differs, so no octet is touched."""
+    secret = b"login: us\\cer\npasscode:pa:ss\\word\\n \n"
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[version].replace(b"\n\n", b"\n" + secret + b"\n"))
+        play.broker_accepts()
+        assert b"\n" + secret in play.broker_reads()
+
+
 def test_an_upstream_with_its_own_host_and_credentials() -> None:
     """They take the place of the client's, where the client had them or at the end."""
     own = upstream(host=b"vhost", credentials=Credentials(b"relay", b"secret"), profile=GENERIC)
@@ -374,6 +398,14 @@ def test_our_own_credentials_are_spelled_for_the_broker(
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts()
         assert b"\n" + line in play.broker_reads()
+
+
+def test_a_receipt_on_connect_goes_no_further() -> None:
+    """The specification has none there, and brokers differ in what they do with it; CONNECTED is the answer."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\nreceipt:r0\nlogin:u\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\nlogin:u\n\n\0")
 
 
 def test_the_brokers_session_is_the_clients() -> None:
@@ -443,6 +475,17 @@ def test_a_malformed_heart_beat_of_a_broker_counts_as_none(beat: bytes) -> None:
 
 
 # A frame too many, or too early
+
+
+def test_what_a_listener_and_an_upstream_offer() -> None:
+    """Each leg is offered its own terms, visible in CONNECTED and CONNECT."""
+    front = listener(upstream(heart_beat=Terms(3000, 4000)), heart_beat=Terms(5000, 6000))
+    with Playbook(front) as play:
+        play.client_says(b"CONNECT\naccept-version:1.1\nhost:h\nheart-beat:1,1\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:3000,4000\n\n\0")
+        play.broker_says(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:7,8\n\n\0")
+        play.client_gets(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:5000,6000\n\n\0")
 
 
 @in_all_versions
