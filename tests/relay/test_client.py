@@ -8,27 +8,22 @@ from math import inf
 from types import SimpleNamespace
 from typing import cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import Flow
-from stomprelay.session.effects import Event, How, Pause, Resume, Send
+from stomprelay.session.effects import Event, How, Pause, Send
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
 from tests.playbook import (
     SAY_HELLO,
-    SAY_WELCOME,
-    VERSIONS,
     Cut,
     Playbook,
     in_all_cuts,
-    in_cuts_of_halves,
-    joined,
     listener,
     upstream,
 )
@@ -68,20 +63,6 @@ def answered(
     return play, play.client_reads_all()
 
 
-@pytest.mark.parametrize("broker", VERSIONS, ids=bytes.decode)
-def test_the_version_is_the_clients(broker: bytes) -> None:
-    """Whatever the broker settled on; its other headers pass."""
-    play, connected = answered(broker=broker, welcome=b"session:s-1\nserver:x/1\n")
-    assert connected == b"CONNECTED\nversion:1.2\nsession:s-1\nserver:x/1\n\n\0\n"
-    assert play.counters["sessions_connected"] == 1
-
-
-def test_a_session_without_a_name() -> None:
-    """A broker that names none leaves it to the relay."""
-    _, connected = answered(b"1.1", b"1.1")
-    assert connected == b"CONNECTED\nversion:1.1\nsession:relay-session\n\n\0\n"
-
-
 def test_heart_beats_are_the_listeners_own() -> None:
     """Not those of the broker's leg; they run from CONNECTED on."""
     play, connected = answered(hello=b"heart-beat:1000,10000\n", welcome=b"heart-beat:5,5\n")
@@ -90,33 +71,6 @@ def test_heart_beats_are_the_listeners_own() -> None:
     assert heartbeat.deadline == play.now + 5.0
     assert not heartbeat.dead(play.now + 5.0)
     assert heartbeat.dead(play.now + 6.0)
-
-
-@pytest.mark.parametrize(
-    ("welcome", "line"), [(b"", b""), (b"heart-beat:5,5\n", b"\nheart-beat:0,0\n")], ids=["neither", "broker"]
-)
-def test_a_client_that_does_not_speak_of_heart_beats(welcome: bytes, line: bytes) -> None:
-    """It is sent no such header, unless its broker sends one: then that there are none."""
-    play, connected = answered(welcome=welcome)
-    assert (b"heart-beat" in connected) is bool(line)
-    assert line in connected
-    assert not play.client.leg.heartbeat.due(1e9)
-    assert not play.client.leg.heartbeat.dead(1e9)
-
-
-def test_a_client_that_is_gone_is_not_answered() -> None:
-    """Its session is connected all the same: what it sent is still to be delivered."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"] + send(b"1"))
-        play.client_goes()
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        assert play.client_reads_all() == b""
-        play.broker_gets(send(b"1"))
-        play.broker_is_closed()
-        assert play.counters["sessions_connected"] == 1
-        assert play.relay.over
 
 
 # While there is no broker
@@ -136,18 +90,6 @@ def test_what_is_sent_meanwhile_comes_in_order(cut: Cut) -> None:
         play.both_stay()
 
 
-@pytest.mark.parametrize("at", range(1, len(send(b"hello"))))
-def test_a_frame_that_was_cut_by_the_loss(at: int) -> None:
-    """Its first half came before the broker went, its second half after: the next broker gets it whole."""
-    frame = send(b"hello")
-    with started() as play:
-        play.client_says(frame[:at])
-        play.broker_goes()
-        play.client_says(frame[at:] + send(b"world"))
-        found(play)
-        play.broker_gets(frame + send(b"world"))
-
-
 def test_a_broker_that_goes_while_it_is_sent_what_waited() -> None:
     """What it was sent of it is sent again, before the rest, and marked."""
     with started(confirm=True, product="activemq") as play:
@@ -164,106 +106,7 @@ def test_a_broker_that_goes_while_it_is_sent_what_waited() -> None:
         assert new == b"SEND\nreceipt:%b\ndestination:/queue/a\n\n2" % own(3)
 
 
-def test_a_disconnect_among_what_is_buffered() -> None:
-    """The next broker gets what was sent before it, then DISCONNECT when that is safe; what follows is ignored."""
-    with started(confirm=True) as play:
-        play.broker_goes()
-        play.client_says(send(b"1") + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.client_says(send(b"2"))
-        found(play)
-        play.broker_gets(b"SEND\nreceipt:%b\ndestination:/queue/a\n\n1\0" % own(1))
-        play.broker_says(receipt(own(1)))
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(receipt(b"bye"))
-        play.client_gets(receipt(b"bye"))
-        play.client_goes()
-        play.client_is_closed(How.FLUSH)
-        assert play.relay.over
-
-
-@pytest.mark.parametrize("sent_before", [True, False])
-def test_a_disconnect_without_a_broker(sent_before: bool) -> None:
-    """It has its time from when there is one for it; the search has a time of its own."""
-    disconnect = b"DISCONNECT\nreceipt:bye\n\n\0"
-    with started() as play:
-        if sent_before:
-            play.client_says(disconnect)
-            play.broker_gets(disconnect)
-            assert play.wake == play.now + 5.0
-        play.broker_goes()
-        if not sent_before:
-            play.client_says(disconnect)
-        for _ in range(3):
-            play.broker_refuses()
-            asked(play)
-        play.time_passes(8.0)
-        assert play.client.closed is None
-        found(play)
-        play.broker_gets(disconnect)
-        assert play.wake == play.now + 5.0
-
-
-@in_cuts_of_halves
-def test_an_error_among_what_is_buffered(cut: Cut) -> None:
-    """The client is sent its ERROR when it is read; what was right before it has gone to the broker."""
-    with started(cut=cut) as play:
-        play.broker_goes()
-        play.client_says(send(b"1") + b"SNED\n\n\0")
-        assert play.client_reads() == b""
-        found(play)
-        play.broker_gets(send(b"1"))
-        assert play.client_reads().startswith(b"ERROR\nmessage:")
-        play.client_is_closed(How.LINGER)
-
-
 # How the client is paced
-
-
-@in_all_cuts
-def test_a_client_that_sends_too_much_is_paused(cut: Cut) -> None:
-    """At the bound, once; it goes on when all that was buffered is sent."""
-    frame = send(b"x" * 60)
-    with started(cut=cut, resend_buffer=2 * len(frame)) as play:
-        pauses = play.client.pauses
-        play.broker_goes()
-        play.client_says(frame)
-        assert play.client.pauses == pauses
-        play.client_says(frame)
-        assert play.client.pauses == pauses + 1
-        play.client_says(frame)
-        assert play.client.unheard
-        found(play)
-        assert not play.client.paused
-        assert play.client.pauses == pauses + 1
-        play.broker_gets(frame * 3)
-
-
-def test_a_client_is_read_from_when_all_is_sent() -> None:
-    """The last thing that is asked for when a broker was found is to read from the client again."""
-    with started(resend_buffer=10) as play:
-        play.broker_goes()
-        play.client_says(send(b"1"))
-        play.client_says(send(b"2"))
-        assert play.client.unheard == [send(b"2")]
-        found(play)
-        play.broker_gets(send(b"1") + send(b"2"))
-        assert play.client.unheard == []
-
-
-def test_what_is_not_confirmed_paces_the_client() -> None:
-    """With `confirm` it is paused when so much is unconfirmed, and goes on when half of that is."""
-    frame = send(b"x" * 60)
-    with started(confirm=True, resend_buffer=4 * len(frame)) as play:
-        pauses = play.client.pauses
-        play.client_says(frame * 3)
-        assert play.client.pauses == pauses
-        play.client_says(frame)
-        assert play.client.pauses == pauses + 1
-        play.broker_reads()
-        play.broker_says(receipt(own(1)))
-        assert play.client.paused
-        play.broker_says(receipt(own(2)))
-        assert not play.client.paused
 
 
 def test_a_client_that_is_paused_for_one_broker_stays_so_for_the_next() -> None:
@@ -308,21 +151,6 @@ def test_a_client_that_goes_while_something_is_buffered() -> None:
         play.client_goes()
         assert not play.relay.over
         found(play)
-        play.broker_gets(send(b"1"))
-        play.broker_is_closed()
-        assert play.relay.over
-
-
-def test_a_client_that_goes_before_any_broker_was_there() -> None:
-    """What it sent with its CONNECT is delivered when there is one."""
-    with Playbook(listener(movable())) as play:
-        play.client_says(SAY_HELLO[b"1.2"] + send(b"1"))
-        play.client_goes()
-        play.broker_refuses()
-        asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(said_welcome(b"1.2"))
         play.broker_gets(send(b"1"))
         play.broker_is_closed()
         assert play.relay.over
@@ -422,42 +250,6 @@ def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
         play.both_stay()
 
 
-def test_a_client_that_is_given_up() -> None:
-    """One that was connected is counted; one that never was is only sent an ERROR."""
-    with started(options={"attempts": 1}) as play:
-        play.broker_goes()
-        for _ in range(2):
-            asked(play)
-            play.broker_refuses()
-        play.client_gets_error(b"no broker available")
-        assert play.counters["sessions_given_up"] == 1
-    with Playbook(listener(movable(options={"startup_attempts": 1}))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_refuses()
-        play.broker_refuses()
-        play.client_gets_error(b"broker not available")
-        assert play.counters["sessions_given_up"] == 0
-
-
-def test_bytes_are_counted_on_every_leg() -> None:
-    """Those that are buffered as well, when they come."""
-    with started() as play:
-        before = play.counters["client_bytes"]
-        play.broker_goes()
-        play.client_says(send(b"1"))
-        assert play.counters["client_bytes"] == before + len(send(b"1"))
-        found(play)
-        play.broker_reads()
-        assert play.counters["client_bytes"] == before + len(send(b"1"))
-
-
-def test_one_broker_at_a_time_sets_the_pace() -> None:
-    """Before CONNECT there is none to set it."""
-    assert not Playbook(listener(movable())).relay.coupled
-    assert started().relay.coupled
-    assert joined(b"1.2", b"1.2").relay.coupled
-
-
 # Beats
 
 HOURLY = Terms(3_600_000, 3_600_000)
@@ -480,36 +272,10 @@ def beaten(*legs: Leg | None, now: float) -> tuple[list[Effect], Leg | None]:
     return outbox.drain(), dead
 
 
-def test_a_leg_that_was_sent_nothing_for_half_the_interval_is_sent_a_beat() -> None:
-    """Every leg on its own, and once: the beat is something sent."""
-    client, broker = leg(Side.DOWNSTREAM), leg()
-    assert beaten(client, broker, now=0.4) == ([], None)
-    client.heartbeat.sent_at = 0.4
-    assert beaten(client, broker, now=0.5) == ([Send(broker, b"\n")], None)
-    assert beaten(client, broker, now=0.5) == ([], None)
-    assert beaten(client, broker, now=0.9) == ([Send(client, b"\n")], None)
-    assert beaten(client, broker, now=1.0) == ([Send(broker, b"\n")], None)
-
-
 def test_a_client_has_its_beats_while_there_is_no_broker() -> None:
     """A link without a leg is passed over."""
     client = leg(Side.DOWNSTREAM)
     assert beaten(client, None, None, now=0.5) == ([Send(client, b"\n")], None)
-
-
-def test_no_beats_were_agreed() -> None:
-    """None are sent, and no silence is too long."""
-    silent = leg(ours=Terms(1000, 1000), theirs=Terms(0, 0))
-    assert beaten(silent, now=1e9) == ([], None)
-
-
-def test_a_peer_that_is_silent_for_twice_the_interval_is_dead() -> None:
-    """Received from at the very last moment it is not; a dead peer is sent no beat."""
-    client, broker = leg(Side.DOWNSTREAM), leg()
-    client.heartbeat.received_at = 0.1
-    effects, dead = beaten(client, broker, now=2.0)
-    assert dead is broker
-    assert effects == [Send(client, b"\n")]
 
 
 def test_the_first_of_the_dead() -> None:
@@ -521,16 +287,6 @@ def test_the_first_of_the_dead() -> None:
     assert beaten(client, one, other, now=2.0) == ([], one)
 
 
-def test_a_peer_that_is_not_read_from_is_not_dead() -> None:
-    """A client that was paused for sending too much has its beats, and its time anew when it is read again."""
-    client = leg(Side.DOWNSTREAM)
-    client.heartbeat.paused()
-    assert beaten(client, now=50.0) == ([Send(client, b"\n")], None)
-    client.heartbeat.resumed(51.0)
-    assert beaten(client, now=52.9) == ([Send(client, b"\n")], None)
-    assert beaten(client, now=53.0) == ([], client)
-
-
 def in_state(side: Side, state: State) -> Leg:
     """A leg with beats that has come so far."""
     made = Leg(side, Limits())
@@ -540,26 +296,6 @@ def in_state(side: Side, state: State) -> Leg:
         made.enter(state)
     made.heartbeat.agree(Terms(1000, 1000), Terms(1000, 1000), 0.0)
     return made
-
-
-@pytest.mark.parametrize(
-    ("side", "state"),
-    [
-        (Side.UPSTREAM, State.OPENING),
-        (Side.UPSTREAM, State.LEAVING),
-        (Side.UPSTREAM, State.CLOSED),
-        (Side.DOWNSTREAM, State.OPENING),
-        (Side.DOWNSTREAM, State.CONNECTING),
-        (Side.DOWNSTREAM, State.CLOSED),
-    ],
-)
-def test_a_leg_that_has_no_beats(side: Side, state: State) -> None:
-    """Before CONNECTED nothing may be written, after DISCONNECT a broker expects nothing, a closed leg is no leg."""
-    one, other = in_state(side, state), leg()
-    other.heartbeat.received_at = 99.0
-    assert not one.beating
-    assert other.beating
-    assert beaten(one, other, now=100.0) == ([Send(other, b"\n")], None)
 
 
 def test_a_client_that_waits_for_the_answer_to_disconnect() -> None:
@@ -597,87 +333,6 @@ class Buffered(InputBuffer):
         """What it asks for when the flow is so full."""
         self.paced(cast(Flow, SimpleNamespace(full=full, crowded=crowded)))
         return self.outbox.drain()
-
-
-def test_chunks_come_back_as_they_came() -> None:
-    """In their order, small ones together; the length is in bytes."""
-    buffer = Buffered()
-    large = b"x" * 65536
-    for chunk in (b"SEND\n", b"\n", large, b"\0"):
-        buffer.append(chunk)
-    assert buffer.cost == 7 + len(large)
-    assert [buffer.take(), buffer.take()] == [b"SEND\n\n", large]
-    assert buffer.cost == 1
-    buffer.append(b"ACK")
-    assert buffer.take() == b"\0ACK"
-    assert not buffer.cost
-
-
-def test_the_client_is_paused_at_the_bound() -> None:
-    """Not a byte earlier, and once, however much more comes."""
-    buffer = Buffered(10)
-    buffer.append(b"123456789")
-    assert buffer.asks() == []
-    buffer.append(b"0")
-    assert buffer.asks() == [Pause(CLIENT)]
-    assert buffer.paused
-    buffer.append(b"what was in the socket")
-    assert buffer.asks() == []
-
-
-def test_one_chunk_may_go_past_the_bound() -> None:
-    """What was read is kept whole."""
-    buffer = Buffered(10)
-    buffer.append(b"x" * 1000)
-    assert buffer.asks() == [Pause(CLIENT)]
-    assert buffer.take() == b"x" * 1000
-
-
-def test_the_client_is_resumed_when_all_is_taken() -> None:
-    """Not before: what it sends next belongs behind what is kept."""
-    buffer = Buffered(10)
-    for chunk in (b"12345", b"6" * 65536, b"1"):
-        buffer.append(chunk)
-    assert buffer.asks() == [Pause(CLIENT)]
-    for _ in range(2):
-        buffer.take()
-        assert buffer.asks() == []
-    buffer.take()
-    assert buffer.asks() == [Resume(CLIENT)]
-    assert not buffer.paused
-    assert buffer.asks() == []
-
-
-def test_a_crowded_flow_is_waited_for() -> None:
-    """With nothing kept, too; being full no longer is not enough."""
-    buffer = Buffered(10)
-    buffer.append(b"1234567890")
-    assert buffer.asks() == [Pause(CLIENT)]
-    buffer.take()
-    assert buffer.asks(full=True, crowded=True) == []
-    assert buffer.asks(crowded=True) == []
-    assert buffer.paused
-    assert buffer.asks() == [Resume(CLIENT)]
-
-
-def test_a_full_flow_pauses_the_client() -> None:
-    """Without a byte kept."""
-    buffer = Buffered(10)
-    assert buffer.asks(crowded=True) == []
-    assert buffer.asks(full=True, crowded=True) == [Pause(CLIENT)]
-    assert buffer.asks(full=True, crowded=True) == []
-    assert buffer.asks() == [Resume(CLIENT)]
-
-
-def test_a_buffer_that_is_cleared() -> None:
-    """It is forgotten, and fills nothing."""
-    buffer = Buffered(10)
-    buffer.append(b"1234567890")
-    buffer.clear()
-    assert not buffer.cost
-    assert buffer.asks() == []
-    buffer.append(b"12")
-    assert buffer.take() == b"12"
 
 
 chunks = st.binary(min_size=1, max_size=6)

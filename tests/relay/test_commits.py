@@ -68,16 +68,6 @@ def test_receipts_of_the_client_in_a_transaction(confirm: bool) -> None:
         play.client_gets(RECEIPT % b"s" + RECEIPT % b"c")
 
 
-@pytest.mark.parametrize(("product", "confirm"), [("rabbitmq", False), ("activemq", True), ("generic", True)])
-def test_where_nothing_is_asked_inside(product: str, confirm: bool) -> None:
-    """Without `confirm`, and where COMMIT is answered when all of it is safe."""
-    with started(product=product, confirm=confirm) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
-        play.broker_gets(BEGIN + INSIDE % b"1" + COMMIT)
-        play.broker_says(RECEIPT % b"c")
-        play.client_gets(RECEIPT % b"c")
-
-
 def test_an_error_about_one_of_its_sends() -> None:
     """RabbitMQ names no receipt and goes on: COMMIT is not awaited for ever."""
     with started(product="rabbitmq", confirm=True) as play:
@@ -87,14 +77,33 @@ def test_an_error_about_one_of_its_sends() -> None:
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
 
 
-def test_an_aborted_transaction() -> None:
-    """Its SENDs are never confirmed, and nobody waits for that."""
+def test_errors_that_name_a_receipt() -> None:
+    """That of a SEND is an answer, which COMMIT waited for; that of COMMIT ends the transaction."""
     with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + b"ABORT\ntransaction:t\nreceipt:a\n\n\0")
+        error = b"ERROR\nmessage:no\nreceipt-id:%b\n\n\0"
+        play.client_says(BEGIN + ASKING % (b"s", b"1") + COMMIT)
         play.broker_reads()
-        play.broker_says(RECEIPT % b"a")
-        play.client_gets(RECEIPT % b"a")
+        play.broker_says(RECEIPT % b"c")
+        play.client_gets(b"")
+        play.broker_says(error % b"s")
+        play.client_gets(error % b"s" + RECEIPT % b"c")
+        play.client_says(BEGIN + INSIDE % b"2" + COMMIT)
+        play.broker_reads()
+        play.broker_says(error % b"c")
+        play.client_gets(error % b"c")
         assert link(play).quiet
+
+
+def test_each_transaction_for_itself() -> None:
+    """Two at a time: each COMMIT waits for the SENDs of its own."""
+    other = [each.replace(b":t\n", b":u\n").replace(b":c\n", b":d\n") for each in (BEGIN, INSIDE, COMMIT)]
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + other[0] + INSIDE % b"1" + other[1] % b"2" + COMMIT + other[2])
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"c" + RECEIPT % b"d" + RECEIPT % (MINE % 2))
+        play.client_gets(RECEIPT % b"d")
+        play.broker_says(RECEIPT % (MINE % 1))
+        play.client_gets(RECEIPT % b"c")
 
 
 @pytest.mark.parametrize(("before", "after"), [("activemq", "rabbitmq"), ("rabbitmq", "activemq")])

@@ -10,8 +10,6 @@ from tests.relay.failing import client_waits, found, link, started
 SEND = b"SEND\ndestination:/queue/a\n\n%02d\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%02d\0"
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
-MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\ndestination:/queue/a\n\nhello\0"
-DISCONNECT = b"DISCONNECT\nreceipt:bye\n\n\0"
 
 in_all_products = pytest.mark.parametrize("product", ["generic", "rabbitmq"])
 
@@ -87,34 +85,6 @@ def test_a_loss_in_the_middle_of_a_chunk(
         assert play.counters["possibly_lost"] == 0
 
 
-@in_all_cuts
-def test_two_losses(cut: Cut) -> None:
-    """What the second broker did not confirm, the third is sent; a receipt of the first means nothing any more."""
-    with started(brokers=3, cut=cut, confirm=True) as play:
-        play.client_says(sends(1, 2, 3, 4))
-        play.broker_reads()
-        play.broker_says(ours(1))
-        play.broker_goes()
-        found(play)
-        assert reads(play) == [(5, -2), (6, -3), (7, -4)]
-        play.broker_says(ours(2, 6))
-        play.broker_goes()
-        found(play)
-        assert reads(play) == [(8, -2), (9, -4)]
-        play.broker_says(ours(9, 8))
-        assert link(play).quiet
-
-
-def test_the_clients_own_receipts_in_between() -> None:
-    """Each reaches it, in order, and none of the relay's."""
-    with started(confirm=True) as play:
-        play.client_says(sends(1, 2) + ASKING % (b"r", 3) + sends(4))
-        assert reads(play) == [(1, 1), (2, 2), (0, 3), (3, 4)]
-        play.broker_says(ours(1, 2) + RECEIPT % b"r" + ours(3) + RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        assert link(play).quiet
-
-
 def test_a_client_that_asks_for_a_receipt_of_ours() -> None:
     """It is given its own, and what the relay asked about before is confirmed first."""
     with started(confirm=True) as play:
@@ -128,20 +98,6 @@ def test_a_client_that_asks_for_a_receipt_of_ours() -> None:
         assert reads(play) == [(2, -3)]
 
 
-@in_all_cuts
-def test_disconnect_waits_for_all_of_a_chunk(cut: Cut) -> None:
-    """It is sent when the last one is confirmed."""
-    with started(cut=cut, confirm=True) as play:
-        play.client_says(sends(1, 2, 3) + DISCONNECT)
-        assert len(reads(play)) == 3
-        play.broker_says(ours(1, 2))
-        play.broker_gets(b"")
-        play.broker_says(ours(3))
-        play.broker_gets(DISCONNECT)
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
-
-
 def test_receipts_in_runs_let_the_client_go_on() -> None:
     """When half of what may be unconfirmed is."""
     with started(confirm=True, resend_buffer=4 * len(SEND % 0)) as play:
@@ -152,13 +108,3 @@ def test_receipts_in_runs_let_the_client_go_on() -> None:
         assert client_waits(play)
         play.broker_says(ours(2, 3, 4))
         assert not client_waits(play)
-
-
-def test_our_receipts_do_not_go_round_the_core() -> None:
-    """What passes without it is sent on, and they are not."""
-    with started(confirm=True) as play:
-        play.client_says(sends(1, 2))
-        play.broker_reads()
-        play.broker_says(MESSAGE + ours(1, 2) + MESSAGE)
-        play.client_gets(MESSAGE + MESSAGE)
-        assert link(play).quiet

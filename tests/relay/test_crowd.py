@@ -120,16 +120,3 @@ def test_all_of_them_are_refused(beside: str) -> None:
         assert len(each.opened) == 1
         each.both_stay()
         assert each.client_reads().startswith(b"CONNECTED\n")
-
-
-def test_clients_that_are_gone() -> None:
-    """What they left is refused and noted as well, in the time that their sessions have."""
-    crowd = Crowd(movable(confirm=True, disconnect_timeout=10.0))
-    plays = [crowd.comes(GOOD) for _ in range(MANY)]
-    crowd.goes_on(1)
-    for each in plays:
-        each.client_says(send(POISON))
-        each.client_goes()
-    crowd.goes_on(10)
-    assert all(over(each) for each in plays)
-    assert sum(each.counters["poison_refused"] for each in plays) == MANY

@@ -7,7 +7,7 @@ import pytest
 
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.rules import AccessRule, AccessRules
-from stomprelay.session.effects import Event, How
+from stomprelay.session.effects import Event
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.head import Limits
 from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
@@ -151,22 +151,6 @@ def test_a_broker_that_closes_at_the_end() -> None:
             assert over(play)
             assert play.counters["possibly_lost"] == 1
             assert play.noted(Event.DISCONNECTED).endswith("; 1 SEND may be lost")
-
-
-def test_a_client_that_leaves_before_the_end() -> None:
-    """What it sent is delivered all the same."""
-    for survives in (False, True):
-        with session(survives=survives) as play:
-            play.client_says(send(b"1", receipt="r") + RUBBISH)
-            play.broker_gets(send(b"1", receipt="r"))
-            play.client_goes()
-            assert not over(play)
-            play.broker_says(receipt("r"))
-            play.broker_gets(GOODBYE)
-            play.broker_says(GONE)
-            play.client_is_closed(How.FLUSH)
-            assert over(play)
-            assert play.counters["possibly_lost"] == play.counters["clients_vanished"] == 0
 
 
 def test_a_client_that_left_with_a_frame_at_fault() -> None:

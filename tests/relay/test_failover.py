@@ -1504,13 +1504,15 @@ def test_what_is_left_of_a_client_is_not_confirmed() -> None:
 
 
 def test_nobody_takes_what_a_client_left() -> None:
-    """The time for the search bounds that as well."""
-    with started(options={"timeout": 3.0}) as play:
+    """The time for the search bounds that as well; whole SENDs are counted, also those that it was not read for."""
+    with started(options={"timeout": 3.0}, resend_buffer=100) as play:
         play.broker_goes()
-        play.client_says(SEND % b"1")
+        play.client_says(SEND % (b"1" * 50) + SEND % (b"2" * 50))
+        play.client_says(SEND % b"3" + (SEND % b"half")[:-3], unasked=True)
         play.client_goes()
         play.time_passes(5)
         assert over(play)
+        assert play.counters["possibly_lost"] == 3
 
 
 def test_the_relay_stops_while_there_is_no_broker() -> None:

@@ -19,7 +19,6 @@ from tests.passing import run_of
 
 WIRES = [b"SEND\ndestination:/queue/%d\n\n%b\0" % (number, b"x" * number) for number in range(6)]
 SENDS = b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/b\n\n2\0"
-DISCONNECT = b"DISCONNECT\n\n\0"
 
 
 def frames(data: bytes) -> list[Frame]:
@@ -56,15 +55,6 @@ def carry(leg: Leg, new_head: NewHead) -> tuple[bytes, int]:
 # One by one
 
 
-def test_neighbours_stay_one_slice() -> None:
-    """A chunk all of whose frames pass as they came is not even copied."""
-    joiner = Joiner()
-    chunk = frames(b"".join(WIRES))
-    for frame in chunk:
-        joiner.add(frame, None)
-    assert joiner.take() is chunk[0].data
-
-
 def test_a_gap_between_frames_does_not_pass() -> None:
     """EOLs between frames are beats of one leg, and pass to no other."""
     joiner = Joiner()
@@ -91,19 +81,6 @@ def test_runs_that_stay() -> None:
     joiner.carry(iter(runs), unasked)
     assert joiner.take() == WIRES[0] + WIRES[2]
     assert joiner.frames == 4
-
-
-def test_what_was_taken_is_forgotten() -> None:
-    """And what was cleared is never written."""
-    (frame,) = frames(WIRES[1])
-    joiner = Joiner()
-    assert joiner.take() == b""
-    joiner.add(frame, None)
-    assert joiner.take() == WIRES[1]
-    joiner.add(frame, None)
-    joiner.clear()
-    joiner.write(b"RECEIPT\n\n\0")
-    assert joiner.take() == b"RECEIPT\n\n\0"
 
 
 KINDS = ["as it came", "new head", "lines", "lines and new head", "ours", "carried"]
@@ -144,42 +121,12 @@ def test_any_mixture(script: list[tuple[int, str]]) -> None:
 # The frames of a leg
 
 
-def test_what_passes_as_it_came() -> None:
-    """The whole chunk is one and the same object."""
-    data, count = carry(received(Side.DOWNSTREAM, SENDS), as_it_came)
-    assert data is SENDS
-    assert count == 2
-
-
-def test_a_new_head_and_none() -> None:
-    """Of three frames one gets a new head, one stays behind, one passes."""
-    leg = received(Side.DOWNSTREAM, SENDS + b"SEND\ndestination:/queue/c\n\n3\0")
-    heads = iter([b"SEND\nx:y\n\n", NOTHING, None])
-    data, count = carry(leg, lambda _: next(heads))
-    assert data == b"SEND\nx:y\n\n1\0SEND\ndestination:/queue/c\n\n3\0"
-    assert count == 3
-
-
-def test_nothing_passes() -> None:
-    """Then there is nothing to write."""
-    leg = received(Side.DOWNSTREAM, SENDS)
-    assert carry(leg, lambda _: NOTHING) == (b"", 2)
-    assert carry(leg, unasked) == (b"", 0)
-
-
 def test_no_more_frames_are_looked_at() -> None:
     """The frame that ends the look does not pass; those behind it stay in the decoder for later."""
     leg = received(Side.DOWNSTREAM, SENDS + SENDS)
     heads = iter([None, NO_MORE])
     assert carry(leg, lambda _: next(heads)) == (frames(SENDS)[0].wire, 2)
     assert carry(leg, as_it_came) == (SENDS, 2)
-
-
-@pytest.mark.parametrize(("head", "written"), [(None, DISCONNECT), (NOTHING, b"")])
-def test_nothing_is_read_behind_a_disconnect(head: bytes | None, written: bytes) -> None:
-    """DISCONNECT is the last frame, whether it passes or not."""
-    leg = received(Side.DOWNSTREAM, DISCONNECT + SENDS)
-    assert carry(leg, lambda _: head) == (written, 1)
 
 
 def refuse(frame: Frame) -> bytes | None:
@@ -249,15 +196,3 @@ def test_all_receipts_in_one_send(version: bytes, spelled: bytes) -> None:
     ]
     assert outbox.drain() == [Send(client, wire), *notes]
     assert client.heartbeat.sent_at == 7.0
-
-
-@pytest.mark.parametrize(("receipts", "gone"), [([], False), ([b"r"], True)], ids=["none", "client gone"])
-def test_no_receipt_to_give(receipts: list[bytes], gone: bool) -> None:
-    """Without receipts, or for a client that is gone, nothing is written and nothing noted."""
-    client = Leg(Side.DOWNSTREAM, Limits())
-    if gone:
-        client.lost()
-    outbox = Outbox()
-    give_receipts(receipts, client, outbox, 7.0)
-    assert outbox.drain() == []
-    assert client.heartbeat.sent_at == 0.0

@@ -24,7 +24,6 @@ from tests.playbook import (
     in_all_pairs,
     joined,
     listener,
-    upstream,
 )
 from tests.relay.several import begun, comes, fan_out, lasting, plain, routed, send
 
@@ -78,18 +77,6 @@ def test_a_frame_that_is_refused(client: bytes, broker: bytes, cut: Cut) -> None
         assert play.counters["frames_denied"] == play.counters["errors_sent"] == 1
         assert "rule 1 (secrets) denies SEND" in play.noted(Event.ERROR)
         assert "/queue/secret" not in play.noted(Event.ERROR)
-
-
-@in_all_cuts
-@in_all_pairs
-def test_a_subscription_that_is_refused(client: bytes, broker: bytes, cut: Cut) -> None:
-    """As a SEND; what nobody allows is denied as well."""
-    with joined(client, broker, cut=cut, rules=ALLOW) as play:
-        play.client_says(SUBSCRIBED)
-        play.broker_reads()
-        play.client_says(b"SUBSCRIBE\nid:2\ndestination:/topic/a\nreceipt:r\n\n\0")
-        assert b"no rule matches, and the default denies SUBSCRIBE: '/topic/a'" in play.client.written
-        play.client_gets_error(b"not allowed", receipt=b"r")
 
 
 @in_all_pairs
@@ -153,14 +140,6 @@ def test_an_unsubscribe_that_names_a_queue() -> None:
         assert "rule 1 denies SUBSCRIBE: '/queue/secret'" in denied(play, ends % b"secret")
 
 
-def test_a_send_in_a_transaction() -> None:
-    """It is judged when it is said, not when the transaction is committed."""
-    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
-        play.client_says(b"BEGIN\ntransaction:t\n\n\0")
-        play.broker_reads()
-        denied(play, BAD.replace(b"\n\n", b"\ntransaction:t\n\n"))
-
-
 def test_a_destination_that_is_known() -> None:
     """That one was allowed says nothing about another, about SUBSCRIBE, or about what depends on more."""
     rules = AccessRules(
@@ -176,25 +155,6 @@ def test_a_destination_that_is_known() -> None:
             play.client_says((GOOD + small) * 3)
             play.broker_gets((GOOD + small) * 3)
             assert "not allowed" in denied(play, last)
-
-
-def test_more_destinations_than_are_remembered() -> None:
-    """Each is judged, also when others are forgotten."""
-    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
-        said = b"".join([GOOD.replace(b"/a", b"/a%d" % at) for at in range(600)])
-        play.client_says(said * 2)
-        play.broker_gets(said * 2)
-        denied(play, BAD)
-
-
-def test_without_rules_nothing_is_judged() -> None:
-    """What a broker may read in two ways passes as it came, and straight on."""
-    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
-        said = b"SEND\ndestination:/queue/a\nDestination:/queue/>\n\nx\0"
-        play.client_says(said)
-        play.client_says(said)
-        play.broker_gets(said * 2)
-        assert play.passed
 
 
 @in_three_versions
@@ -367,16 +327,6 @@ def test_a_fan_out(trace: bool) -> None:
         play.client_gets_error(b"not allowed")
 
 
-def test_routes() -> None:
-    """What is refused opens no way to another upstream."""
-    front = routed(plain("main", "a"), lasting("there", "b"), rules=ALLOW)
-    with begun(front, brokers="a") as play:
-        before = len(play.opened)
-        play.client_says(send(b"x", b"/queue/there.>"))
-        assert len(play.opened) == before
-        play.client_gets_error(b"not allowed")
-
-
 @pytest.mark.parametrize("trace", [False, True])
 @pytest.mark.parametrize("confirm", [False, True])
 def test_an_upstream_whose_loss_is_survived(confirm: bool, trace: bool) -> None:
@@ -418,15 +368,6 @@ def test_rules_that_come(client: bytes, broker: bytes) -> None:
         assert play.passed - passed == (1 if passed else 0)
         play.rules_change(ALLOW)
         denied(play, BAD)
-
-
-def test_a_destination_that_was_allowed() -> None:
-    """What is remembered of it is forgotten with the rules."""
-    with joined(b"1.2", b"1.2", rules=ALLOW) as play:
-        play.client_says(GOOD * 2)
-        play.broker_gets(GOOD * 2)
-        play.rules_change(AccessRules((), allow=False))
-        denied(play, GOOD)
 
 
 @pytest.mark.parametrize(
@@ -527,26 +468,6 @@ def test_a_subscription_in_a_fan_out_and_behind_a_route() -> None:
             play.broker_reads(at="b")
             play.rules_change(AccessRules((), allow=False))
             play.client_gets_error(b"a subscription is no longer allowed")
-
-
-def test_rules_that_change_before_connect_or_at_the_end() -> None:
-    """Who has not said CONNECT gets the new ones; who said DISCONNECT leaves in peace."""
-    with Playbook(listener(upstream())) as play:
-        play.rules_change(ALLOW)
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.rules_change(AccessRules((), allow=False))
-        play.broker_accepts()
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.broker_reads()
-        play.client_reads()
-        denied(play, GOOD)
-        play.rules_change(ALLOW)
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(SUBSCRIBED + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.rules_change(AccessRules((), allow=False))
-        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
 
 
 # Whatever a client says

@@ -8,10 +8,6 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import (
-    SAY_HELLO,
-    SAY_WELCOME,
-    URI,
-    VERSIONS,
     Playbook,
     in_all_pairs,
     joined,
@@ -48,17 +44,6 @@ def test_a_client_that_is_owed_nothing(client: bytes, broker: bytes) -> None:
         assert play.counters["clients_vanished"] == 1
 
 
-def test_a_client_that_has_said_nothing() -> None:
-    """It is owed nothing since CONNECTED: its session ends at once, as does that of a client that is gone."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_half_closes()
-        play.client_is_closed(How.FLUSH)
-        play.broker_gets(DISCONNECTING)
-        play.broker_is_closed()
-        assert play.noted(Event.VANISHED) == "client left: connection closed"
-        assert play.counters["clients_vanished"] == 1
-
-
 def test_a_receipt_that_is_owed() -> None:
     """DISCONNECT waits for it: a broker may answer that before what came first."""
     with joined(b"1.2", b"1.2") as play:
@@ -88,79 +73,6 @@ def test_a_client_that_is_not_connected_yet() -> None:
         play.broker_says(receipt("1"))
         play.client_gets(receipt("1"))
         play.time_passes(ECHO)
-        play.broker_gets(GOODBYE)
-        play.broker_goes()
-        play.client_is_closed()
-
-
-def test_a_client_that_sent_only_connect() -> None:
-    """It is told whether it may come."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
-        assert play.client_reads().startswith(b"CONNECTED\n")
-        play.time_passes(ECHO)
-        play.broker_gets(GOODBYE)
-        play.broker_goes()
-        play.client_is_closed()
-
-
-def test_a_client_that_the_broker_denies() -> None:
-    """The ERROR reaches it."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:Bad CONNECT\n\n\0")
-        play.client_gets(b"ERROR\nmessage:Bad CONNECT\n\n\0")
-        play.client_is_closed()
-        play.broker_is_closed()
-        assert play.counters["clients_vanished"] == 0
-
-
-def test_a_broker_that_does_not_answer_connect() -> None:
-    """The client is waited for no longer than `disconnect_timeout`."""
-    with Playbook(listener(upstream(disconnect_timeout=5.0))) as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.broker_accepts()
-        play.broker_reads()
-        play.time_passes(4.9)
-        play.both_stay()
-        play.time_passes(0.1)
-        play.client_is_closed(How.FLUSH)
-        play.broker_is_closed()
-        assert play.noted(Event.VANISHED) == "client left: connection closed"
-
-
-@pytest.mark.parametrize("data", [b"", b"CONNECT\naccept-ver"])
-def test_a_client_that_sent_no_connect(data: bytes) -> None:
-    """It is owed nothing."""
-    with Playbook() as play:
-        if data:
-            play.client_says(data)
-        play.client_half_closes()
-        play.client_is_closed(How.FLUSH)
-        assert play.counters["clients_vanished"] == 1
-
-
-def test_half_a_frame() -> None:
-    """It is not sent on; what came before is answered."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(send(b"x", receipt="1") + b"SEND\ndestination:/queue/a\n\nhal", unasked=True)
-        play.broker_gets(send(b"x", receipt="1"))
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        play.broker_says(receipt("1"))
-        play.client_gets(receipt("1"))
         play.broker_gets(GOODBYE)
         play.broker_goes()
         play.client_is_closed()
@@ -208,19 +120,6 @@ def test_a_subscribed_client() -> None:
         assert play.counters["clients_vanished"] == 1
 
 
-def test_a_subscription_that_ended() -> None:
-    """Nothing more can come for it."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(SUBSCRIBE + b"UNSUBSCRIBE\nid:0\n\n\0")
-        play.broker_reads()
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        play.broker_gets(GOODBYE)
-        play.broker_goes()
-        play.client_is_closed()
-
-
 def test_a_client_that_reads_nothing_any_more() -> None:
     """The EOL, which nobody takes, has its system reset the connection: it is gone, as one that left at once."""
     with joined(b"1.2", b"1.2") as play:
@@ -231,22 +130,6 @@ def test_a_client_that_reads_nothing_any_more() -> None:
         play.client_goes("connection closed")
         play.client_is_closed(How.FLUSH)
         play.broker_gets(DISCONNECTING)
-        play.broker_is_closed()
-        assert play.noted(Event.VANISHED) == "client left: connection closed"
-        assert play.counters["clients_vanished"] == 1
-
-
-def test_a_client_whose_system_is_slow_to_answer() -> None:
-    """It has vanished once, though its broker was sent a DISCONNECT."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(send(b"x"))
-        play.broker_gets(send(b"x"))
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        play.broker_gets(GOODBYE)
-        play.client_goes("connection closed")
-        play.client_is_closed(How.FLUSH)
         play.broker_is_closed()
         assert play.noted(Event.VANISHED) == "client left: connection closed"
         assert play.counters["clients_vanished"] == 1
@@ -266,42 +149,6 @@ def test_a_client_that_said_goodbye_itself() -> None:
         assert play.counters["clients_vanished"] == 0
 
 
-def test_a_client_that_has_the_receipt_of_its_disconnect() -> None:
-    """It is owed nothing: its end is the session's, and it is asked nothing more."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(receipt("bye"))
-        play.client_gets(receipt("bye"))
-        play.client_half_closes()
-        play.client_is_closed(How.FLUSH)
-        play.broker_is_closed()
-        assert play.counters["clients_vanished"] == 0
-
-
-def test_a_client_that_is_given_up_and_then_goes() -> None:
-    """What it sent is still delivered, in the time that began when it was given up; it vanished once."""
-    with begun(lasting_pair(), brokers="a") as play:
-        play.client_says(send(b"x", receipt="1"))
-        play.broker_reads(at="a")
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.broker_goes(at="a")
-        play.time_passes(5.0)
-        assert [each.get("delivering") for each in play.facts(Event.VANISHED)] == [1]
-        play.client_goes("connection closed")
-        assert play.counters["clients_vanished"] == 1
-        assert len(play.facts(Event.VANISHED)) == 1
-        play.broker_accepts(at="b")
-        play.broker_reads(at="b")
-        play.broker_says(SAY_WELCOME[b"1.2"], at="b")
-        assert play.broker_reads(at="b").endswith(b"\n\nx\0")
-        play.broker_says(receipt("1"), at="b")
-        play.client_is_closed(How.FLUSH)
-        play.broker_gets(DISCONNECTING, at="b")
-        play.broker_is_closed(at="b")
-
-
 def test_a_broker_that_does_not_close_after_disconnect() -> None:
     """The session ends after `disconnect_timeout`, without a loss."""
     with joined(b"1.2", b"1.2", over=lambda each: upstream(disconnect_timeout=5.0)) as play:
@@ -315,26 +162,6 @@ def test_a_broker_that_does_not_close_after_disconnect() -> None:
         play.client_is_closed()
         play.broker_is_closed()
         assert play.counters["possibly_lost"] == 0
-
-
-@pytest.mark.parametrize("version", VERSIONS[1:], ids=lambda version: version.decode())
-def test_heart_beats(version: bytes) -> None:
-    """A client that sends nothing more is not dead for want of beats; it still gets ours."""
-    hello = b"heart-beat:1000,1000\n"
-    with joined(version, version, hello=hello, over=lambda each: upstream(disconnect_timeout=60.0)) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.client_half_closes()
-        play.client_reads_all()
-        play.broker_says(MESSAGE)
-        play.client_gets(MESSAGE)
-        play.time_passes(8.0)
-        assert play.client_reads_all().strip(b"\n") == b""
-        assert play.client.closed is None
-        play.client_goes()
-        play.client_is_closed(How.FLUSH)
-        play.broker_is_closed()
-        play.broker_reads()
 
 
 def test_a_broker_that_dies_meanwhile() -> None:
@@ -393,25 +220,3 @@ def test_several_brokers() -> None:
         play.broker_goes(at="a")
         play.client_is_closed()
         play.broker_is_closed(at="b")
-
-
-def test_messages_straight_from_the_broker() -> None:
-    """They pass without the core as before; what must be looked at afterwards is."""
-    with Playbook(passes=True) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        comes(play, URI)
-        play.client_reads()
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        before = play.passed
-        for _ in range(3):
-            play.broker_says(MESSAGE)
-            play.client_gets(MESSAGE)
-        assert play.passed > before
-        play.time_passes(5.0)
-        play.broker_gets(GOODBYE)
-        play.broker_goes()
-        play.client_is_closed()

@@ -2,23 +2,17 @@
 
 import pytest
 
-from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import End, failed, given_up, lost, unconfirmed
+from stomprelay.relay.notes import given_up, lost, unconfirmed
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.errors import StompError
 from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, joined, listener, upstream
-from tests.relay.failing import asked, found, goes_by_itself, movable, sent_away, started
+from tests.relay.failing import asked, found, goes_by_itself, movable, started
 from tests.relay.several import (
     SOON,
-    begun,
     comes_back,
     fan_out,
     fanned,
-    lasting,
-    plain,
     receipt,
-    routed,
     send,
     tell,
 )
@@ -95,53 +89,6 @@ def test_what_is_sent_again_is_counted_for_each_recovery(cut: Cut) -> None:
         play.broker_reads()
 
 
-def test_what_is_sent_again_is_counted_for_each_session() -> None:
-    """Sessions share their counters, but not this."""
-    play = started(confirm=True)
-    other = Playbook(listener(movable(confirm=True)), counters=play.counters)
-    other.client_says(SAY_HELLO[b"1.2"])
-    other.broker_accepts()
-    other.broker_says(b"CONNECTED\nversion:1.2\n\n\0")
-    play.client_says(send(b"1"))
-    other.client_says(send(b"1") + send(b"2"))
-    for each in (play, other):
-        each.broker_goes()
-    for each in (other, play):
-        found(each)
-    assert [play.facts(Event.RECOVERED)[0]["resent"], other.facts(Event.RECOVERED)[0]["resent"]] == [1, 2]
-
-
-def test_a_planned_move() -> None:
-    """MOVED tells which broker was left, RECOVERED which one came in its place."""
-    with started() as play:
-        sent_away(play)
-        assert play.facts(Event.MOVED) == [{"broker": "tcp://a", "upstream": "main"}]
-        play.broker_reads()
-        play.broker_says(receipt("relay-session-receipt-1"))
-        found(play)
-        new = {"broker": "tcp://b", "lost": "tcp://a", **CONFIRMED, "resent": 0}
-        assert play.facts(Event.RECOVERED) == [new]
-        assert play.facts(Event.LOST) == []
-        assert play.counters["failovers"] == 0
-
-
-def test_a_move_without_a_quiet_moment() -> None:
-    """It is told when the time is over."""
-    with started() as play:
-        play.client_says(tell(b"BEGIN", transaction="t"))
-        play.broker_reads()
-        sent_away(play, within=3.0)
-        assert play.facts(Event.MOVED) == []
-        play.time_passes(3.0)
-        assert play.facts(Event.MOVED) == [{"broker": "tcp://a", "upstream": "main"}]
-        play.broker_reads()
-        play.broker_goes()
-        assert play.facts(Event.LOST) == []
-        found(play)
-        assert play.facts(Event.RECOVERED)[0]["lost"] == "tcp://a"
-        play.broker_reads()
-
-
 def test_brokers_that_cannot_be_had() -> None:
     """Each, and the search as a whole when it takes long."""
     play = Playbook(listener(movable(options={"warn_after": 1, "initial_delay": 1.0})))
@@ -156,34 +103,7 @@ def test_brokers_that_cannot_be_had() -> None:
     ]
 
 
-def test_a_broker_that_speaks_other_versions_only() -> None:
-    """It is asked again."""
-    play = Playbook()
-    play.client_says(SAY_HELLO[b"1.1"])
-    play.broker_accepts()
-    play.broker_says(b"ERROR\nversion:1.2\nmessage:no\n\n\0")
-    assert play.facts(Event.RETRIED) == [
-        {"broker": "tcp://broker:61613", "upstream": "main", "versions": "1.2"}
-    ]
-
-
 # Silence
-
-
-def test_a_broker_that_falls_silent() -> None:
-    """Its loss is for want of heart-beats."""
-    with started(heart_beat=BEAT, welcome=b"heart-beat:1000,1000\n") as play:
-        play.time_passes(3)
-        play.brokers[0].written = b""
-        (facts,) = play.facts(Event.LOST)
-        assert facts == {
-            "broker": "tcp://a",
-            "upstream": "main",
-            "reason": "sent nothing for too long (heart-beat)",
-            "beats": 1,
-        }
-        found(play)
-        play.broker_reads()
 
 
 def test_a_client_that_falls_silent() -> None:
@@ -220,25 +140,6 @@ def test_a_client_that_leaves() -> None:
     assert ends(play) == [(Event.VANISHED, "client", False)]
 
 
-def test_a_client_that_leaves_before_its_connect() -> None:
-    """There was no session, but there may be frames."""
-    play = Playbook()
-    play.client_goes()
-    assert ends(play) == [(Event.VANISHED, "client", False)]
-    play = Playbook()
-    play.client_says(b"CONNECT\naccept-version:9.9\n\n\0")
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "no common STOMP version"}]
-    assert ends(play) == [(Event.DISCONNECTED, "relay", True)]
-
-
-def test_a_client_that_leaves_while_a_broker_is_sought() -> None:
-    """After CONNECT, before CONNECTED."""
-    play = Playbook()
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.client_goes()
-    assert ends(play) == [(Event.VANISHED, "client", False)]
-
-
 def test_a_client_that_leaves_what_it_sent() -> None:
     """It is told when it goes, and again when all is delivered: then the session is over."""
     play = started(confirm=True)
@@ -265,27 +166,6 @@ def test_a_disconnect(first: str) -> None:
     assert ends(play) == [(Event.DISCONNECTED, "client", first == "nobody")]
 
 
-def test_a_disconnect_that_is_not_answered() -> None:
-    """It is the broker that failed; each one that there was is told of."""
-    play = joined(b"1.2", b"1.2")
-    play.client_says(tell(b"DISCONNECT", receipt="bye"))
-    play.time_passes(10)
-    why = {"upstream": "main", "reason": "did not confirm DISCONNECT in time"}
-    assert play.facts(Event.LOST) == [{"broker": "tcp://broker:61613", **why}]
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "connection to the broker was lost"}]
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
-
-
-def test_a_broker_of_a_plain_address_goes() -> None:
-    """Its loss ends the session."""
-    play = joined(b"1.2", b"1.2")
-    play.broker_goes("Connection reset by peer")
-    reason = "closed the connection: Connection reset by peer"
-    assert play.facts(Event.LOST) == [{"broker": "tcp://broker:61613", "upstream": "main", "reason": reason}]
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "connection to the broker was lost"}]
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
-
-
 def test_a_broker_that_sends_error_and_goes() -> None:
     """The client was sent the reason by the broker."""
     play = joined(b"1.2", b"1.2")
@@ -295,29 +175,6 @@ def test_a_broker_that_sends_error_and_goes() -> None:
     reason = "closed the connection: Connection was closed cleanly."
     assert facts == {"end": "broker", "broker": "tcp://broker:61613", "upstream": "main", "reason": reason}
     assert ends(play) == [(Event.DISCONNECTED, "broker", False)]
-
-
-def test_an_error_that_closes() -> None:
-    """With `close_on_error` the broker need not close."""
-    play = joined(b"1.2", b"1.2", over=lambda _: upstream(close_on_error=True))
-    play.broker_says(b"ERROR\nmessage:odd\n\n\0")
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
-
-
-def test_a_connect_that_is_refused() -> None:
-    """By the broker's word, or for want of one."""
-    play = Playbook()
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.broker_accepts()
-    play.broker_says(b"ERROR\nmessage:access refused\n\n\0")
-    why = {"upstream": "main", "reason": "answered CONNECT with ERROR"}
-    assert play.facts(Event.REFUSED) == [{"broker": "tcp://broker:61613", **why}]
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
-    play = Playbook()
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.broker_refuses()
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "broker not available"}]
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
 
 
 def test_a_session_that_is_given_up() -> None:
@@ -330,14 +187,6 @@ def test_a_session_that_is_given_up() -> None:
     assert play.facts(Event.RECOVERED) == []
     assert play.facts(Event.ERROR) == [{"side": "client", "message": "no broker available"}]
     assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
-
-
-def test_what_the_client_did_wrong() -> None:
-    """The relay cannot go on with it."""
-    play = joined(b"1.2", b"1.2")
-    play.client_says(b"HELLO\n\n\0")
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "unknown command"}]
-    assert ends(play) == [(Event.DISCONNECTED, "relay", True)]
 
 
 def test_what_the_broker_did_wrong() -> None:
@@ -364,15 +213,15 @@ def test_a_commit_of_unknown_outcome() -> None:
     assert play.noted(Event.ERROR) == f"{message} (its broker was lost after COMMIT)"
 
 
+# Receipts that the relay gives
+
+
 def test_the_relay_stops() -> None:
     """The relay brought it about, and neither client nor broker."""
     play = joined(b"1.2", b"1.2")
     play.relay_stops()
     assert play.facts(Event.ERROR) == [{"side": "client", "message": "the relay is stopping"}]
     assert ends(play) == [(Event.DISCONNECTED, "relay", True)]
-
-
-# Receipts that the relay gives
 
 
 @in_all_cuts
@@ -390,31 +239,6 @@ def test_receipts_in_the_place_of_a_lost_broker(cut: Cut) -> None:
         assert answers(play) == ["a:b", "u"]
         found(play)
         assert answers(play) == ["a:b", "u"]
-
-
-def test_a_receipt_of_an_ack_that_is_not_sent() -> None:
-    """It names a delivery of a broker that was lost, while there is another one."""
-    with started() as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
-        play.broker_says(MESSAGE % b"x")
-        play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        play.client_says(tell(b"ACK", id="k", receipt="r"))
-        play.client_gets(receipt("r"))
-        assert answers(play) == ["r"]
-
-
-def test_a_client_that_is_gone_is_given_none() -> None:
-    """So nothing is told of them."""
-    play = started(confirm=True)
-    play.client_says(send(b"1") + tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
-    play.client_says(tell(b"UNSUBSCRIBE", id="1", receipt="u"))
-    play.client_goes()
-    play.broker_goes()
-    assert answers(play) == []
 
 
 def test_receipts_of_a_fan_out() -> None:
@@ -438,19 +262,6 @@ def test_receipts_of_a_fan_out() -> None:
         assert answers(play) == ["1", "2"]
 
 
-def test_two_receipts_of_one_name_in_a_fan_out() -> None:
-    """One note for each that the client is given."""
-    with fanned(quorum=2) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
-        play.client_says(tell(b"UNSUBSCRIBE", id="1", receipt="r"))
-        play.client_says(tell(b"ABORT", transaction="t", receipt="r"))
-        for at in "ab":
-            play.broker_reads(at=at)
-            play.broker_goes(at=at)
-        play.client_gets(receipt("r", "r"))
-        assert answers(play) == ["r", "r"]
-
-
 # Several brokers
 
 
@@ -468,19 +279,6 @@ def test_a_broker_of_a_fan_out() -> None:
         play.broker_reads(at="a")
         new = {"broker": "a", "lost": "a", **CONFIRMED, "resent": 1}
         assert play.facts(Event.RECOVERED) == [new]
-
-
-def test_a_broker_of_a_route() -> None:
-    """It belongs to the upstream that the route names."""
-    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
-        play.client_says(send(b"1", b"/queue/there.x"))
-        play.broker_accepts(at="b")
-        play.broker_reads(at="b")
-        play.broker_says(b"CONNECTED\nversion:1.2\n\n\0", at="b")
-        play.broker_reads(at="b")
-        assert [facts["upstream"] for facts in play.facts(Event.CONNECTED)] == ["main", "there"]
-        play.broker_goes(at="b")
-        assert play.facts(Event.LOST)[0]["upstream"] == "there"
 
 
 def test_a_group_whose_broker_is_left() -> None:
@@ -512,28 +310,6 @@ def test_a_group_that_finds_no_broker() -> None:
     assert play.facts(Event.LOST) == [{"group": "main-1", "given_up": 1, **why}]
 
 
-def test_a_group_that_misses_what_is_sent() -> None:
-    """No broker is lost, so none is named."""
-    with fanned(2, resend_buffer=60) as play:
-        play.broker_goes(at="a")
-        for number in range(3):
-            play.client_says(send(b"%d" % number * 30))
-        play.broker_reads(at="b")
-        why = {"upstream": "main", "reason": "its queue is full"}
-        assert play.facts(Event.LOST)[1:] == [{"group": "main-1", **why}]
-
-
-def test_a_broker_that_takes_nothing_any_more() -> None:
-    """It is left, and that is a loss."""
-    with fanned(2, resend_buffer=60) as play:
-        play.broker_is_blocked(at="a")
-        for number in range(8):
-            play.client_says(tell(b"SUBSCRIBE", id=f"{number}", destination="/queue/a"))
-        play.broker_reads(at="b")
-        why = {"upstream": "main", "reason": "it takes nothing any more"}
-        assert play.facts(Event.LOST) == [{"broker": "a", **why}]
-
-
 def test_an_error_that_a_fan_out_does_not_pass_on() -> None:
     """The group and what it sent."""
     with fanned(2) as play:
@@ -543,19 +319,6 @@ def test_an_error_that_a_fan_out_does_not_pass_on() -> None:
         play.broker_says(b"ERROR\nreceipt-id:r\nmessage:no room\n\n\0", at="a")
         why = {"upstream": "main", "reason": "it answered ERROR: no room"}
         assert play.facts(Event.IGNORED) == [{"group": "main-1", **why}]
-
-
-def test_a_disconnect_that_several_do_not_answer() -> None:
-    """One line for the log, and a loss for each."""
-    groups = tuple(group for host in "ab" for group in plain("main", host).groups)
-    play = begun(listener(Upstream("main", groups, quorum=2)))
-    play.client_says(tell(b"DISCONNECT", receipt="bye"))
-    play.time_passes(10)
-    first, second = [note for note in play.notes if note.event is Event.LOST]
-    assert (first.facts["broker"], first.quiet) == ("a", False)
-    assert (second.facts["broker"], second.quiet) == ("b", True)
-    assert first.text == "broker a, b did not confirm DISCONNECT in time"
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
 
 
 # By themselves
@@ -582,15 +345,3 @@ def test_brokers_that_there_are_none_of() -> None:
         "broker tcp://broker:61613 did not confirm: 3 SENDs may be lost",
         {"upstream": "main", "reason": "did not confirm", "possibly_lost": 3},
     )
-
-
-def test_ends_are_named_as_they_are_written() -> None:
-    """The journal has their values."""
-    assert [end.value for end in End] == ["client", "broker", "relay"]
-
-
-def test_no_error_gives_its_detail_twice() -> None:
-    """The text has it, for people."""
-    note = failed("client", StompError("no", "because"))
-    assert note == Note(Event.ERROR, "client: no (because)", {"side": "client", "message": "no"})
-    assert failed("broker", StompError("no")).text == "broker: no"

@@ -60,14 +60,6 @@ def test_a_client_that_is_known(cut: Cut) -> None:
         play.broker_gets(send(b"x"))
 
 
-def test_a_listener_that_asks_nobody() -> None:
-    """There the broker decides, as ever."""
-    with Playbook() as play:
-        play.client_says(HELLO)
-        assert play.claims == []
-        assert len(play.brokers) == 1
-
-
 @pytest.mark.parametrize(
     ("sent", "claim"),
     [
@@ -139,17 +131,6 @@ def test_nobody_finds_out_in_time() -> None:
         assert play.brokers == []
 
 
-def test_the_alarm_rings_early() -> None:
-    """Nothing is due before its time."""
-    with asked() as play:
-        play.alarm_rings_early()
-        play.client_is_unknown()
-        play.alarm_rings_early()
-        play.client_gets(b"")
-        play.time_passes(REFUSAL)
-        play.client_gets_error(b"access refused")
-
-
 def test_a_version_that_nobody_speaks() -> None:
     """That is told at once: it says nothing about who the client is."""
     with Playbook(listener(auth="people", versions=frozenset({b"1.2"}))) as play:
@@ -165,16 +146,6 @@ def test_a_version_that_nobody_speaks() -> None:
 def test_frames_behind_connect(cut: Cut) -> None:
     """A client need not wait for CONNECTED; what it sends is for the brokers that it may have."""
     with asked(cut=cut, behind=send(b"x")) as play:
-        play.client_is(ALICE)
-        welcomed(play)
-        play.broker_gets(send(b"x"))
-
-
-def test_bytes_that_were_under_way() -> None:
-    """They came although nobody reads: they are kept, and are no second CONNECT."""
-    with asked() as play:
-        play.client_says(send(b"x")[:10], unasked=True)
-        play.client_says(send(b"x")[10:], unasked=True)
         play.client_is(ALICE)
         welcomed(play)
         play.broker_gets(send(b"x"))
@@ -216,24 +187,6 @@ def test_a_client_that_goes_and_may_not_send() -> None:
         assert play.wake == inf
 
 
-def test_a_client_that_goes_and_nobody_finds_out() -> None:
-    """It ends when it would have been refused."""
-    with asked(behind=send(b"x"), connect_timeout=3.0) as play:
-        play.client_goes("reset")
-        play.time_passes(3.0)
-        play.client_is_closed(How.FLUSH)
-        assert play.relay.over
-
-
-def test_a_client_that_goes_before_it_is_told() -> None:
-    """There is nobody left to be told."""
-    with asked() as play:
-        play.client_is_unknown()
-        play.client_goes("reset")
-        play.client_is_closed(How.FLUSH)
-        play.time_passes(10)
-
-
 def test_a_client_that_half_closes() -> None:
     """It has said all that it will say, and gets its answers."""
     with asked(behind=send(b"x")) as play:
@@ -246,20 +199,6 @@ def test_a_client_that_half_closes() -> None:
         play.time_passes(ECHO)
         play.broker_gets(GOODBYE)
         play.broker_goes()
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_a_client_that_half_closes_and_is_refused(first: bool) -> None:
-    """It is told at its time as well, and not when it closes: that would tell when it was found out."""
-    with asked() as play:
-        if first:
-            play.client_half_closes()
-        play.client_is_unknown()
-        if not first:
-            play.client_half_closes()
-        assert play.client.closed is None
-        play.time_passes(REFUSAL)
-        play.client_gets_error(b"access refused")
 
 
 # What the relay does meanwhile
@@ -287,14 +226,6 @@ def test_the_relay_ends_it(ends: Callable[[Playbook], None], message: bytes, ref
         assert play.brokers == []
 
 
-def test_the_relay_stops_and_the_client_is_gone() -> None:
-    """Nobody is told."""
-    with asked(behind=send(b"x")) as play:
-        play.client_goes()
-        play.relay_stops()
-        assert play.relay.over
-
-
 def test_it_is_found_out_twice() -> None:
     """Only the first answer counts."""
     with asked() as play:
@@ -303,17 +234,6 @@ def test_it_is_found_out_twice() -> None:
         play.client_is_unknown()
         assert play.relay.identity is ALICE
         welcomed(play)
-
-
-def test_refused_and_then_known() -> None:
-    """The same the other way round."""
-    with asked() as play:
-        play.client_is_unknown()
-        play.client_is(ALICE)
-        play.client_is_unknown()
-        play.time_passes(REFUSAL)
-        play.client_gets_error(b"access refused")
-        assert play.counters["logins_failed"] == 1
 
 
 # What brokers are told
@@ -379,22 +299,6 @@ def test_a_token_expires() -> None:
         assert play.relay.over
 
 
-def test_a_session_that_ends_before_its_token() -> None:
-    """Nothing is left that would be due."""
-    with known_until(30) as play:
-        play.client_goes()
-        assert play.relay.over
-        assert play.wake == inf
-
-
-def test_a_token_expires_while_a_broker_is_sought() -> None:
-    """There is no CONNECTED any more."""
-    with asked(movable()) as play:
-        play.client_is(Identity("alice", until=play.now + 2))
-        play.time_passes(3)
-        play.client_gets_error(b"the token has expired")
-
-
 def test_what_was_said_in_time_is_delivered() -> None:
     """A client that is gone is not cut off by its token."""
     with asked(movable(1, confirm=True, disconnect_timeout=5.0)) as play:
@@ -443,16 +347,6 @@ def test_a_newer_token(cut: Cut) -> None:
         play.broker_is_closed()
 
 
-def test_a_token_that_expires_earlier() -> None:
-    """The last one counts."""
-    with renewing() as play:
-        play.client_says(send(b"", RENEW, passcode="newer"))
-        play.client_is(Identity("alice", until=play.now + 5))
-        play.time_passes(6)
-        play.client_gets_error(b"the token has expired")
-        play.broker_is_closed()
-
-
 @pytest.mark.parametrize("ground", ["token", "unchecked"])
 def test_a_newer_token_that_is_refused(ground: str) -> None:
     """There is no RECEIPT for it, and the session goes on with the one that it has, until that expires."""
@@ -496,16 +390,6 @@ def test_one_token_at_a_time() -> None:
         play.client_gets(b"RECEIPT\nreceipt-id:r3\n\n\0")
         assert play.wake == play.now + 60
         assert len(play.claims) == 3
-
-
-def test_a_client_that_goes_while_its_token_is_looked_at() -> None:
-    """The answer comes too late, and nothing comes of it."""
-    with renewing() as play:
-        play.client_says(SHOWN)
-        play.client_goes()
-        play.client_is(Identity("alice", until=play.now + 60))
-        play.client_is_unknown("token", "it has expired")
-        assert play.relay.over
 
 
 def test_a_newer_token_with_several_brokers() -> None:

@@ -1,11 +1,8 @@
 """What may be sent straight on, past the relay: while nothing else is to be done, and no longer."""
 
-import pytest
-
 from stomprelay.session.heartbeat import Terms
-from tests.playbook import Cut, Playbook, in_all_pairs, joined, listener
-from tests.relay.failing import asked_to_leave, started
-from tests.relay.several import begun, fan_out
+from tests.playbook import Cut, Playbook, in_all_pairs, joined
+from tests.relay.failing import started
 
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0"
@@ -43,19 +40,6 @@ def test_nothing_passes_before_the_first_frame() -> None:
         play.client_says(b"\n")
         play.broker_says(b"\n")
         begin(play)
-
-
-def test_nothing_passes_before_connected() -> None:
-    """The first frames are the relay's own business."""
-    play = Playbook(passes=True)
-    play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0" + SEND)
-    play.broker_accepts()
-    play.broker_reads()
-    assert passing(play) == set()
-    play.broker_says(b"CONNECTED\nversion:1.2\n\n\0")
-    play.client_reads()
-    play.broker_gets(SEND)
-    assert passing(play) == {"client", "broker"}
 
 
 @in_all_pairs
@@ -171,54 +155,3 @@ def test_heart_beats_count_what_passed() -> None:
             say(play, SEND)
         assert play.counters["beats_missed"] == 0
         play.client_reads_all()
-
-
-@pytest.mark.parametrize("trace", [False, True])
-def test_a_tracing_listener(trace: bool) -> None:
-    """Every SEND has to be marked."""
-    with joined(b"1.2", b"1.2", cut=Cut.PASSED, trace=trace) as play:
-        play.client_says(SEND)
-        play.client_says(SEND)
-        assert (play.passed == 0) is trace
-        assert (b"relay-trace" in play.broker_reads()) is trace
-
-
-def test_a_fan_out() -> None:
-    """Nothing passes: each frame goes to several brokers."""
-    play = begun(listener(fan_out(2)), cut=Cut.PASSED)
-    play.client_says(SEND)
-    assert (play.passed, passing(play)) == (0, set())
-
-
-def test_a_planned_move() -> None:
-    """A session that is to leave its broker looks at all that comes, for the moment when it can."""
-    with started(cut=Cut.PASSED) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_gets(SUBSCRIBE)
-        play.broker_says(message(1))
-        play.client_gets(message(1))
-        asked_to_leave(play)
-        assert passing(play) == set()
-
-
-def test_nobody_asks_for_it() -> None:
-    """Where the service cannot do it, it is not asked to."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(SEND)
-        play.broker_gets(SEND)
-        assert not play.passing
-
-
-def test_what_passes_is_activity() -> None:
-    """As any frame is, and beats are not."""
-    with Playbook() as play:
-        assert play.relay.active_at is None
-    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
-        begin(play)
-        play.time_passes(5)
-        say(play, SEND)
-        at = play.now
-        for who in (play.client_says, play.broker_says, play.client_says):
-            play.time_passes(5)
-            who(b"\n")
-            assert play.relay.active_at == at

@@ -4,23 +4,20 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
-from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs, listener
+from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs
 from tests.relay.failing import (
     asked,
     asked_to_leave,
     found,
     link,
-    movable,
     over,
     resumed,
     said_welcome,
     sent_away,
     started,
 )
-from tests.relay.several import begun, group
 from tests.relay.test_failover import (
     ASKING,
     ASKING_AGAIN,
@@ -30,7 +27,6 @@ from tests.relay.test_failover import (
     SEND,
     SUBSCRIBE,
     gets,
-    marks,
     message,
     settle,
 )
@@ -75,14 +71,6 @@ def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) 
         assert play.noted(Event.MOVED) == "leaving broker tcp://a"
         assert "tcp://b" in play.noted(Event.RECOVERED)
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
-
-
-def test_the_next_broker_is_opened_at_once() -> None:
-    """No delay of a search after a loss: the session is silent only for as long as it takes."""
-    with started(options={"initial_delay": 10.0}) as play:
-        sent_away(play)
-        parts(play)
-        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b"]
 
 
 @in_all_pairs
@@ -178,18 +166,6 @@ def test_the_time_is_over(cut: Cut) -> None:
         play.both_stay()
 
 
-def test_no_time_at_all() -> None:
-    """`within` nothing: it leaves at once, whatever is open."""
-    with started() as play:
-        play.client_says(BEGIN)
-        play.broker_reads()
-        sent_away(play, within=0.0)
-        play.time_passes(0.0)
-        parts(play)
-        found(play)
-        gets(play, BEGIN)
-
-
 @in_all_cuts
 def test_what_the_old_broker_still_sends_is_the_clients(cut: Cut) -> None:
     """Messages and receipts before the RECEIPT of our DISCONNECT reach the client; that one does not."""
@@ -238,19 +214,6 @@ def test_the_broker_is_lost_before_the_session_left(late: bool) -> None:
         assert (play.counters["brokers_moved"], play.counters["brokers_lost"]) == ((1, 0) if late else (0, 1))
         play.time_passes(100)
         assert len(play.opened) == 2
-
-
-def test_a_preferred_broker() -> None:
-    """`to` comes first, whatever the order of the list says."""
-    with started(brokers=3) as play:
-        asked_to_leave(play, to=2)
-        parts(play)
-        assert play.opened[-1].uri == "tcp://c"
-        found(play)
-        asked_to_leave(play, at=2, to=0)
-        parts(play, 2)
-        assert play.opened[-1].uri == "tcp://a"
-        found(play)
 
 
 def stays(play: Playbook, why: str) -> None:
@@ -333,18 +296,6 @@ def test_the_next_broker_is_lost_while_the_session_waits() -> None:
         play.broker_gets(BEGIN, at="tcp://c")
 
 
-def test_the_broker_dies_when_another_has_accepted() -> None:
-    """The session is there at once."""
-    with started() as play:
-        play.client_says(SUBSCRIBE + BEGIN)
-        play.broker_reads()
-        sent_away(play)
-        play.broker_goes(at="tcp://a")
-        assert str(link(play).broker) == "tcp://b"
-        gets(play, SUBSCRIBE + BEGIN)
-        assert (play.counters["brokers_lost"], play.counters["failovers"]) == (1, 1)
-
-
 def test_all_are_paused() -> None:
     """The client is held, and beaten to, until one is resumed; it is never given up meanwhile."""
     with started(
@@ -364,45 +315,6 @@ def test_all_are_paused() -> None:
         play.both_stay()
 
 
-def test_a_client_that_comes_while_all_are_paused() -> None:
-    """It waits for its CONNECTED, longer than any time-out of ours, and connects when a broker is resumed."""
-    with Playbook(listener(movable(connect_timeout=1.0), connect_timeout=1.0)) as play:
-        for broker in play.relay.listener.upstream.brokers:
-            broker.health.paused = True
-        play.client_says(SAY_HELLO[b"1.2"])
-        assert play.opened == []
-        play.time_passes(100)
-        assert play.client.closed is None
-        resumed(play)
-        assert play.opened[-1].uri == "tcp://a"
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(said_welcome(b"1.2"))
-        assert play.client_reads().startswith(b"CONNECTED\n")
-
-
-def test_a_broker_comes_back_while_the_session_waits() -> None:
-    """The session does not wait for the end of its pause."""
-    with started(options={"initial_delay": 60.0, "longest_delay": 60.0}) as play:
-        play.broker_goes()
-        assert play.wake - play.now > 30
-        play._perform(play.relay.reconsidered(play.now))
-        play.time_passes(1)
-        assert len(play.opened) == 2
-
-
-def test_reconsidering_while_all_is_well() -> None:
-    """Nothing happens to a session that has its broker, or asks one."""
-    with started() as play:
-        play._perform(play.relay.reconsidered(play.now))
-        assert len(play.opened) == 1
-        play.broker_goes()
-        asked(play)
-        play._perform(play.relay.reconsidered(play.now))
-        assert len(play.opened) == 2
-        found(play)
-
-
 def test_a_broker_is_paused_while_it_is_asked() -> None:
     """A session that came to it just then leaves it again, as those did that were there."""
     with started() as play:
@@ -419,23 +331,6 @@ def test_a_broker_is_paused_while_it_is_asked() -> None:
         gets(play, GOODBYE % 1)
         play.broker_says(RECEIPT % (OURS % 1))
         play.both_stay()
-
-
-def test_a_broker_is_paused_before_its_turn_to_be_asked() -> None:
-    """It is not asked: the next one is."""
-    with started(brokers=3, reconnect_rate=1.0) as play:
-        second = play.relay.listener.upstream.brokers[1]
-        second.health.slot(1.0, play.now)
-        asked_to_leave(play, 10.0)
-        assert len(play.opened) == 1
-        second.health.paused = True
-        play.time_passes(1)
-        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://c"]
-        play.broker_accepts(at="tcp://c")
-        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
-        play.broker_says(said_welcome(b"1.2"), at="tcp://c")
-        parts(play)
-        found(play)
 
 
 def test_the_next_broker_is_paused_before_the_session_leaves() -> None:
@@ -470,15 +365,6 @@ def test_asked_twice() -> None:
         gets(play, BEGIN)
 
 
-def test_asked_to_leave_another_broker() -> None:
-    """It is not there: nothing happens."""
-    with started() as play:
-        asked_to_leave(play, 0.0, at=1)
-        play.time_passes(10)
-        gets(play, b"")
-        assert play.counters["brokers_moved"] == 0
-
-
 def test_a_plain_address_cannot_be_left() -> None:
     """Its sessions know no other broker, and stay at once."""
     with Playbook() as play:
@@ -495,28 +381,6 @@ def test_a_plain_address_cannot_be_left() -> None:
 
 
 # The client leaves as well
-
-
-@pytest.mark.parametrize("quiet", [False, True], ids=["owing", "quiet"])
-def test_the_client_says_goodbye_meanwhile(quiet: bool) -> None:
-    """It leaves by way of the broker that it has: there is nothing to move any more."""
-    with started() as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        sent_away(play, within=2.0)
-        ack = b"ACK\nid:k-1\n\n\0" if quiet else b""
-        play.client_says(ack + b"DISCONNECT\nreceipt:bye\n\n\0")
-        gets(play, ack + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.time_passes(2.5)
-        gets(play, b"")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
-        play.broker_goes()
-        play.client_is_closed()
-        play.broker_is_closed(at="tcp://b")
-        assert play.counters["brokers_moved"] == 0
 
 
 def test_the_client_says_goodbye_while_the_session_parts() -> None:
@@ -552,65 +416,6 @@ def test_the_client_goes_while_the_session_parts() -> None:
             assert play.wake == inf
 
 
-@pytest.mark.parametrize("parting", [False, True], ids=["goes first", "parts first"])
-def test_the_client_goes_and_the_broker_does_not_confirm_that_the_session_parts(parting: bool) -> None:
-    """That broker has half of the time, as any other has; the next one gets what the client left."""
-    with started(product="rabbitmq", confirm=True, disconnect_timeout=4.0) as play:
-        play.client_says(SEND % b"1")
-        assert marks(play.broker_reads()) == [b"1:1"]
-        if not parting:
-            play.client_goes()
-        sent_away(play, within=0.0, welcome=said_welcome(b"1.2", "rabbitmq"))
-        play.time_passes(0.0)
-        gets(play, GOODBYE % 2)
-        if parting:
-            play.time_passes(0.5)
-            play.client_goes()
-        play.time_passes(1.9)
-        assert link(play).leaving
-        play.time_passes(0.2)
-        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b"]
-        found(play, product="rabbitmq")
-        assert marks(play.broker_reads()) == [b"!3:1"]
-        play.broker_says(RECEIPT % (OURS % 3))
-        play.broker_is_closed()
-        assert over(play)
-        assert play.facts(Event.LOST) == []
-        assert (play.counters["brokers_moved"], play.counters["clients_undelivered"]) == (1, 0)
-
-
-def test_the_time_of_a_client_that_went_ends_while_the_session_parts() -> None:
-    """The loss names no broker: the session had left the one that it had."""
-    with started(brokers=1, product="rabbitmq", confirm=True, disconnect_timeout=4.0) as play:
-        play.client_says(SEND % b"1")
-        play.client_goes()
-        play.broker_reads()
-        play.time_passes(2.1)
-        found(play, product="rabbitmq")
-        play.broker_reads()
-        sent_away(play, within=0.0)
-        play.time_passes(0.0)
-        gets(play, GOODBYE % 3)
-        play.time_passes(1.8)
-        assert not over(play)
-        play.time_passes(0.2)
-        assert over(play)
-        *_, last = play.facts(Event.LOST)
-        assert last == {"upstream": "main", "reason": "did not confirm all that was said", "possibly_lost": 1}
-
-
-def test_whoever_said_goodbye_is_not_moved() -> None:
-    """The order to leave comes too late."""
-    with started() as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        sent_away(play, within=0.0)
-        play.time_passes(1)
-        gets(play, b"")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
-
-
 # Nobody must go
 
 
@@ -630,49 +435,6 @@ def test_it_may_stay(cut: Cut) -> None:
         gets(play, b"ACK\nid:k-1\n\n\0" + SEND % b"x")
         assert play.counters["brokers_moved"] == play.counters["acks_stale"] == 0
         play.both_stay()
-
-
-def test_between_two_deliveries() -> None:
-    """A moment is enough for it, however short: the ACK of one delivery, before the next one comes."""
-    with started() as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        asked_to_leave(play, 3.0, to=1, may_stay=True)
-        play.client_says(b"ACK\nid:k-1\n\n\0")
-        gets(play, b"ACK\nid:k-1\n\n\0" + GOODBYE % 1)
-        play.broker_says(RECEIPT % (OURS % 1))
-        found(play)
-        gets(play, SUBSCRIBE)
-        assert play.counters["brokers_moved"] == 1
-
-
-def test_what_was_held_goes_on_when_it_stays() -> None:
-    """The client was not heard while only the broker owed something; it is, as soon as the session need not move."""
-    with started(confirm=True, product="rabbitmq") as play:
-        play.client_says(SEND % b"1")
-        play.broker_reads()
-        asked_to_leave(play, 3.0, to=1, may_stay=True)
-        play.client_says(SEND % b"2")
-        gets(play, b"")
-        play.time_passes(3.1)
-        assert play.broker_reads().endswith(b"\n\n2\0")
-        play.both_stay()
-
-
-def test_who_may_stay_is_sent_away() -> None:
-    """An operator's word counts more."""
-    with started() as play:
-        play.client_says(BEGIN)
-        play.broker_reads()
-        asked_to_leave(play, 1.0, to=1, may_stay=True)
-        sent_away(play, within=2.0)
-        assert not link(play).may_stay
-        play.time_passes(2.1)
-        parts(play)
-        found(play)
-        gets(play, BEGIN)
 
 
 # Quiet
@@ -710,50 +472,3 @@ def test_what_is_quiet() -> None:
         assert quiet()  # what it did not acknowledge is given to others anyway
         play.broker_goes()
         assert not quiet()
-
-
-def test_lost_deliveries_do_not_matter() -> None:
-    """After a loss the session is quiet again, though the client still has messages of the lost broker."""
-    with started() as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        assert link(play).quiet
-        asked_to_leave(play, at=1, to=0)
-        parts(play)
-        found(play)
-        gets(play, SUBSCRIBE)
-
-
-def test_a_client_that_leaves_by_a_broker_that_was_paused_meanwhile() -> None:
-    """It accepted the session all the same, and DISCONNECT was sent to it: there is nothing left to move."""
-    with started() as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        assert play.broker_reads().startswith(b"CONNECT\n")
-        for each in play.relay.listener.upstream.brokers:
-            each.health.pause()
-        play.broker_says(said_welcome(b"1.2"))
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
-
-
-def test_the_next_broker_takes_no_more_for_now() -> None:
-    """Nothing but CONNECT is on its way to it: that concerns nobody."""
-    upstream = Upstream("main", (group("main-1", "a", "c"), group("main-2", "b")))
-    with begun(listener(upstream)) as play:
-        asked_to_leave(play, welcome=None)
-        play.broker_accepts(at="c")
-        assert play.broker_reads(at="c").startswith(b"CONNECT\n")
-        leg = play.at("c").leg
-        play.relay.blocked(leg)
-        assert play.relay.unblocked(leg, play.now) == []
-        assert play.counters["faults"] == 0

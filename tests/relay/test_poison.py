@@ -12,7 +12,7 @@ from stomprelay.relay.model.health import Checks
 from stomprelay.relay.resend.caution import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs
-from tests.relay.failing import asked, client_waits, found, link, over, started
+from tests.relay.failing import client_waits, found, link, over, started
 from tests.relay.several import comes, fanned, send, tell
 
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
@@ -260,44 +260,6 @@ def test_a_broker_that_answers_nothing_strikes_nobody() -> None:
         assert play.counters["poison_refused"] == 0
 
 
-@pytest.mark.parametrize("how", ["killed", "cut off"])
-def test_brokers_that_die_while_one_send_is_on_its_way(how: str) -> None:
-    """Killed ones refuse connections for a while, and lose their other sessions as well: that is no strike."""
-    with started(product="rabbitmq", confirm=True, options={"longest_delay": 0.1}) as play:
-        _is_careful(play)
-        for _ in range(10):
-            _check_answered(play)
-            broker = play.opened[-1]
-            play.broker_goes()
-            if how == "killed":
-                asked(play)
-                while play.opened[-1] is not broker:
-                    play.broker_refuses()
-                    asked(play)
-                play.broker_refuses()
-            else:
-                broker.health.lost(suspect=False)  # another session's
-            found(play, b"1.2", "rabbitmq")
-            play.broker_reads()
-        assert not over(play)
-        assert play.counters["poison_refused"] == 0
-        _check_answered(play)
-
-
-def test_a_broker_that_takes_long_to_close() -> None:
-    """What it closes for was not sent just now."""
-    with started(product="rabbitmq", confirm=True) as play:
-        _is_careful(play)
-        for _ in range(5):
-            _check_answered(play)
-            play.time_passes(6)
-            play.broker_goes()
-            found(play, b"1.2", "rabbitmq")
-            play.broker_reads()
-        assert play.counters["poison_refused"] == 0
-        assert not over(play)
-
-
 def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
     """Only when the broker was seen to be well does it count: here the session asks each of them in turn."""
     with started(product="rabbitmq", confirm=True) as play:
@@ -318,18 +280,6 @@ def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
         play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
         assert play.counters["poison_refused"] == 1
         assert b"ERROR\nmessage:a frame cannot be delivered\n" in play.client_reads()
-
-
-def test_a_plain_failover_is_as_fast_as_ever() -> None:
-    """All that is unconfirmed goes in one piece, whenever brokers were lost, as long as they answered anything."""
-    with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(send(b"x") * 1000)
-        play.broker_reads()
-        for at in range(5):
-            play.broker_goes()
-            found(play, b"1.2", "rabbitmq")
-            assert play.broker_reads().count(b"SEND\n") == 1000 - at
-            play.broker_says(RECEIPT % b"relay-session-receipt-%d" % (1000 * (at + 1) + 1 - sum(range(at))))
 
 
 # Fan-out

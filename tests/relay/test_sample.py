@@ -3,11 +3,9 @@
 import pytest
 
 from stomprelay.relay import sample
-from stomprelay.relay.effects import Took
 from stomprelay.relay.model.histogram import ACK, RECEIPT
 from stomprelay.relay.sample import Looks
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
-from tests.relay.failing import started
 from tests.relay.several import THERE, send, two_upstreams
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r%d\n\nx\0"
@@ -109,35 +107,6 @@ def test_an_ack_that_covers_it() -> None:
     assert took(play) == [(ACK, "public", 0.5)]
 
 
-def test_an_ack_of_another_one() -> None:
-    """Where each has its own, only that one counts; MESSAGEs that want none do not."""
-    play = joined(b"1.2", b"1.2")
-    play.client_says(subscribe(b"client-individual") + subscribe(b"auto").replace(b"id:1", b"id:2"))
-    watched(play)
-    play.broker_says(message(9, b"1.2").replace(b"subscription:1", b"subscription:2"))
-    play.time_passes(1)
-    play.broker_says(message(1, b"1.2") + message(2, b"1.2"))
-    play.client_says(b"ACK\nid:a2\n\n\0")
-    assert took(play) == []
-    play.time_passes(0.5)
-    play.client_says(b"ACK\nid:a1\n\n\0")
-    assert took(play) == [(ACK, "public", 0.5)]
-
-
-def test_a_session_with_failover() -> None:
-    """The RECEIPT is what the client is sent, whoever gives it."""
-    play = started(confirm=True)
-    play.client_says(subscribe(b"client"))
-    watched(play)
-    play.client_says(SEND % 1)
-    play.time_passes(0.5)
-    play.broker_says(CONFIRMED % 1 + message(1, b"1.2"))
-    play.time_passes(0.5)
-    play.client_says(b"ACK\nid:a1\n\n\0")
-    assert took(play) == [(RECEIPT, "main", 0.5), (ACK, "public", 0.5)]
-    assert not play.relay.watched
-
-
 def test_a_route_has_its_own_upstream() -> None:
     """The time is that of the upstream that the destination leads to."""
     play = two_upstreams()
@@ -165,29 +134,6 @@ def test_nothing_passes_meanwhile() -> None:
     assert not play.relay.watched
 
 
-def test_nothing_to_be_a_sample() -> None:
-    """Who sends no such frames is not watched for long."""
-    play = joined(b"1.2", b"1.2")
-    watched(play)
-    play.client_says(PLAIN)
-    looked_after(play, sample.BEGIN + 0.1)
-    assert not play.relay.watched
-
-
-def test_what_takes_too_long_counts_as_long() -> None:
-    """Else the worst of all would be missing."""
-    play = joined(b"1.2", b"1.2")
-    play.client_says(subscribe(b"client"))
-    watched(play)
-    play.client_says(SEND % 1)
-    play.broker_says(message(1, b"1.2"))
-    looked_after(play, sample.LONGEST)
-    assert play.relay.watched
-    looked_after(play, 1.0)
-    assert took(play) == [(RECEIPT, "main", sample.LONGEST + 1), (ACK, "public", sample.LONGEST + 1)]
-    assert not play.relay.watched
-
-
 def test_enough_was_looked_at() -> None:
     """Frames are looked at as long as there are looks left, of all sessions together; then nothing is learnt."""
     play = joined(b"1.2", b"1.2")
@@ -209,25 +155,6 @@ def test_looks_are_given_anew() -> None:
     assert looks.left == 10
 
 
-def test_a_frame_that_is_too_large() -> None:
-    """It is not kept twice: the session is watched no longer."""
-    play = joined(b"1.2", b"1.2")
-    watched(play)
-    play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r1\n\n" + b"x" * (sample.MOST_BYTES + 1))
-    assert not play.relay.watched
-
-
-@pytest.mark.parametrize("bad", [b"NONSENSE\n\n\0", b"SEND\nreceipt:\\x\n\n\0"])
-def test_what_is_no_stomp(bad: bytes) -> None:
-    """The client is told as always, and once."""
-    play = joined(b"1.2", b"1.2")
-    watched(play)
-    play.client_says(bad)
-    assert play.client_reads().count(b"ERROR\n") == 1
-    looked_after(play)
-    assert not play.relay.watched
-
-
 def test_who_cannot_be_watched() -> None:
     """A client that is not connected, or in the middle of a frame; it is asked another time."""
     play = Playbook()
@@ -237,15 +164,3 @@ def test_who_cannot_be_watched() -> None:
     play.client_says(b"SEND\n")
     play._perform(play.relay.watch(Looks(10), play.now))
     assert not play.relay.watched
-
-
-def test_a_session_that_ends_while_it_is_watched() -> None:
-    """Nothing is learnt from it."""
-    play = joined(b"1.2", b"1.2")
-    watched(play)
-    play.client_says(SEND % 1)
-    play.client_goes()
-    looked_after(play, 1)
-    assert not play.relay.watched
-    assert took(play) == []
-    assert all(isinstance(each, Took) for each in play.took)

@@ -56,19 +56,6 @@ def test_a_disconnect_without_receipt(client: bytes, broker: bytes) -> None:
         assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
-def test_a_client_that_leaves_right_after_its_receipt() -> None:
-    """The client need not wait for the broker to close: its leaving closes the broker's leg."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_reads()
-        play.client_goes()
-        play.broker_is_closed()
-        assert play.noted(Event.DISCONNECTED)
-        assert play.counters["clients_vanished"] == 0
-
-
 def test_neither_side_closes_after_a_disconnect() -> None:
     """Then the relay does, soon after the receipt."""
     with joined(b"1.2", b"1.2", linger=2.0) as play:
@@ -145,17 +132,6 @@ def test_a_disconnect_without_receipt_waits_too() -> None:
         play.client_is_closed()
 
 
-@in_some_pairs
-def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: bytes) -> None:
-    """A SEND that failed is answered by its ERROR: nothing more is owed for it."""
-    with joined(client, broker) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"ERROR\nreceipt-id:1\nmessage:no\n\n\0")
-        play.client_gets(b"ERROR\nreceipt-id:1\nmessage:no\n\n\0")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-
-
 @pytest.mark.parametrize("disconnect_receipt", [b"", b"receipt:bye\n"], ids=repr)
 def test_a_disconnect_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
     """`disconnect_timeout` bounds the wait for owed receipts, and only then the wait for the answer."""
@@ -197,38 +173,6 @@ def test_an_unanswered_disconnect_without_receipt_just_ends() -> None:
         play.client_is_closed()
         play.broker_is_closed()
         assert play.counters["errors_sent"] == 0
-
-
-@in_some_pairs
-def test_a_broker_that_goes_without_confirming_a_disconnect(client: bytes, broker: bytes) -> None:
-    """The client gets an ERROR that names the receipt it waits for."""
-    with joined(client, broker) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
-
-
-@in_some_pairs
-def test_messages_between_disconnect_and_receipt_are_delivered(client: bytes, broker: bytes) -> None:
-    """What the broker sent before it saw DISCONNECT is the client's."""
-    with joined(client, broker) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_gets(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0RECEIPT\nreceipt-id:bye\n\n\0")
-
-
-@pytest.mark.parametrize(
-    "frame", [b"SUBSCRIBE\nid:0\ndestination:/queue/a\n", b"BEGIN\ntransaction:t\n"], ids=repr
-)
-def test_receipts_of_other_frames_after_a_disconnect_without_receipt(frame: bytes) -> None:
-    """A receipt that was asked for before DISCONNECT reaches the client, as without the relay."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(frame + b"receipt:1\n\n\0DISCONNECT\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:1\n\n\0")
 
 
 def test_beats_go_on_while_a_disconnect_waits() -> None:
@@ -294,22 +238,6 @@ def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes) -> N
 
 
 @in_some_pairs
-def test_an_error_of_long_ago_explains_no_loss(client: bytes, broker: bytes) -> None:
-    """A broker that went on after its ERROR and is lost later is lost: the client is sent an ERROR."""
-    with joined(client, broker) as play:
-        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
-        play.client_reads()
-        play.time_passes(10)
-        play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\n\n\0")
-        play.client_reads()
-        play.broker_goes("Connection reset by peer")
-        play.client_gets_error(b"connection to the broker was lost")
-        assert play.counters["brokers_lost"] == 1
-
-
-@in_some_pairs
 def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broker: bytes) -> None:
     """The ERROR tells why the broker closed, but not what became of the SENDs before: they may be lost."""
     with joined(client, broker) as play:
@@ -348,7 +276,7 @@ def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut
         play.broker_is_closed()
 
 
-# RECEIPT
+# The ledger's bound
 
 
 @in_some_pairs
@@ -390,19 +318,6 @@ def test_a_receipt_before_its_subscriptions_messages(client: bytes, broker: byte
         )
 
 
-def test_receipts_owed_are_bounded() -> None:
-    """A client that asks for receipts without end makes the relay remember only so many."""
-    with joined(b"1.2", b"1.2", unacknowledged=4) as play:
-        for n in range(100):
-            play.client_says(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0" % n)
-        assert play.broker_reads().count(b"\0") == 100
-        assert play.relay.session is not None
-        assert len(play.relay.session.receipts) == 4
-
-
-# The ledger's bound
-
-
 def message(version: bytes, n: int) -> bytes:
     """The n-th MESSAGE of a broker of this version."""
     ack = b"ack:k%d\n" % n if version == b"1.2" else b""
@@ -439,45 +354,6 @@ def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
         play.both_stay()
 
 
-@in_bridged_pairs
-def test_a_cumulative_ack_makes_room_at_once(client: bytes, broker: bytes) -> None:
-    """One ACK that settles all lets the broker go on."""
-    with joined(client, broker, unacknowledged=8) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0")
-        play.broker_reads()
-        for n in range(1, 13):
-            play.broker_says(message(broker, n))
-        assert play.client_reads().count(b"\0") == 8
-        play.client_says(ack(client, broker, 8))
-        play.broker_reads()
-        assert play.client_reads().count(b"\0") == 4
-        assert not play.broker.paused
-
-
-@in_bridged_pairs
-def test_auto_mode_owes_nothing(client: bytes, broker: bytes) -> None:
-    """Without acknowledgements nothing is remembered and the broker is not paused."""
-    with joined(client, broker, unacknowledged=2) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
-        play.broker_reads()
-        for n in range(100):
-            play.broker_says(message(broker, n))
-        assert play.client_reads().count(b"\0") == 100
-        assert play.broker.pauses == 0
-
-
-@pytest.mark.parametrize("version", [b"1.0", b"1.1", b"1.2"], ids=bytes.decode)
-def test_between_equals_the_broker_counts(version: bytes) -> None:
-    """With one version on both legs no account is kept and the broker is not paused for it."""
-    with joined(version, version, unacknowledged=2) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0")
-        play.broker_reads()
-        for n in range(100):
-            play.broker_says(message(version, n))
-        assert play.client_reads().count(b"\0") == 100
-        assert play.broker.pauses == 0
-
-
 @pytest.mark.parametrize("before", [3, 4])
 @in_bridged_pairs
 def test_deliveries_of_a_closed_subscription_make_way(client: bytes, broker: bytes, before: int) -> None:
@@ -498,20 +374,6 @@ def test_deliveries_of_a_closed_subscription_make_way(client: bytes, broker: byt
 
 
 @in_bridged_pairs
-def test_a_few_deliveries_of_a_closed_subscription(client: bytes, broker: bytes) -> None:
-    """What was delivered before UNSUBSCRIBE can be acknowledged after it."""
-    with joined(client, broker) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.broker_says(message(broker, 1) + message(broker, 2))
-        play.client_says(b"UNSUBSCRIBE\nid:0\n\n\0")
-        play.client_reads()
-        play.broker_reads()
-        play.client_says(ack(client, broker, 2) + ack(client, broker, 1))
-        assert play.broker_reads().count(b"ACK\n") == 2
-        play.both_stay()
-
-
-@in_bridged_pairs
 def test_acks_in_a_transaction_are_bounded(client: bytes, broker: bytes) -> None:
     """What an ABORT would bring back is remembered, so it is bounded as other deliveries are."""
     with joined(client, broker, unacknowledged=8) as play:
@@ -525,19 +387,6 @@ def test_acks_in_a_transaction_are_bounded(client: bytes, broker: bytes) -> None
         play.client_reads()
         play.broker_reads()
         assert play.broker.paused or play.client.closed is not None
-
-
-@in_bridged_pairs
-def test_acks_in_a_transaction_that_was_never_begun(client: bytes, broker: bytes) -> None:
-    """The broker judges them; nothing is kept for an ABORT that cannot bring them back."""
-    with joined(client, broker, unacknowledged=8) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        for n in range(1, 101):
-            play.broker_says(message(broker, n))
-            play.client_says(ack(client, broker, n).replace(b"\n\n", b"\ntransaction:t\n\n"))
-        play.client_reads()
-        assert play.broker_reads().count(b"\ntransaction:t\n") == 100
-        assert not play.broker.paused
 
 
 def test_an_eol_that_comes_late_is_not_waited_for() -> None:

@@ -5,8 +5,8 @@ from math import inf
 import pytest
 
 from stomprelay.session.effects import Event, How
-from tests.playbook import SAY_HELLO, Playbook, joined, listener
-from tests.relay.failing import asked, client_waits, found, movable, over, sent_away, started
+from tests.playbook import Playbook, joined
+from tests.relay.failing import client_waits, found, over, sent_away, started
 from tests.relay.several import fanned, send
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
@@ -130,22 +130,6 @@ def test_what_a_broker_did_not_confirm_is_counted(product: str) -> None:
         assert play.counters["possibly_lost"] == 50
 
 
-def test_a_client_that_waits_for_connected() -> None:
-    """It sent nothing that counts, and is told at once."""
-    with Playbook(listener(movable())) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.relay_begins_to_stop()
-        play.client_gets_error(b"the relay is stopping")
-        assert over(play)
-
-
-def test_a_client_that_has_not_sent_connect() -> None:
-    """Nor did this one."""
-    with Playbook() as play:
-        play.relay_begins_to_stop()
-        play.client_gets_error(b"the relay is stopping")
-
-
 def test_a_client_that_is_gone() -> None:
     """Its session goes on as if the relay did not stop; what is left at the end is counted."""
     with started(confirm=True) as play:
@@ -175,22 +159,6 @@ def test_a_client_that_is_leaving() -> None:
         play.client_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
-
-
-def test_a_disconnect_that_waited_for_a_broker() -> None:
-    """It was received before the relay began to stop, so it is confirmed."""
-    with started() as play:
-        play.broker_goes()
-        play.client_says(ASKING % (1, 1) + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.relay_begins_to_stop()
-        found(play)
-        play.broker_gets(ASKING % (1, 1))
-        play.broker_says(receipt(b"1"))
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(receipt(b"bye"))
-        play.client_gets(receipt(b"1") + receipt(b"bye"))
-        play.broker_goes()
-        assert over(play)
 
 
 def test_a_broker_that_is_not_read_from_is_read_again() -> None:
@@ -224,19 +192,6 @@ def test_all_groups_of_a_fan_out_have_their_time() -> None:
         assert play.counters["possibly_lost"] == 1
 
 
-def test_a_client_that_is_given_up_with_what_it_sent() -> None:
-    """Whatever ends a session: what waited for a broker is counted."""
-    with started(options={"attempts": 1}) as play:
-        play.broker_goes()
-        play.client_says(SEND % b"1" + SEND % b"2")
-        for _ in range(2):
-            asked(play)
-            play.broker_refuses()
-        play.client_gets_error(b"no broker available")
-        assert play.counters["possibly_lost"] == 2
-        assert lost(play) == [2]
-
-
 # An operator ends one
 
 
@@ -261,22 +216,6 @@ def test_a_session_that_is_killed(survives: bool) -> None:
         assert play.noted(Event.DISCONNECTED) == "an operator ended the session; 2 SENDs may be lost"
         play.operator_kills()
         assert play.counters["possibly_lost"] == 2
-
-
-def test_a_client_that_waits_for_a_broker_is_killed() -> None:
-    """It is told before it was answered."""
-    with Playbook(listener(movable())) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.operator_kills()
-        play.client_gets_error(b"the session was ended")
-        assert over(play)
-
-
-def test_a_client_that_said_nothing_is_killed() -> None:
-    """There is no session yet, and none will be."""
-    with Playbook() as play:
-        play.operator_kills()
-        play.client_gets_error(b"the session was ended")
 
 
 def test_what_a_client_left_behind_is_killed() -> None:

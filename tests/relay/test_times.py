@@ -37,14 +37,6 @@ def test_from_the_connection_to_connected() -> None:
     assert play.took == [Took(CONNECT, "public", 3.0)]
 
 
-def test_a_client_that_is_not_connected() -> None:
-    """There is nothing to measure."""
-    play = Playbook()
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.broker_refuses()
-    assert play.took == []
-
-
 def test_the_silence_of_a_failover() -> None:
     """From the loss of a broker to the CONNECTED of the next one; it counts for the broker that was lost."""
     play = started()
@@ -57,17 +49,6 @@ def test_the_silence_of_a_failover() -> None:
     assert play.took == [Took(SILENCE, "main", 1.0)]
     assert [each.failovers for each in tallies(play)] == [1, 0]
     assert play.counters["failovers"] == 1
-
-
-def test_a_move_is_no_failover() -> None:
-    """Nobody was silent for it."""
-    play = started()
-    play.took.clear()
-    sent_away(play)
-    play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")
-    found(play)
-    assert play.took == []
-    assert [each.failovers for each in tallies(play)] == [0, 0]
 
 
 @pytest.mark.parametrize("cut", [Cut.WHOLE, Cut.PASSED])

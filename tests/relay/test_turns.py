@@ -35,15 +35,6 @@ def test_a_client_gives_way() -> None:
         play.broker_gets(sends(0, 1))
 
 
-def test_a_chunk_of_just_a_turn() -> None:
-    """Nothing is left, so nobody has to wait."""
-    with joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, TURN))
-        play.client_says(sends(TURN, 1))
-        play.broker_gets(sends(0, TURN + 1))
-
-
 def test_a_broker_gives_way() -> None:
     """As a client does; what it sends meanwhile comes in its order."""
     with joined(b"1.2", b"1.2") as play:
@@ -56,17 +47,6 @@ def test_a_broker_gives_way() -> None:
         play.client_gets(b"")
         assert play.turn_comes() is play.broker.leg
         assert first + play.client_reads() == data + b"RECEIPT\nreceipt-id:r\n\n\0"
-
-
-def test_each_leg_has_turns_of_its_own() -> None:
-    """A client that waits for its turn does not keep its broker's frames from it."""
-    with joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, TURN + 1))
-        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-        play.turn_comes()
-        play.broker_gets(sends(0, TURN + 1))
 
 
 def fanned() -> Playbook:
@@ -142,25 +122,6 @@ def test_a_bad_frame_in_a_later_turn() -> None:
         play.client_gets_error(b"unknown command")
 
 
-def test_a_bad_frame_that_waited_for_a_broker() -> None:
-    """It is the client's: the ERROR says what is wrong with it, and blames no broker."""
-    with started(b"1.2") as play:
-        play.broker_goes()
-        play.client_says(b"SEND\ndestination:/queue/a\nx:" + b"y" * 11000)
-        found(play)
-        play.client_gets_error(b"header line too long")
-
-
-def test_a_disconnect_in_a_later_turn() -> None:
-    """It is passed when all before it was."""
-    with joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, TURN + 1) + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_gets(sends(0, TURN))
-        play.turn_comes()
-        play.broker_gets(sends(TURN, 1) + b"DISCONNECT\nreceipt:bye\n\n\0")
-
-
 def test_a_relay_that_stops_meanwhile() -> None:
     """Who gave way has no turn any more."""
     with joined(b"1.2", b"1.2") as play:
@@ -210,24 +171,6 @@ def test_what_a_new_broker_has_to_know_gives_way() -> None:
         assert part + told(play) == subscribes(3 * TURN + 3) + again + sends(0, 1)
         assert play.relay.session is not None
         assert play.relay.session.counters["frames_resent"] == TURN
-
-
-def test_a_new_broker_that_goes_before_it_knows_all() -> None:
-    """The next one is told all of it, in the same order."""
-    with started(b"1.2", confirm=True) as play:
-        play.client_says(asking(0, 4 * TURN))
-        play.broker_reads()
-        goes_by_itself(play)
-        play.busy = True
-        found(play)
-        again = asking(0, 4 * TURN).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
-        part = play.broker_reads()
-        assert again.startswith(part)
-        assert part != again
-        goes_by_itself(play)
-        play.turn_comes()
-        found(play)
-        assert told(play) == again
 
 
 def test_the_last_words_of_a_client_with_many_subscriptions_give_way() -> None:

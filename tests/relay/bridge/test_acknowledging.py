@@ -102,18 +102,6 @@ def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes) -> No
 
 
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_ack_twice(client: bytes, broker: bytes) -> None:
-    """The second names nothing any more."""
-    conversation = CONVERSATIONS[client, broker]
-    with subscribed(client, broker) as play:
-        play.broker_says(conversation.message[0])
-        play.client_gets(conversation.message[1])
-        play.client_says(conversation.ack[0] * 2)
-        play.broker_gets(conversation.ack[1])
-        play.client_gets_error(b"ACK names no message that awaits one")
-
-
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
 def test_an_ack_in_auto_mode(client: bytes, broker: bytes) -> None:
     """All brokers refuse it; between versions the relay does, for it keeps no account of such deliveries."""
     with joined(client, broker) as play:
@@ -123,14 +111,6 @@ def test_an_ack_in_auto_mode(client: bytes, broker: bytes) -> None:
         play.client_reads()
         play.client_says(b"ACK\n" + named_by_client(client, broker, b"a", b"m1", 1) + b"\n\0")
         play.client_gets_error(b"ACK names no message that awaits one")
-
-
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_ack_that_names_nothing(client: bytes, broker: bytes) -> None:
-    """An ACK without any name is refused."""
-    with subscribed(client, broker) as play:
-        play.client_says(b"ACK\nreceipt:1\n\n\0")
-        play.client_gets_error(b"ACK names no message that awaits one", receipt=b"1")
 
 
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
@@ -170,15 +150,7 @@ def test_a_1_2_broker_that_gave_no_ack_header(client: bytes) -> None:
         play.client_gets_error(b"ACK is not possible")
 
 
-@pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_of_two_ack_headers_the_first_is_the_brokers(client: bytes) -> None:
-    """RabbitMQ writes its own first and lets a publisher's follow: the first is used, neither is shown."""
-    with subscribed(client, b"1.2") as play:
-        conversation = CONVERSATIONS[client, b"1.2"]
-        play.broker_says(conversation.message[0].replace(b"\n\nhi", b"\nack:forged\n\nhi"))
-        play.client_gets(conversation.message[1])
-        play.client_says(conversation.ack[0])
-        play.broker_gets(conversation.ack[1])
+# Transactions
 
 
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
@@ -206,9 +178,6 @@ def test_tokens_are_harmless(client: bytes) -> None:
         assert set(told.split(b"id:")[1].split(b"\n")[0]) <= set(
             b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-",
         )
-
-
-# Transactions
 
 
 @in_all_cuts
@@ -246,21 +215,6 @@ def test_an_abort_brings_deliveries_back(client: bytes, broker: bytes) -> None:
         play.client_says(conversation.ack[0])
         play.broker_gets(conversation.ack[1])
         play.both_stay()
-
-
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_a_commit_settles_for_good(client: bytes, broker: bytes) -> None:
-    """After COMMIT the delivery is gone, and a later ABORT of that name brings nothing back."""
-    conversation = CONVERSATIONS[client, broker]
-    said, told = (frame.replace(b"foo:bar\n", b"transaction:t\n") for frame in conversation.ack)
-    with subscribed(client, broker) as play:
-        play.broker_says(conversation.message[0])
-        play.client_reads()
-        for frame in (said, b"COMMIT\ntransaction:t\n\n\0", b"ABORT\ntransaction:t\n\n\0"):
-            play.client_says(frame)
-            play.broker_gets(frame if frame != said else told)
-        play.client_says(conversation.ack[0])
-        play.client_gets_error(b"ACK names no message that awaits one")
 
 
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
@@ -314,13 +268,3 @@ def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker
             play.client_says(frame)
             play.broker_gets(frame)
         play.both_stay()
-
-
-def test_open_transactions_are_bounded() -> None:
-    """A client that begins without end is sent an ERROR."""
-    with joined(b"1.2", b"1.2", transactions=3) as play:
-        for n in range(3):
-            play.client_says(b"BEGIN\ntransaction:%d\n\n\0" % n)
-            play.broker_gets(b"BEGIN\ntransaction:%d\n\n\0" % n)
-        play.client_says(b"BEGIN\ntransaction:3\nreceipt:b\n\n\0")
-        play.client_gets_error(b"too many open transactions", receipt=b"b")

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from stomprelay.relay.bridge.negotiation import asked, bridges_between, client_address, credentials, profile
-from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.bridge.negotiation import asked, bridges_between, client_address, profile
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
-from stomprelay.session.handshake import Accord, Credentials, Header, Offer
+from stomprelay.session.handshake import Accord, Header, Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
-from tests.playbook import PAIRS, URI, VERSIONS, Playbook, joined, listener, upstream
+from tests.playbook import PAIRS, URI, upstream
 
 ASKED = [
     # the client's version, `versions` of the upstream, what the broker is known to speak, what is asked
@@ -50,16 +50,6 @@ def test_bridges_between_versions(client: bytes, broker: bytes, product: str) ->
     assert bridges.to_client.source == replace(bridges.to_broker.target, strict=False)
 
 
-def test_bridges_are_made_once() -> None:
-    """All sessions of a kind share two bridges."""
-    assert bridges_between(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is bridges_between(
-        b"1.0", b"1.2", "generic", LossPolicy.REJECT
-    )
-    assert bridges_between(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is not bridges_between(
-        b"1.0", b"1.2", "generic", LossPolicy.PERCENT
-    )
-
-
 OFFER = Offer([(b"client-id", b"session-VBniRDNLTsX29_fZdQW2Xg")], frozenset(), None)
 
 
@@ -74,14 +64,6 @@ def test_a_configured_profile_wins(configured: Profile) -> None:
     over = upstream(profile=configured)
     assert profile(over, over.brokers[0], accord(b"RabbitMQ/3.10.8"), OFFER) is configured
     assert over.brokers[0].profile is configured
-
-
-def test_a_detected_profile_is_remembered() -> None:
-    """The next CONNECT to this broker is spelled its way."""
-    over = upstream()
-    assert over.profile is AUTO
-    assert profile(over, over.brokers[0], accord(b"ActiveMQ/5.17.2"), OFFER) is ACTIVEMQ
-    assert over.brokers[0].profile is ACTIVEMQ
 
 
 def test_a_client_cannot_name_the_product() -> None:
@@ -107,19 +89,6 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize(("configured", "escape", "known", "spelled"), SPELLINGS)
-def test_our_credentials(
-    configured: Profile, escape: bool | None, known: Profile | None, spelled: bytes
-) -> None:
-    """They are escaped for brokers that unescape CONNECT, or as the upstream is configured."""
-    over = upstream(profile=configured, connect_escape=escape, credentials=Credentials(b"u:v", b"p:\\"))
-    over.brokers[0].profile = known
-    own = credentials(over, over.brokers[0])
-    assert own is not None
-    assert own.passcode == spelled
-    assert own.login == (b"u\\cv" if b"\\c" in spelled else b"u:v")
-
-
-@pytest.mark.parametrize(("configured", "escape", "known", "spelled"), SPELLINGS)
 def test_the_clients_address(
     configured: Profile, escape: bool | None, known: Profile | None, spelled: bytes
 ) -> None:
@@ -135,28 +104,6 @@ def test_a_client_without_an_address() -> None:
     own = upstream(client_address_header=b"x-client")
     assert client_address(own, own.brokers[0], None) == Header(b"x-client", None)
     assert client_address(upstream(), Broker(URI, ""), "192.0.2.7") is None
-
-
-def test_a_login_without_passcode() -> None:
-    """A login may stand alone; and without own credentials the client's pass."""
-    own = credentials(upstream(profile=RABBITMQ, credentials=Credentials(b"u:v")), Broker(URI, ""))
-    assert own == Credentials(b"u\\cv", None)
-    assert credentials(upstream(), Broker(URI, "")) is None
-
-
-@pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
-def test_a_broker_is_asked_for_the_clients_own_version(version: bytes) -> None:
-    """Then nothing needs translating: the broker's own semantics of that version hold, and frames pass as slices."""
-    with joined(version, version) as play:
-        odd = b"SEND\ndestination:/queue/a\nfoo:a:b \n\n\0"
-        play.client_says(odd)
-        play.broker_gets(odd)
-    broker = Broker(URI, "tcp:broker:61613")
-    with Playbook(listener(upstream(groups=alone(broker)))) as play:
-        play.client_says(b"CONNECT\naccept-version:" + version + b"\nhost:h\n\n\0")
-        play.broker_accepts()
-        assert b"\naccept-version:1.0" in play.broker_reads()
-        assert play.opened == [broker]
 
 
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())

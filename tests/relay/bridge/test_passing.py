@@ -19,7 +19,7 @@ from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
-from stomprelay.wire.names import ACK, BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, NACK, RECEIPT, SEND
+from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, RECEIPT, SEND
 from stomprelay.wire.run import Passing, Rule, Run
 from stomprelay.wire.spelling import SPELLER
 from tests.passing import barred
@@ -164,69 +164,6 @@ def test_messages_and_acks(version: bytes, mode: bytes, name: bytes) -> None:
 
 
 @in_all_versions
-def test_an_acknowledgement_of_half(version: bytes) -> None:
-    """Mode client: an ACK covers what came before on its subscription, and nothing on another one."""
-    it = side(version, runs=True)
-    it.from_client(subscribe(b"a", b"client") + subscribe(b"b", b"client"))
-    it.from_broker(b"".join(message(b"%b%d" % (each, n), each) for n in range(3) for each in (b"a", b"b")))
-    it.from_client(ack(version, b"a1", b"a"))
-    left = [b"%b%d" % (each, n) for n in range(3) for each in (b"a", b"b")]
-    assert [name for name in left if it.session.ledger.by_message(name) is not None] == [
-        b"b0",
-        b"b1",
-        b"a2",
-        b"b2",
-    ]
-
-
-@in_all_versions
-def test_a_subscription_that_needs_no_ack(version: bytes) -> None:
-    """Messages of it are in one run with others, and no account is kept of them."""
-    it = side(version, runs=True)
-    it.from_client(subscribe(b"a") + subscribe(b"b", b"auto"))
-    it.from_broker(message(b"1", b"b") + message(b"2", b"a") + message(b"3", b"b"))
-    assert (it.taken, it.session.ledger.awaited) == (1, 1)
-
-
-@in_all_versions
-def test_without_subscriptions_that_ask_for_acks(version: bytes) -> None:
-    """A MESSAGE passes whatever is in it, but for what is a relay's own."""
-    it = side(version, runs=True)
-    it.from_client(subscribe(b"a", b"auto"))
-    (rule, receipt) = to_client(it.bridges, it.session, receipts=True).rules
-    assert rule == Rule(MESSAGE, OWN)
-    assert receipt == Rule(RECEIPT, wants=(b"receipt-id",), needs=False)
-    assert to_client(it.bridges, it.session, receipts=False).rules == (rule,)
-
-
-@in_all_versions
-def test_rules_are_the_same_object(version: bytes) -> None:
-    """As long as nothing changes, so that a scanner made for them can be kept."""
-    it = side(version, runs=True)
-    it.from_client(subscribe(b"a"))
-    assert (
-        to_client(it.bridges, it.session, receipts=True).rules
-        is to_client(it.bridges, it.session, receipts=True).rules
-    )
-    assert (
-        to_broker(it.bridges, it.session, sends=True).rules
-        is to_broker(it.bridges, it.session, sends=True).rules
-    )
-
-
-def test_a_nack_where_the_version_has_none() -> None:
-    """It is looked at; elsewhere it passes as an ACK does."""
-    for version, commands in (
-        (b"1.0", {SEND, ACK}),
-        (b"1.1", {SEND, ACK, NACK}),
-        (b"1.2", {SEND, ACK, NACK}),
-    ):
-        it = side(version, runs=True)
-        assert {rule.command for rule in to_broker(it.bridges, it.session, sends=True).rules} == commands
-        assert SEND not in {rule.command for rule in to_broker(it.bridges, it.session, sends=False).rules}
-
-
-@in_all_versions
 def test_receipts_of_the_relays_own(version: bytes) -> None:
     """They stay where whoever asked knows them, and are looked at otherwise; nothing of them is in the session."""
     it = side(version, runs=True)
@@ -247,15 +184,6 @@ def test_receipts_of_the_relays_own(version: bytes) -> None:
         assert run is not None
         assert passing.takes(run) is taken
     assert told == [[b"1", b"2"], [b"3"]]
-
-
-@in_all_versions
-def test_parts_of_sends(version: bytes) -> None:
-    """Only a SEND's are told, and only where they are needed."""
-    it = side(version, runs=True)
-    rules = to_broker(it.bridges, it.session, sends=True, parts=True).rules
-    assert {rule.command for rule in rules if rule.parts} == {SEND}
-    assert not any(rule.parts for rule in to_broker(it.bridges, it.session, sends=True).rules)
 
 
 # ------------------------------------------------------------------ what has to be looked at
@@ -326,21 +254,6 @@ def test_between_versions(client: bytes, broker: bytes) -> None:
 
 
 # ------------------------------------------------------------------ receipts
-
-
-@in_all_versions
-def test_receipts(version: bytes) -> None:
-    """SENDs that ask for receipts are one run, and so are the RECEIPTs, however these are spelled."""
-    bridges = bridges_between(version, version, "generic", LossPolicy.REPLACE)
-    it = Side(Session(b"s", DIALECTS[version], MOST, Counter()), bridges, runs=True)
-    odd = b"r\\c1" if version != b"1.0" else b"r:1"
-    it.from_client(b"".join(b"SEND\ndestination:a\nreceipt:%b\n\n\0" % each for each in (odd, b"2", b"2")))
-    it.from_client(b"SEND\ndestination:a\n\n\0")
-    assert (list(it.session.receipts), it.taken) == ([b"r:1", b"2"], 2)
-    it.from_broker(b"RECEIPT\nreceipt-id:3\n\n\0RECEIPT\n\n\0RECEIPT\nreceipt-id:%b\n\n\0" % odd)
-    assert (list(it.session.receipts), it.taken) == ([b"2"], 3)
-    it.from_broker(b"RECEIPT\nreceipt-id:2\n\n\0" * 2)
-    assert (it.session.receipts, it.session.kept.size) == ({}, 0)
 
 
 # ------------------------------------------------------------------ against a session that looks at each frame

@@ -74,29 +74,6 @@ class Side:
 # ------------------------------------------------------------------ octet by octet
 
 
-def test_sends_of_1_0_to_1_2() -> None:
-    """What has to be escaped is, blanks that are no part of a value go, and bodies stay what they are."""
-    it = Side(b"1.0", b"1.2")
-    assert it.from_client(
-        b"SEND\ndestination: /queue/a \nx:  a:b\\c \n\nbo\\dy:\0"
-        b"SEND\ndestination:/queue/a\ncontent-length: 3 \nreceipt:r:1\n\n\0:\\\0\n"
-        b"SEND\ndestination:/queue/plain\n\nplain\0"
-    ) == (
-        b"SEND\ndestination:/queue/a\nx:a\\cb\\\\c \n\nbo\\dy:\0"
-        b"SEND\ndestination:/queue/a\ncontent-length:3\nreceipt:r\\c1\n\n\0:\\\0\n"
-        b"SEND\ndestination:/queue/plain\n\nplain\0"
-    )
-    assert (it.taken, list(it.session.receipts)) == (3, [b"r:1"])
-
-
-def test_what_is_plain_passes_as_it_came() -> None:
-    """It is the slice that came: no bytes are made for it."""
-    it = Side(b"1.0", b"1.2")
-    wire = b"SEND\ndestination:/queue/a\n\nx\0" * 3
-    assert it.from_client(wire) == wire
-    assert it.taken == 3
-
-
 @pytest.mark.parametrize(
     ("line", "spelled"),
     [
@@ -121,19 +98,6 @@ def test_messages_of_1_2_to_1_0_and_their_acks(line: bytes, spelled: bytes) -> N
     assert (it.taken, it.session.ledger.awaited, it.session.ledger.cost) == (6, 0, 0)
 
 
-def test_acks_of_1_1_to_1_0() -> None:
-    """They name what the broker called it."""
-    it = Side(b"1.1", b"1.0")
-    it.from_client(b"SUBSCRIBE\nid:a:b\ndestination:/queue/a\nack:client-individual\n\n\0")
-    told = it.from_broker(b"MESSAGE\nsubscription:a:b\nmessage-id:m:1\n\n\0")
-    assert told == b"MESSAGE\nsubscription:a\\cb\nmessage-id:m\\c1\n\n\0"
-    told = it.from_client(b"NACK\nid:7\nmessage-id:m\\c1\nsubscription:a\\cb\n\n\0")
-    assert told.startswith(b"<NACK cannot be said to the broker")
-    told = it.from_client(b"ACK\nmessage-id:m\\c1\nsubscription:a\\cb\n\n\0")
-    assert told == b"ACK\nsubscription:a:b\nmessage-id:m:1\n\n\0"
-    assert (it.taken, it.session.ledger.awaited) == (2, 0)
-
-
 @pytest.mark.parametrize(
     "line",
     [b"x:a\r", b"x\\c:1", b"x:\\n", b"x:\\r", b"x:\\r.", b":1"],
@@ -151,33 +115,6 @@ def test_what_has_to_be_looked_at(line: bytes) -> None:
     assert both[0].session.counters == both[1].session.counters
 
 
-@pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
-def test_acks_of_deliveries_some_of_which_were_looked_at(mode: bytes) -> None:
-    """Those that were not stay what they are, so that the next ACKs are taken together again."""
-    it = Side(b"1.0", b"1.2")
-    it.from_client(b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:%b\n\n\0" % mode)
-    messages = [b"MESSAGE\nsubscription:s\nmessage-id:%d\nack:k\\c%d\n\n\0" % (n, n) for n in range(6)]
-    acks = [b"ACK\nmessage-id:%d\n\n\0" % n for n in range(6)]
-    it.runs = False
-    it.from_broker(b"".join(messages[:2]))
-    it.runs = True
-    it.from_broker(b"".join(messages[2:]))
-    assert it.taken == 4
-    assert it.from_client(b"".join(acks[:4])) == b"".join([b"ACK\nid:k\\c%d\n\n\0" % n for n in range(4)])
-    assert it.taken == 4
-    assert it.from_client(b"".join(acks[4:])) == b"".join([b"ACK\nid:k\\c%d\n\n\0" % n for n in (4, 5)])
-    assert (it.taken, len(it.session.ledger)) == (6, 0)
-
-
-def test_an_ack_twice_in_one_chunk() -> None:
-    """The first one is sent to the broker, the second is refused."""
-    it = Side(b"1.0", b"1.2")
-    it.from_client(b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client-individual\n\n\0")
-    it.from_broker(b"MESSAGE\nsubscription:s\nmessage-id:1\nack:k\n\n\0")
-    told = it.from_client(b"ACK\nmessage-id:1\n\n\0" * 2)
-    assert told.startswith(b"ACK\nid:k\n\n\0<ACK names no message")
-
-
 # ------------------------------------------------------------------ against a session that looks at each frame
 
 
@@ -191,15 +128,6 @@ def test_values_by_themselves(pair: tuple[Dialect, Dialect], texts: list[bytes])
     found = spelling.Spelling(source, target, alike=False).values(joined([texts]))
     if found is not None:
         assert found == joined([[target.encode(source.decode(MESSAGE_ID, each)) for each in texts]])
-
-
-def test_tables_that_cannot_be() -> None:
-    """What becomes another byte is one that is looked for."""
-    assert spelling.SPELLER is not None
-    octets = [bytes([octet]) for octet in range(256)]
-    octets[ord("a")] = b"b"
-    with pytest.raises(ValueError, match="not looked for"):
-        spelling.SPELLER(octets, None, False, ())
 
 
 values = st.one_of(

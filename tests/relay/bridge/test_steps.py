@@ -2,8 +2,6 @@
 
 import pytest
 
-from stomprelay.relay.bridge.steps import steps_between
-from stomprelay.session.leg import EXPECTED, Side, State
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.names import RESERVED
 from tests.playbook import PAIRS, Cut, in_all_cuts, in_all_pairs, joined
@@ -105,6 +103,7 @@ def test_an_error_of_the_broker_names_the_clients_receipt(client: bytes, broker:
 
 # SUBSCRIBE
 
+
 MODES = (b"auto", b"client", b"client-individual")
 
 
@@ -173,16 +172,6 @@ def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
 
 
 @in_all_pairs
-def test_a_subscription_id_is_free_after_unsubscribe(client: bytes, broker: bytes) -> None:
-    """An id can be used again once its subscription is closed."""
-    with joined(client, broker) as play:
-        for _ in range(3):
-            for frame in (b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0", b"UNSUBSCRIBE\nid:0\n\n\0"):
-                play.client_says(frame)
-                play.broker_gets(frame)
-
-
-@in_all_pairs
 def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes) -> None:
     """Prefetch, durability, selectors and browsing have headers of each broker's own, which pass as they came."""
     extras = (
@@ -193,23 +182,6 @@ def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes) -> None
     with joined(client, broker) as play:
         play.client_says(said)
         play.broker_gets(told)
-
-
-@in_all_pairs
-def test_ids_of_clients_are_kept(client: bytes, broker: bytes) -> None:
-    """Brokers derive the names of durable queues from subscription ids, so a client's own id is never replaced."""
-    spelled = {b"1.0": b"a:b", b"1.1": b"a\\cb", b"1.2": b"a\\cb"}
-    with joined(client, broker) as play:
-        play.client_says(b"SUBSCRIBE\nid:" + spelled[client] + b"\ndestination:/topic/t\ndurable:true\n\n\0")
-        play.broker_gets(b"SUBSCRIBE\nid:" + spelled[broker] + b"\ndestination:/topic/t\ndurable:true\n\n\0")
-        play.broker_says(
-            b"MESSAGE\nsubscription:" + spelled[broker] + b"\ndestination:/topic/t\nmessage-id:1\n\n\0"
-        )
-        play.client_gets(
-            b"MESSAGE\nsubscription:" + spelled[client] + b"\ndestination:/topic/t\nmessage-id:1\n\n\0"
-        )
-        play.client_says(b"UNSUBSCRIBE\nid:" + spelled[client] + b"\ndurable:true\n\n\0")
-        play.broker_gets(b"UNSUBSCRIBE\nid:" + spelled[broker] + b"\ndurable:true\n\n\0")
 
 
 def test_a_1_0_client_that_names_its_subscription() -> None:
@@ -225,15 +197,6 @@ def test_a_1_0_client_that_names_its_subscription() -> None:
         play.broker_gets(b"UNSUBSCRIBE\nid:mine\n\n\0")
 
 
-def test_a_1_0_client_may_take_an_id_that_looks_like_ours() -> None:
-    """A subscription that the client named keeps its name, even one that begins as those of the relay do."""
-    with joined(b"1.0", b"1.1") as play:
-        play.client_says(b"SUBSCRIBE\nid:relay-x\ndestination:/queue/a\n\n\0")
-        play.broker_gets(b"SUBSCRIBE\nid:relay-x\ndestination:/queue/a\n\n\0")
-        play.broker_says(b"MESSAGE\nsubscription:relay-x\nmessage-id:1\ndestination:/queue/a\n\n\0")
-        play.client_gets(b"MESSAGE\nsubscription:relay-x\nmessage-id:1\ndestination:/queue/a\n\n\0")
-
-
 @pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
 def test_names_of_the_relay_never_meet_those_of_a_client(broker: bytes) -> None:
     """A subscription without id gets a name that no open subscription has."""
@@ -244,19 +207,6 @@ def test_names_of_the_relay_never_meet_those_of_a_client(broker: bytes) -> None:
         told = play.broker_reads()
         assert told.endswith(b"\ndestination:/queue/b\n\n\0")
         assert not told.startswith(b"SUBSCRIBE\nid:relay-1\n")
-
-
-@pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_names_made_for_1_0_subscriptions_differ(broker: bytes) -> None:
-    """Each subscription without id has a name of its own toward the broker, to the same destination too."""
-    with joined(b"1.0", broker) as play:
-        play.client_says(
-            b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination: /topic/t\nselector:x\n\n\0"
-        )
-        play.broker_gets(
-            b"SUBSCRIBE\nid:relay-1\ndestination:/topic/t\n\n\0"
-            b"SUBSCRIBE\nid:relay-2\ndestination:/topic/t\nselector:x\n\n\0",
-        )
 
 
 @pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
@@ -286,16 +236,6 @@ def test_an_unsubscribe_that_names_nothing(client: bytes, broker: bytes) -> None
             play.broker_gets(frame)
         else:
             play.client_gets_error(b"UNSUBSCRIBE names no open subscription", receipt=b"u")
-
-
-def test_subscriptions_are_bounded() -> None:
-    """No client can make the relay remember without end, not even where the broker judges the rest."""
-    with joined(b"1.2", b"1.2") as play:
-        one = b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0"
-        play.client_says(b"".join(one % n for n in range(65536)))
-        assert play.broker_reads().count(b"\0") == 65536
-        play.client_says(one % 65536)
-        play.client_gets_error(b"too many subscriptions")
 
 
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
@@ -404,23 +344,6 @@ def test_a_message_that_the_client_did_not_subscribe_to(client: bytes, broker: b
         play.client_gets(message)
 
 
-@in_all_pairs
-def test_a_message_after_unsubscribe_is_delivered(client: bytes, broker: bytes) -> None:
-    """In auto mode the broker has forgotten it already, so the relay must not."""
-    name = b"relay-1" if client == b"1.0" != broker else b"0"
-    given = b"" if client == b"1.0" != broker else b"id:0\n"
-    with joined(client, broker) as play:
-        play.client_says(b"SUBSCRIBE\n" + given + b"destination:/queue/a\n\n\0")
-        play.client_says(
-            b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0" if client == b"1.0" else b"UNSUBSCRIBE\nid:0\n\n\0"
-        )
-        play.broker_reads()
-        play.broker_says(b"MESSAGE\nsubscription:" + name + b"\ndestination:/queue/a\nmessage-id:1\n\nhi\0")
-        delivered = play.client_reads()
-        assert delivered.endswith(b"destination:/queue/a\nmessage-id:1\n\nhi\0")
-        assert b"relay-1" not in delivered
-
-
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
 def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: bytes) -> None:
     """What was on its way when the client unsubscribed is acknowledged as any other (1.2: MESSAGE MUST have `ack`)."""
@@ -452,18 +375,6 @@ def test_a_repeated_subscription_header(client: bytes, broker: bytes) -> None:
             assert told == delivered  # both are gone
         else:
             assert told == delivered.replace(b"\n\nhi", b"\nsubscription:forged\n\nhi")
-
-
-@in_all_pairs
-def test_receipt_and_transaction_of_a_publisher_pass(client: bytes, broker: bytes) -> None:
-    """Some brokers leave them on the MESSAGE; they pass as they came, and mean nothing to the relay."""
-    with subscribed(client, broker) as play:
-        message, delivered = (
-            frame.replace(b"\n\nhi", b"\nreceipt:1\ntransaction:t\n\nhi")
-            for frame in CONVERSATIONS[client, broker].message
-        )
-        play.broker_says(message)
-        play.client_gets(delivered)
 
 
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
@@ -509,29 +420,6 @@ def test_a_receipt_of_a_send_is_owed_wherever_it_stands(place: int) -> None:
         play.broker_gets(b"DISCONNECT\n\n\0")
 
 
-def test_a_header_that_only_ends_as_a_reserved_one_passes() -> None:
-    """So does one whose value or body looks like it."""
-    send = b"SEND\nx-receipt:r\nx-ack:a\ndestination:/queue/a\nfoo:receipt:r\n\nack:1\nreceipt:2\n\0"
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(send + b"DISCONNECT\n\n\0")
-        play.broker_gets(send + b"DISCONNECT\n\n\0")
-        assert play.counters["loss_reserved"] == 0
-
-
-# The table of steps
-
-
-@pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
-def test_every_command_of_a_client_has_its_place(client: bytes, broker: bytes) -> None:
-    """A command either needs no step, or has one, or cannot be sent to the broker: nothing else is in the table."""
-    edits = steps_between(DIALECTS[client], DIALECTS[broker])
-    commands = EXPECTED[Side.DOWNSTREAM, State.CONNECTED] | EXPECTED[Side.UPSTREAM, State.CONNECTED]
-    assert set(edits) <= commands
-    assert (b"ACK" in edits) == (DIALECTS[client].delivery is not DIALECTS[broker].delivery)
-    same = steps_between(DIALECTS[client], DIALECTS[client])
-    assert set(same) == {b"SEND", b"SUBSCRIBE", b"UNSUBSCRIBE", b"BEGIN", b"COMMIT", b"ABORT"}
-
-
 # Sessions that may move to another broker keep account of deliveries whatever the versions.
 
 
@@ -563,19 +451,6 @@ def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) 
         session = play.relay.session
         assert session is not None
         assert len(session.ledger) == 0
-        play.both_stay()
-
-
-@pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
-def test_what_names_no_delivery_passes_all_the_same(version: bytes) -> None:
-    """As long as no broker was lost the broker judges: the relay knows no more than it."""
-    with started(version) as play:
-        said = b"ACK\nmessage-id:unknown\nsubscription:1\nid:unknown\n\n\0"
-        play.client_says(said)
-        play.broker_gets(said)
-        message = b"MESSAGE\nmessage-id:m\ndestination:/queue/unknown\n\nx\0"
-        play.broker_says(message)
-        play.client_gets(message)
         play.both_stay()
 
 

@@ -5,15 +5,12 @@ from typing import Any, Final
 import pytest
 
 from stomprelay.relay.bridge.own import TRACE, Tracer
-from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, SEND
 from tests.playbook import (
-    SAY_HELLO,
-    SAY_WELCOME,
     VERSIONS,
     Cut,
     Playbook,
@@ -21,11 +18,10 @@ from tests.playbook import (
     in_all_pairs,
     joined,
     listener,
-    upstream,
 )
 from tests.relay.bridge.test_bridge import PATH
-from tests.relay.failing import found, goes_by_itself, sent_away, started
-from tests.relay.several import SOON, begun, comes, copied, fan_out, lasting, receipt, routed, send, tell
+from tests.relay.failing import found, goes_by_itself, started
+from tests.relay.several import SOON, begun, comes, copied, fan_out, receipt, send, tell
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"
@@ -83,15 +79,6 @@ def test_each_send_has_its_own(client: bytes, broker: bytes, cut: Cut) -> None:
         assert all(frame.raw(TRACE) is None for frame in tape)
 
 
-@in_all_pairs
-def test_heads_that_repeat(client: bytes, broker: bytes) -> None:
-    """A head that was seen before is not taken for the same message."""
-    frame = b"SEND\ndestination:/queue/a\n\n%d\0"
-    with joined(client, broker, **TRACES) as play:
-        play.client_says(b"".join([frame % number for number in range(1, 40)]))
-        play.broker_gets(b"".join([traced(number, frame % number) for number in range(1, 40)]))
-
-
 @in_all_cuts
 @in_all_versions
 def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
@@ -106,16 +93,6 @@ def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
         play.broker_gets(
             b"SEND\nrelay-trace:relay-session-1\ndestination:/queue/a\n" + like + b"\nrelay-trace:body\n\0"
         )
-
-
-@in_all_pairs
-def test_a_publishers_own_is_removed_before_anything_is_lost(client: bytes, broker: bytes) -> None:
-    """What cannot be spelled in the other version need not be."""
-    value = b"x" if client == b"1.0" else b"a\\nb"
-    with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
-        play.client_says(b"SEND\nrelay-trace:%b\ndestination:/queue/a\n\n1\0" % value)
-        play.broker_gets(traced(1, b"SEND\ndestination:/queue/a\n\n1\0"))
-        assert play.counters["loss_value"] == 0
 
 
 @in_all_cuts
@@ -133,24 +110,6 @@ def test_lines_that_end_in_crlf(cut: Cut) -> None:
         play.broker_gets(b"SEND\nrelay-trace:relay-session-1\ndestination:/queue/a\nfoo:b\n\n1\0")
 
 
-@in_all_cuts
-def test_bodies_pass_as_they_came(cut: Cut) -> None:
-    """By their length, with NULs and whatever looks like a head in them."""
-    body = b"\0SEND\nrelay-trace:x\n\n\0"
-    frame = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
-    for play in (joined(b"1.2", b"1.2", cut=cut, **TRACES), started(cut=cut, front=TRACES)):
-        with play:
-            play.client_says(frame * 3)
-            play.broker_gets(traced(1, frame) + traced(2, frame) + traced(3, frame))
-
-
-def test_bytes_behind_a_frame() -> None:
-    """The LF that came with it goes with it."""
-    with joined(b"1.2", b"1.2", **TRACES) as play:
-        play.client_says(send(b"1") + b"\n" + send(b"2") + b"\n")
-        play.broker_gets(traced(1, send(b"1")) + b"\n" + traced(2, send(b"2")) + b"\n")
-
-
 def test_what_a_publisher_may_not_set() -> None:
     """A trace does not hide it."""
     with joined(b"1.2", b"1.2", **TRACES) as play:
@@ -164,6 +123,9 @@ def test_what_a_publisher_may_not_set() -> None:
         play.broker_gets(tell(b"DISCONNECT"))
 
 
+# MESSAGEs
+
+
 def test_without_the_setting() -> None:
     """Nothing is added, no frame is marked, and a client's own stays; MESSAGEs lose it, by whatever way they came."""
     with joined(b"1.2", b"1.2") as play:
@@ -174,16 +136,6 @@ def test_without_the_setting() -> None:
         play.broker_says(MESSAGE % (b"relay-trace:mine\n", b"1"))
         play.client_gets(MESSAGE % (b"", b"1"))
         assert traces(tape) == [(b"SEND", None)]
-
-
-def test_a_send_that_cannot_be_carried() -> None:
-    """The ERROR names its receipt all the same."""
-    play = joined(b"1.2", b"1.0", loss=LossPolicy.REJECT, **TRACES)
-    play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n1\0")
-    play.client_gets_error(b"a header cannot be said in the other version", receipt=b"r")
-
-
-# MESSAGEs
 
 
 @in_all_cuts
@@ -202,30 +154,6 @@ def test_a_message_loses_it(client: bytes, broker: bytes, cut: Cut) -> None:
         ):
             play.broker_says(MESSAGE % (said, b"relay-trace:body\n"))
             play.client_gets(MESSAGE % (told, b"relay-trace:body\n"))
-
-
-@in_all_pairs
-def test_it_is_lost_before_anything_else_is(client: bytes, broker: bytes) -> None:
-    """A value that the client's version cannot spell is no reason to refuse what the client is not sent."""
-    value = b"x" if broker == b"1.0" else b"a\\nb"
-    with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
-        play.broker_reads()
-        play.broker_says(MESSAGE % (b"relay-trace:%b\n" % value, b"1"))
-        play.client_gets(MESSAGE % (b"", b"1"))
-
-
-@in_all_cuts
-@in_all_versions
-def test_messages_between_equals_pass_otherwise_as_they_came(version: bytes, cut: Cut) -> None:
-    """Neighbours that are not traced stay as they are, oddities included."""
-    with joined(version, version, cut=cut, **TRACES) as play:
-        odd = b"foo:a:b\nfoo: padded \nno-colon\n:no name\nbar:a\\tb\n"
-        plain = MESSAGE % (odd, b"1")
-        play.broker_says(plain + MESSAGE % (odd + b"relay-trace:s-1\n", b"2") + plain + plain)
-        play.client_gets(plain + MESSAGE % (odd, b"2") + plain + plain)
-        play.broker_says(b"MESSAGE\r\nrelay-trace:s-1\r\nfoo:a\\tb\r\n\r\n1\0")
-        play.client_gets(b"MESSAGE\r\nfoo:a\\tb\r\n\r\n1\0")
 
 
 @in_all_pairs
@@ -254,24 +182,6 @@ def test_acks_find_their_messages(client: bytes, broker: bytes, survives: bool) 
     assert told[0][1].startswith(b"ACK\n")
 
 
-def test_other_frames_keep_it() -> None:
-    """Only MESSAGEs have traces of ours."""
-    with joined(b"1.2", b"1.2", **TRACES) as play:
-        error = b"ERROR\nmessage:odd\nrelay-trace:s-1\n\n\0"
-        play.broker_says(error + MESSAGE % (b"relay-trace:s-1\n", b"1"))
-        play.client_gets(error + MESSAGE % (b"", b"1"))
-
-
-def test_a_client_without_acks_is_not_kept_account_of() -> None:
-    """Between equals, in a session that survives, MESSAGEs are not made more than they are."""
-    with started(front=TRACES) as play:
-        odd = b"MESSAGE\nrelay-trace:s-1\nfoo:bar\n\n1\0"
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
-        play.broker_reads()
-        play.broker_says(odd)
-        play.client_gets(b"MESSAGE\nfoo:bar\n\n1\0")
-
-
 # What is said again
 
 
@@ -295,32 +205,6 @@ def test_the_next_broker_gets_the_same(product: str, cut: Cut) -> None:
         assert [trace for _, trace in traces(tape)] == named
 
 
-def test_a_send_with_a_receipt_is_sent_again_as_it_was() -> None:
-    """Byte by byte, but for the mark."""
-    with started(front=TRACES) as play:
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_gets(traced(1, send(b"1", receipt="r")))
-        play.broker_goes()
-        found(play)
-        play.broker_gets(again(1, send(b"1", receipt="r")))
-        goes_by_itself(play)
-        found(play)
-        play.broker_gets(again(1, send(b"1", receipt="r")))
-
-
-@pytest.mark.parametrize("first", VERSIONS, ids=bytes.decode)
-@pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
-def test_the_next_broker_speaks_another_version(first: bytes, after: bytes) -> None:
-    """A trace is a trace in all of them."""
-    frame = b"SEND\ndestination:/queue/a\nreceipt:r\n%b\n\n1\0"
-    with started(b"1.1", first, front=TRACES) as play:
-        play.client_says(frame % PATH[b"1.1"])
-        play.broker_gets(traced(1, frame % PATH[first]))
-        play.broker_goes()
-        found(play, after)
-        play.broker_gets(again(1, frame % PATH[after]))
-
-
 @in_all_cuts
 def test_transactions(cut: Cut) -> None:
     """An open one is sent again with the traces that it had, one that no broker knew of gets its own."""
@@ -338,19 +222,6 @@ def test_transactions(cut: Cut) -> None:
         play.client_says(inside + commit)
         found(play)
         play.broker_gets(begin + traced(1, inside) + traced(2, inside) + traced(3, inside) + commit)
-
-
-def test_a_planned_move() -> None:
-    """Numbers go on at the next broker."""
-    with started(front=TRACES) as play:
-        play.client_says(send(b"1"))
-        play.broker_gets(traced(1, send(b"1")))
-        sent_away(play)
-        play.client_says(send(b"2"))
-        play.broker_reads()
-        play.broker_says(receipt("relay-session-receipt-1"))
-        found(play)
-        play.broker_gets(traced(2, send(b"2")))
 
 
 @pytest.mark.parametrize("narrow", [True, False])
@@ -373,18 +244,6 @@ def test_frames_at_a_limit(narrow: bool) -> None:
         comes(play, "a")
         play.broker_reads(at="a")
         play.both_stay()
-
-
-def test_a_client_that_is_gone() -> None:
-    """What it sent before is sent with its traces."""
-    play = started(confirm=True, front=TRACES)
-    play.broker_goes()
-    play.client_says(send(b"1") + send(b"2"))
-    play.client_goes()
-    found(play)
-    told = play.broker_reads()
-    assert b"relay-trace:relay-session-1\n" in told
-    assert b"relay-trace:relay-session-2\n" in told
 
 
 # Several brokers
@@ -410,54 +269,6 @@ def test_copies_have_the_same() -> None:
             play.broker_reads(at=at)
             play.broker_says(MESSAGE % (b"relay-copy:c-1\nrelay-trace:c-1\n", b"1"), at=at)
             play.client_gets(MESSAGE % (b"relay-copy:c-1\n", b"1"))
-
-
-def test_what_waits_for_a_broker_that_takes_no_more() -> None:
-    """It is sent with the traces that the others got."""
-    with begun(listener(fan_out(2), **TRACES)) as play:
-        play.broker_is_blocked(at="a")
-        play.client_says(send(b"1") + send(b"2"))
-        play.broker_gets(copied(1, traced(1, send(b"1"))) + copied(2, traced(2, send(b"2"))), at="b")
-        play.broker_is_unblocked(at="a")
-        play.broker_gets(copied(1, traced(1, send(b"1"))) + copied(2, traced(2, send(b"2"))), at="a")
-
-
-def test_acks_of_a_fan_out() -> None:
-    """A delivery whose name two brokers gave is found as without traces."""
-    with begun(listener(fan_out(2), **TRACES)) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        for at in "ab":
-            play.broker_reads(at=at)
-            play.broker_says(MESSAGE % (b"relay-trace:c-1\nack:k\n", b"1"), at=at)
-        heard = play.client_reads()
-        assert b"relay-trace" not in heard
-        names = [part.split(b"\n")[0] for part in heard.split(b"\nack:")[1:]]
-        for name in names:
-            play.client_says(tell(b"ACK", id=name.decode()))
-        for at in "ab":
-            play.broker_gets(tell(b"ACK", id="k"), at=at)
-
-
-def test_routes() -> None:
-    """Numbers are the session's, whatever upstream a SEND goes to; identical heads there, too."""
-    with begun(routed(lasting("main", "a"), lasting("there", "b"), **TRACES), b"1.2", "a") as play:
-        there = send(b"1", b"/queue/there.x")
-        play.client_says(send(b"1") + there + send(b"1") + there)
-        comes(play, "b")
-        play.broker_gets(traced(1, send(b"1")) + traced(3, send(b"1")), at="a")
-        play.broker_gets(traced(2, there) + traced(4, there), at="b")
-
-
-def test_sessions_do_not_share_numbers() -> None:
-    """Each counts its own, under its name."""
-    for name in (b"relay-session", b"relay-other"):
-        play = Playbook(listener(upstream(), **TRACES), name=name)
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.broker_reads()
-        play.client_says(send(b"1"))
-        assert b"\nrelay-trace:%b-1\n" % name in play.broker_reads()
 
 
 # By themselves

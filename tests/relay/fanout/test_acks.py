@@ -9,7 +9,6 @@ from tests.relay.fanout.parts import member_of
 from tests.relay.several import (
     ABORT,
     BEGIN,
-    SOON,
     begun,
     comes_back,
     delivers,
@@ -42,34 +41,6 @@ def test_an_ack_of_nothing() -> None:
     play = subscribed(fanned(), ack="client-individual")
     play.client_says(tell(b"ACK", id="z", receipt="k"))
     play.client_gets_error(b"ACK names no message that awaits one", receipt=b"k")
-
-
-def test_an_unknown_ack_of_a_route() -> None:
-    """The only broker of an upstream is sent it, and decides."""
-    with two_upstreams() as play:
-        play.client_says(tell(b"ACK", id="z"))
-        play.broker_gets(tell(b"ACK", id="z"), at="a")
-
-
-@pytest.mark.parametrize("client", [b"1.0", b"1.1"])
-def test_message_ids_of_two_brokers(client: bytes) -> None:
-    """Where both give the same id the client is sent another one, and each ACK finds its broker."""
-    with begun(listener(fan_out(2)), client) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        wire = message(b"", message_id="7")
-        play.broker_says(wire, at="a")
-        play.broker_says(wire, at="b")
-        renamed = wire.replace(b"message-id:7\n", b"").replace(
-            b"MESSAGE\n", b"MESSAGE\nmessage-id:relay-ack-2\n"
-        )
-        play.client_gets(wire + renamed)
-        named = b"subscription:1\n" if client == b"1.1" else b""
-        play.client_says(b"ACK\n%bmessage-id:relay-ack-2\n\n\0" % named)
-        play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="b")
-        play.client_says(b"ACK\n%bmessage-id:7\n\n\0" % named)
-        play.broker_gets(b"ACK\n%bmessage-id:7\n\n\0" % named, at="a")
 
 
 def test_ack_values_of_two_brokers() -> None:
@@ -109,25 +80,6 @@ def test_an_ack_value_that_an_open_transaction_holds(mode: str) -> None:
         play.broker_gets(tell(b"ACK", id="7"), at="a")
         play.client_says(tell(b"ACK", id="relay-ack-2"))
         play.broker_gets(tell(b"ACK", id="7"), at="b")
-
-
-@pytest.mark.parametrize("client", [b"1.0", b"1.1"])
-def test_a_message_id_that_an_open_transaction_holds(client: bytes) -> None:
-    """The same where clients name messages by their ids."""
-    with begun(listener(fan_out(2)), client) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        wire = message(b"", message_id="7")
-        play.broker_says(wire, at="a")
-        named = b"subscription:1\n" if client == b"1.1" else b""
-        play.client_says(BEGIN + b"ACK\nmessage-id:7\n%btransaction:t\n\n\0" % named)
-        play.client_gets(wire)
-        play.broker_says(wire, at="b")
-        assert b"\nmessage-id:relay-ack-2\n" in play.client_reads()
-        play.client_says(ABORT)
-        for at in "ab":
-            play.broker_reads(at=at)
-        play.client_says(b"ACK\nmessage-id:7\n%b\n\0" % named)
-        play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="a")
 
 
 def test_tokens_of_another_relay() -> None:
@@ -179,26 +131,6 @@ def test_a_message_id_is_settled_once(client: bytes) -> None:
     play.broker_gets(b"", at="b")
 
 
-@pytest.mark.parametrize("client", [b"1.0", b"1.1"])
-def test_a_message_id_that_was_forgotten(client: bytes) -> None:
-    """The client may still hold what a lost broker delivered: the other broker's of that id gets a token."""
-    with begun(listener(fan_out(2), unacknowledged=2), client) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        play.broker_reads(at="a")
-        play.broker_says(message(b"", message_id="7"), at="a")
-        play.broker_goes(at="a")
-        comes_back(play, "a", client)
-        play.broker_says(message(b"", message_id="8") + message(b"", message_id="9"), at="a")
-        play.client_reads()
-        for at in "ab":
-            play.broker_reads(at=at)
-        play.broker_says(message(b"", message_id="7"), at="b")
-        assert b"\nmessage-id:relay-ack-4\n" in play.client_reads()
-        named = b"subscription:1\n" if client == b"1.1" else b""
-        play.client_says(b"ACK\nmessage-id:7\n%breceipt:k\n\n\0" % named)
-        play.client_gets(receipt("k"))
-
-
 def alike(play: Playbook, client: bytes) -> tuple[bytes, bytes]:
     """Two brokers deliver one message-id on one subscription, a first. Return the MESSAGE, and what more ACKs say."""
     play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
@@ -221,19 +153,6 @@ def both_upstreams(**settings: Any) -> Playbook:
 
 TWO = message(message_id="m", ack="7").replace(b"subscription:1\n", b"subscription:2\n")
 """A MESSAGE of subscription 2."""
-
-
-def test_an_ack_value_is_settled_once() -> None:
-    """A second ACK of it names nothing; the broker that knows another message by it is not told."""
-    play = both_upstreams()
-    play.broker_says(TWO, at="b")
-    play.broker_says(message(message_id="m", ack="7"), at="a")
-    assert b"\nack:relay-ack-2\n" in play.client_reads()
-    play.client_says(tell(b"ACK", id="7"))
-    play.broker_gets(tell(b"ACK", id="7"), at="b")
-    play.client_says(tell(b"ACK", id="7", receipt="k"))
-    play.client_gets_error(b"ACK names no message that awaits one", receipt=b"k")
-    assert b"ACK" not in play.broker_reads(at="a")
 
 
 def test_an_ack_value_of_a_subscription_that_ended() -> None:
@@ -267,39 +186,6 @@ def test_an_ack_for_a_broker_that_was_lost() -> None:
         play.broker_gets(tell(b"ACK", id="b1"), at="b")
 
 
-def test_an_ack_of_a_copy_that_another_ack_covered() -> None:
-    """Two messages come again from a broker that was lost; the ACK of the second one's first copy settles both."""
-    with begun(listener(fan_out(2)), b"1.1") as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
-        both = message(message_id="1") + message(message_id="2")
-        play.broker_says(both, at="a")
-        one, two = (b"ACK\nsubscription:1\nmessage-id:%b\n\n\0" % id for id in (b"1", b"2"))
-        play.client_says(one)
-        play.broker_reads(at="a")
-        play.broker_goes(at="a")
-        comes_back(play, "a", b"1.1")
-        play.broker_says(both, at="a")
-        for at in "ab":
-            play.broker_reads(at=at)
-        play.client_says(two)
-        play.broker_gets(two, at="a")
-        play.client_says(one)
-        play.client_gets(both + both)
-        assert play.counters["acks_stale"] == 1
-        play.broker_says(message(message_id="3"), at="b")
-        assert b"\nmessage-id:relay-ack-" in play.client_reads()
-
-
-def test_an_ack_whose_broker_is_lost_before_it_confirms() -> None:
-    """Its receipt is given, for there is nothing to wait for any more."""
-    with subscribed(fanned(), ack="client-individual") as play:
-        delivers(play, "a", 1)
-        play.client_says(tell(b"ACK", id="a1", receipt="k"))
-        play.broker_reads(at="a")
-        play.broker_goes(at="a")
-        play.client_gets(receipt("k"))
-
-
 def test_an_ack_that_waited_for_a_blocked_broker_that_is_lost() -> None:
     """It is stale, and its receipt is given."""
     with fanned(quorum=1) as play:
@@ -312,21 +198,6 @@ def test_an_ack_that_waited_for_a_blocked_broker_that_is_lost() -> None:
         play.client_says(tell(b"ACK", id="k", receipt="r"))
         play.client_gets(b"")
         play.broker_goes(at="a")
-        play.client_gets(receipt("r"))
-        assert play.counters["acks_stale"] == 1
-
-
-def test_an_ack_of_a_group_that_gave_up() -> None:
-    """It is stale, and its receipt is given."""
-    with fanned(quorum=1, options={"attempts": 0}) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\n\n\0", at="a")
-        play.client_reads()
-        play.broker_goes(at="a")
-        play.time_passes(SOON)
-        play.client_says(tell(b"ACK", id="k", receipt="r"))
         play.client_gets(receipt("r"))
         assert play.counters["acks_stale"] == 1
 
@@ -371,25 +242,6 @@ def test_a_cumulative_ack_for_a_broker_that_is_blocked() -> None:
         assert len(member_of(play, 0)._waiting) == 1
         play.broker_is_unblocked(at="a")
         play.broker_gets(tell(b"ACK", id="a").replace(b"\0", b"\0\n"), at="a")
-
-
-def test_a_cumulative_ack_where_nothing_is_left() -> None:
-    """A broker whose messages are acknowledged is sent no other ACK."""
-    with cumulative() as play:
-        play.client_says(tell(b"ACK", id="a") + tell(b"ACK", id="b"))
-        play.broker_gets(tell(b"ACK", id="a"), at="a")
-        play.broker_gets(tell(b"ACK", id="b"), at="b")
-
-
-def test_a_cumulative_ack_for_a_broker_that_is_lost() -> None:
-    """What it delivered is settled, and the next broker is sent no ACK."""
-    with cumulative() as play:
-        play.broker_goes(at="a")
-        play.client_says(tell(b"ACK", id="b"))
-        play.broker_gets(tell(b"ACK", id="b"), at="b")
-        assert len(member_of(play, 0).session.ledger) == 0
-        comes_back(play, "a")
-        assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
 
 
 def test_a_cumulative_ack_in_a_transaction() -> None:

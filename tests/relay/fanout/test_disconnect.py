@@ -12,7 +12,6 @@ from tests.relay.several import (
     copied,
     fanned,
     lasting,
-    message,
     plain,
     receipt,
     routed,
@@ -80,16 +79,6 @@ def test_brokers_that_close_without_a_receipt() -> None:
         assert play.now < began + 10.0
 
 
-def test_without_a_receipt() -> None:
-    """All brokers are sent it, and none is waited for."""
-    with fanned(quorum=2) as play:
-        play.client_says(b"DISCONNECT\n\n\0")
-        both_get(play, b"DISCONNECT\n\n\0")
-        play.broker_goes(at="a")
-        play.client_is_closed()
-        play.broker_is_closed(at="b")
-
-
 def test_all_upstreams_confirm() -> None:
     """The receipt comes when a quorum of each upstream confirmed."""
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
@@ -102,27 +91,6 @@ def test_all_upstreams_confirm() -> None:
         play.client_gets(b"")
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
-
-
-def test_an_upstream_that_was_not_needed() -> None:
-    """Upstreams that the client did not use are not asked for a broker."""
-    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
-        play.client_says(DISCONNECT)
-        play.broker_gets(DISCONNECT, at="a")
-        play.broker_says(receipt("end"), at="a")
-        play.client_gets(receipt("end"))
-        assert len(play.opened) == 1
-
-
-def test_messages_that_still_come() -> None:
-    """The client is sent them until the brokers close."""
-    with fanned(quorum=2) as play:
-        play.client_says(DISCONNECT)
-        both_get(play, DISCONNECT)
-        play.broker_says(message(b"1") + receipt("end"), at="a")
-        play.client_gets(message(b"1"))
-        play.broker_says(message(b"2") + receipt("end"), at="b")
-        play.client_gets(message(b"2") + receipt("end"))
 
 
 def test_a_broker_that_confirms_twice() -> None:
@@ -138,18 +106,6 @@ def test_a_broker_that_confirms_twice() -> None:
         assert len(play.opened) == 2
         assert play.client.closed is None
         assert not play.facts(Event.LOST)
-
-
-def test_the_client_closes_first() -> None:
-    """All legs end when it has its receipt."""
-    with fanned(quorum=1) as play:
-        play.client_says(DISCONNECT)
-        both_get(play, DISCONNECT)
-        play.broker_says(receipt("end"), at="a")
-        play.client_gets(receipt("end"))
-        play.client_goes()
-        play.broker_is_closed(How.LINGER, at="a")
-        play.broker_is_closed(How.LINGER, at="b")
 
 
 @pytest.mark.parametrize("at", ["a", "b"])
@@ -168,19 +124,6 @@ def test_a_broker_that_closes_before_the_other_confirms(at: str) -> None:
     play.broker_goes(at=other)
     play.client_is_closed()
     assert play.counters["brokers_lost"] == 0
-
-
-def test_a_broker_that_confirms_late() -> None:
-    """The client has its receipt already, and gets no other."""
-    with fanned(3, 1) as play:
-        play.client_says(DISCONNECT)
-        for at in "abc":
-            play.broker_gets(DISCONNECT, at=at)
-        for number, at in enumerate("abc"):
-            play.broker_says(receipt("end"), at=at)
-            play.client_gets(b"" if number else receipt("end"))
-        play.time_passes(3)
-        play.client_is_closed()
 
 
 # It waits
@@ -214,24 +157,6 @@ def test_it_does_not_wait_for_a_group_that_is_away() -> None:
         assert play.counters["possibly_lost"] == 1
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("r") + receipt("end"))
-
-
-def test_it_waits_for_a_group_that_is_needed() -> None:
-    """Until that has a broker again, which has all of it."""
-    with fanned(quorum=2) as play:
-        play.broker_goes(at="a")
-        play.client_says(send(b"1", receipt="r") + DISCONNECT)
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(b"")
-        comes_back(play, "a")
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
-        play.broker_says(receipt("r"), at="a")
-        play.client_gets(receipt("r"))
-        both_get(play, DISCONNECT)
-        play.broker_says(receipt("end"), at="a")
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
 
 
 def test_it_waits_for_a_broker_that_is_blocked() -> None:
@@ -286,26 +211,3 @@ def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
         play.broker_gets(DISCONNECT, at="b")
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
-
-
-def test_the_client_is_gone_before_a_broker_is() -> None:
-    """When the one that was waited for is lost too, a quorum has all there is: the session ends."""
-    with fanned(quorum=1) as play:
-        play.client_says(send(b"1", receipt="r"))
-        both_get(play, copied(1, send(b"1", receipt="r")))
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
-        play.client_goes()
-        assert not play.relay.over
-        play.broker_goes(at="a")
-        assert play.relay.over
-
-
-def test_a_broker_that_does_not_confirm() -> None:
-    """When the time is over the client is sent an ERROR."""
-    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
-    play.client_says(send(b"", b"/queue/there.1"))
-    comes(play, "b")
-    play.client_says(DISCONNECT)
-    play.time_passes(100)
-    play.client_gets_error(b"connection to the broker was lost", receipt=b"end")

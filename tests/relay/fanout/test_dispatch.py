@@ -1,9 +1,7 @@
 """Which brokers are sent a client's SENDs and subscriptions."""
 
-import pytest
-
 from stomprelay.session.effects import Event
-from tests.playbook import Cut, in_all_cuts, listener
+from tests.playbook import Cut, in_all_cuts
 from tests.relay.several import (
     HERE,
     THERE,
@@ -14,7 +12,6 @@ from tests.relay.several import (
     copied,
     fan_out,
     fanned,
-    lasting,
     plain,
     receipt,
     routed,
@@ -39,18 +36,6 @@ def test_a_send_goes_to_all(cut: Cut) -> None:
         play.client_gets(receipt("r"))
 
 
-@pytest.mark.parametrize("quorum", [1, 2, 3])
-def test_the_receipt_comes_with_the_quorum(quorum: int) -> None:
-    """Not before the quorum confirmed, and not again."""
-    with fanned(3, quorum) as play:
-        play.client_says(send(receipt="r"))
-        for at in "abc":
-            play.broker_reads(at=at)
-        for number, at in enumerate("bca", 1):
-            play.broker_says(receipt("r"), at=at)
-            play.client_gets(receipt("r") if number == quorum else b"")
-
-
 def test_a_receipt_passes_as_it_came() -> None:
     """With all headers of the RECEIPT that completes the quorum."""
     with fanned(quorum=2) as play:
@@ -60,19 +45,6 @@ def test_a_receipt_passes_as_it_came() -> None:
         play.broker_says(b"RECEIPT\nreceipt-id:r\nx:a\n\n\0", at="a")
         play.broker_says(b"RECEIPT\nreceipt-id:r\nx:b\n\n\0", at="b")
         play.client_gets(b"RECEIPT\nreceipt-id:r\nx:b\n\n\0")
-
-
-def test_one_id_for_all_receipts() -> None:
-    """A client that names all its receipts alike gets one for each."""
-    with fanned(quorum=2) as play:
-        play.client_says(send(b"1", receipt="r") + send(b"2", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(receipt("r", "r"), at="a")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
 
 
 def test_queues_that_do_not_fan_out() -> None:
@@ -103,15 +75,6 @@ def test_confirmed_sending() -> None:
         play.broker_gets(copied(1, send(b"1")).replace(b"SEND\n", again), at="b")
         play.broker_says(receipt("relay-session-receipt-2"), at="b")
         assert play.counters["possibly_lost"] == 0
-
-
-def test_a_value_that_one_version_cannot_spell() -> None:
-    """It is changed for that broker alone, and counted."""
-    with begun(listener(fan_out(2)), b"1.2", "ab", b"1.2", b"1.0") as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0")
-        play.broker_gets(b"SEND\nrelay-copy:relay-session-1\ndestination:/queue/a\nfoo:a\\nb\n\n\0", at="a")
-        play.broker_gets(b"SEND\nrelay-copy:relay-session-1\ndestination:/queue/a\nfoo:a b\n\n\0", at="b")
-        assert play.counters["loss_value"] == 1
 
 
 # Groups without room
@@ -155,21 +118,6 @@ def test_a_subscription_is_everywhere() -> None:
             play.client_gets(receipt("r"))
 
 
-def test_a_group_that_was_not_there() -> None:
-    """Its next broker is sent the subscriptions that are open then, and no others."""
-    with fanned(quorum=1) as play:
-        play.broker_goes(at="a")
-        kept = tell(b"SUBSCRIBE", id="1", destination="/topic/a")
-        ended = tell(b"SUBSCRIBE", id="2", destination="/topic/b", receipt="s")
-        play.client_says(kept + ended + tell(b"UNSUBSCRIBE", id="2", receipt="u"))
-        play.broker_gets(kept + ended + tell(b"UNSUBSCRIBE", id="2", receipt="u"), at="b")
-        play.client_gets(b"")  # no broker that has them confirmed
-        play.broker_says(receipt("s", "u"), at="b")
-        play.client_gets(receipt("s", "u"))
-        comes_back(play, "a")
-        play.broker_gets(kept.replace(b"\0", b"\0\n"), at="a")
-
-
 # Routes
 
 
@@ -182,14 +130,6 @@ def test_destinations_lead_apart() -> None:
         play.broker_says(receipt("2"), at="b")
         play.broker_says(receipt("1"), at="a")
         play.client_gets(receipt("2", "1"))
-
-
-def test_many_sends_of_one_head() -> None:
-    """SENDs whose heads repeat go where the first one went."""
-    with two_upstreams() as play:
-        play.client_says(send(b"1", THERE) + send(b"2", THERE) + send(b"1", HERE) + send(b"2", HERE) * 2)
-        play.broker_gets(send(b"1", THERE) + send(b"2", THERE), at="b")
-        play.broker_gets(send(b"1", HERE) + send(b"2", HERE) * 2, at="a")
 
 
 def test_subscriptions_of_two_upstreams() -> None:
@@ -214,16 +154,6 @@ def test_an_id_that_is_open_elsewhere() -> None:
     play.client_says(tell(b"SUBSCRIBE", id="1", destination=HERE.decode()))
     play.client_says(tell(b"SUBSCRIBE", id="1", destination=THERE.decode(), receipt="r"))
     play.client_gets_error(b"SUBSCRIBE repeats the id of an open subscription", receipt=b"r")
-
-
-def test_unsubscribing_by_destination() -> None:
-    """As 1.0 clients may."""
-    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.0", "a") as play:
-        play.client_says(tell(b"SUBSCRIBE", destination=THERE.decode()))
-        comes(play, "b", b"1.0")
-        play.broker_reads(at="b")
-        play.client_says(tell(b"UNSUBSCRIBE", destination=THERE.decode()))
-        play.broker_gets(tell(b"UNSUBSCRIBE", destination=THERE.decode()), at="b")
 
 
 def test_a_route_to_a_fan_out() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.effects import Event, How
+from stomprelay.session.effects import Event
 from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
 from tests.relay.failing import goes_by_itself
 from tests.relay.several import (
@@ -84,19 +84,6 @@ def test_one_broker_that_denies() -> None:
         play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
 
 
-def test_one_broker_that_denies_later() -> None:
-    """A quorum that is lost by an ERROR to CONNECT ends the session in an ERROR that names the group."""
-    play = fanned(quorum=2)
-    play.broker_goes(at="a")
-    play.time_passes(1)
-    play.broker_accepts(at="a")
-    play.broker_says(DENIED, at="a")
-    data = play.client_reads()
-    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\n")
-    assert b"upstream main needs 2 of 2 groups; failed: main-1 (it answered CONNECT with ERROR)" in data
-    play.client_is_closed()
-
-
 @pytest.mark.parametrize(("quorum", "refused"), [(1, "ab"), (2, "b")])
 def test_groups_without_brokers(quorum: int, refused: str) -> None:
     """When too few are left the client is told which failed, and why."""
@@ -110,18 +97,6 @@ def test_groups_without_brokers(quorum: int, refused: str) -> None:
     assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\n")
     assert b"main-2 (none could be had in 1 attempt)" in data
     play.client_is_closed()
-
-
-def test_garbage_for_connected() -> None:
-    """A broker that answers CONNECT with what is not STOMP is left, and the session begins with the others."""
-    with Playbook(listener(fan_out(2))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts(at="a")
-        play.broker_reads(at="a")
-        play.broker_says(b"HTTP/1.1 400 Bad Request\r\n\r\n", at="a")
-        play.broker_is_closed(How.ABORT, at="a")
-        comes(play, "b")
-        assert play.client_reads().startswith(b"CONNECTED\n")
 
 
 # Brokers that are lost
@@ -147,22 +122,6 @@ def test_one_broker_is_lost() -> None:
         play.broker_says(receipt("r"), at="a")
         assert play.counters["possibly_lost"] == 1  # the second, which asked for no receipt
         play.both_stay()
-
-
-def test_all_brokers_are_lost() -> None:
-    """What the client sends meanwhile is kept; all receipts that it is owed come when the brokers are back."""
-    with fanned(quorum=2) as play:
-        play.broker_goes(at="a")
-        play.broker_goes(at="b")
-        play.client_says(send(b"1", receipt="r"))
-        comes_back(play, "b")
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(b"")
-        comes(play, "a")
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
-        play.broker_says(receipt("r"), at="a")
-        play.client_gets(receipt("r"))
 
 
 def test_lost_twice_in_a_row() -> None:
@@ -214,14 +173,6 @@ def test_a_plain_address_that_is_not_there() -> None:
     assert b"upstream there did not connect" in data
 
 
-def test_a_plain_address_is_not_left() -> None:
-    """A session that is told to leave the broker of a plain address stays, for there is no other."""
-    with begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a") as play:
-        play._perform(play.relay.leave(play.opened[0], play.now, 1))
-        play.time_passes(5)
-        play.both_stay()
-
-
 def test_a_group_of_a_route_that_gives_up() -> None:
     """A client cannot go on without an upstream that it uses."""
     there = Upstream("there", (group("there", "b", timeout=3.0),))
@@ -256,6 +207,9 @@ def test_too_much_for_a_group_that_is_needed() -> None:
         assert not play.client.paused
 
 
+# Versions
+
+
 def test_too_many_acks_are_owed() -> None:
     """Only the broker that they are owed to is not read from."""
     with begun(listener(fan_out(2), unacknowledged=2)) as play:
@@ -270,34 +224,6 @@ def test_too_many_acks_are_owed() -> None:
         assert not play.at("a").paused
         play.broker_gets(tell(b"ACK", id="a1"), at="a")
         play.client_reads()
-
-
-# The client closes its connection
-
-
-def test_the_client_is_gone() -> None:
-    """What it sent is still delivered to a quorum."""
-    with fanned(quorum=1) as play:
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_goes(at="b")
-        play.client_goes()
-        assert play.at("a").closed is None
-        play.broker_says(receipt("r"), at="a")
-        play.broker_is_closed(at="a")
-
-
-def test_the_client_is_gone_with_nothing_to_deliver() -> None:
-    """All legs end at once."""
-    with fanned() as play:
-        play.client_goes()
-        play.broker_is_closed(at="a")
-        play.broker_is_closed(at="b")
-        assert play.relay.over
-
-
-# Versions
 
 
 def _acked(client: bytes, wire: bytes, receipt: bytes) -> bytes:

@@ -4,9 +4,6 @@ from stomprelay.session.effects import Event
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
 from tests.relay.several import (
-    ABORT,
-    BEGIN,
-    COMMIT,
     begun,
     comes,
     comes_back,
@@ -47,29 +44,6 @@ def test_a_blocked_broker_holds_up_no_other() -> None:
         assert not waits(play)
 
 
-def test_all_kinds_of_frames_wait() -> None:
-    """Also those that are not SENDs, so that their order stays."""
-    frames = [
-        tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"),
-        BEGIN,
-        COMMIT,
-        BEGIN,
-        ABORT,
-        tell(b"UNSUBSCRIBE", id="1"),
-        send(b"1"),
-    ]
-    with fanned(quorum=1) as play:
-        play.broker_is_blocked(at="a")
-        play.client_says(b"".join(frames))
-        other = play.broker_reads(at="b")
-        play.broker_gets(b"", at="a")
-        play.broker_is_unblocked(at="a")
-        play.broker_gets(other, at="a")
-        assert [each.split(b"\n")[0] for each in other.split(b"\0")][:-1] == [
-            each.split(b"\n")[0] for each in frames
-        ]
-
-
 def test_a_blocked_broker_is_lost() -> None:
     """What waited is kept for the next one, whether or not the client asked for a receipt."""
     with fanned(quorum=1) as play:
@@ -93,18 +67,6 @@ def test_a_blocked_broker_that_misses_sends() -> None:
         assert not waits(play)
         play.broker_is_unblocked(at="a")
         assert play.broker_reads(at="a").count(b"SEND\n") == 2
-
-
-def test_a_blocked_broker_that_is_needed() -> None:
-    """Then the client is not read from until there is room."""
-    with fanned(quorum=2, resend_buffer=300) as play:
-        play.broker_is_blocked(at="a")
-        play.client_says(send(b"x" * 400))
-        assert waits(play)
-        play.broker_reads(at="b")
-        play.broker_is_unblocked(at="a")
-        assert not waits(play)
-        play.broker_gets(copied(1, send(b"x" * 400)), at="a")
 
 
 def test_a_blocked_broker_of_a_route() -> None:
@@ -203,20 +165,6 @@ def test_moving_with_a_message_that_still_comes() -> None:
         play.client_gets(receipt("r", "s"))
 
 
-def test_moving_when_the_time_is_over() -> None:
-    """The next broker is sent what the old one did not confirm."""
-    with moving() as play:
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        leaves(play, 1.0)
-        play.time_passes(1)
-        assert play.broker_reads(at="a").startswith(b"DISCONNECT\n")
-        play.broker_goes(at="a")
-        again = copied(1, send(b"1", receipt="r")).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
-        play.broker_gets(again, at="c")
-
-
 def test_moving_for_a_client_that_went() -> None:
     """The next broker is sent in time what the old one, which does not answer, did not confirm."""
     with moving(quorum=2, disconnect_timeout=4.0) as play:
@@ -233,22 +181,3 @@ def test_moving_for_a_client_that_went() -> None:
         play.broker_says(receipt("r"), at="c")
         assert play.relay.over
         assert play.counters["clients_undelivered"] == 0
-
-
-def test_moving_off_a_route() -> None:
-    """A session moves in any upstream that it uses."""
-    there = lasting("there", "b")
-    there = type(there)("there", (group("there", "b", "c"),))
-    with begun(routed(lasting("main", "a"), there), b"1.2", "a") as play:
-        play.client_says(send(b"1", b"/queue/there.1"))
-        comes(play, "b")
-        play.broker_reads(at="b")
-        one, other = there.brokers
-        one.health.pause()
-        play._perform(play.relay.leave(one, play.now, 5, other))
-        comes(play, "c")
-        play.broker_gets(tell(b"DISCONNECT", receipt="relay-session-receipt-2") + b"\n", at="b")
-        play.client_says(send(b"2", b"/queue/there.1") + send(b"3"))
-        play.broker_gets(send(b"3"), at="a")
-        play.broker_says(receipt("relay-session-receipt-2"), at="b")
-        play.broker_gets(send(b"2", b"/queue/there.1"), at="c")

@@ -13,7 +13,6 @@ from tests.relay.several import (
     copied,
     fan_out,
     fanned,
-    group,
     lasting,
     message,
     receipt,
@@ -45,15 +44,6 @@ def test_messages_are_merged(cut: Cut, ack: str) -> None:
             play.client_gets(wire)
 
 
-def test_a_client_that_waits_for_the_lf() -> None:
-    """The LF behind a frame comes with it where the broker writes one."""
-    with fanned() as play:
-        play.broker_says(message() + b"\n", at="a")
-        play.client_gets_exactly(message() + b"\n")
-        play.broker_says(message(), at="a")
-        play.client_gets_exactly(message() + b"\n")
-
-
 # RECEIPT
 
 
@@ -67,16 +57,6 @@ def test_receipts_among_messages() -> None:
         play.client_gets(message(b"1") + message(b"2"))
         play.broker_says(message(b"3") + receipt("r") + message(b"4"), at="b")
         play.client_gets(message(b"3") + receipt("r") + message(b"4"))
-
-
-def test_receipts_that_were_not_asked_for() -> None:
-    """They do not pass, with a name or without; a broker alone in its upstream may send one without."""
-    with fanned() as play:
-        play.broker_says(receipt("x") + b"RECEIPT\n\n\0", at="a")
-        play.client_gets(b"")
-    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
-        play.broker_says(b"RECEIPT\n\n\0")
-        play.client_gets(b"RECEIPT\n\n\0")
 
 
 # ERROR
@@ -117,21 +97,6 @@ def test_an_error_that_costs_the_quorum() -> None:
     assert play.counters["errors_passed"] == 0
 
 
-def test_a_broker_that_leaves_after_an_error() -> None:
-    """Its next broker is not sent what it refused; it is sent the rest."""
-    with fanned(quorum=1) as play:
-        play.client_says(send(b"1", receipt="1") + send(b"2", receipt="2"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(error("1"), at="a")
-        play.broker_goes(at="a")
-        comes_back(play, "a")
-        again = copied(2, send(b"2", receipt="2")).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
-        play.broker_gets(again, at="a")
-        play.broker_says(receipt("1", "2"), at="b")
-        play.client_gets(receipt("1", "2"))
-
-
 def test_an_error_of_one_alone() -> None:
     """A broker that goes wrong on its own is left and sought again; the client is sent nothing of it."""
     with subscribed(fanned()) as play:
@@ -160,21 +125,6 @@ def test_an_error_again() -> None:
         play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
 
 
-def test_an_error_long_after_another() -> None:
-    """With something confirmed between they do not add up."""
-    with fanned() as play:
-        for number in range(4):
-            play.time_passes(1.5)
-            play.broker_says(ERROR, at="a")
-            comes_back(play, "a")
-            play.client_says(send(b"1", receipt=f"{number}"))
-            play.broker_reads(at="a")
-            play.broker_reads(at="b")
-            play.broker_says(receipt(f"{number}"), at="a")
-            play.broker_says(receipt(f"{number}"), at="b")
-            play.client_gets(receipt(f"{number}"))
-
-
 def test_an_error_of_all() -> None:
     """The client is sent the last of them whole; the session ends with its broker."""
     play = fanned()
@@ -198,16 +148,6 @@ def test_an_error_after_which_it_goes_on() -> None:
         play.time_passes(SOON)
         assert play.client.closed is None
         assert play.counters["errors_passed"] == 1
-
-
-def test_an_error_of_the_only_group_left() -> None:
-    """The client is sent it, for no other group goes on without one."""
-    once = {"attempts": 0}
-    play = fanned(options=once)
-    play.broker_goes(at="a")
-    play.time_passes(1)
-    play.broker_says(ERROR, at="b")
-    play.client_gets(ERROR)
 
 
 def test_an_error_about_our_own_receipt() -> None:
@@ -243,37 +183,6 @@ def test_garbage_of_one() -> None:
         play.broker_is_closed(How.ABORT, at="a")
         comes_back(play, "a")
         assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
-
-
-def test_garbage_of_a_route() -> None:
-    """A session cannot go on without the only broker of an upstream."""
-    play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
-    play.broker_says(b"garbage\n\n\0", at="a")
-    play.client_gets_error(b"the broker sent what is not STOMP")
-
-
-def test_an_error_of_a_group_with_two() -> None:
-    """The next broker of the group takes the place of the one that sent it."""
-    main = fan_out(2)
-    groups = (group("main-1", "a", "c"), main.groups[1])
-    with begun(listener(type(main)("main", groups)), b"1.2", "ab") as play:
-        play.broker_says(ERROR, at="a")
-        play.time_passes(SOON)
-        comes(play, "c")
-        play.client_says(send(b"1"))
-        play.broker_gets(copied(1, send(b"1")), at="c")
-        play.broker_gets(copied(1, send(b"1")), at="b")
-
-
-def test_an_error_that_quotes_the_client() -> None:
-    """It is none by which a broker goes away, whatever it quotes: it passes when all groups say so."""
-    quoting = b"ERROR\nmessage:shutdown ==== 1\n\njavax.jms.InvalidSelectorException: shutdown ==== 1\n\0"
-    with fanned() as play:
-        play.broker_says(quoting, at="a")
-        play.client_gets(b"")
-        play.broker_says(quoting, at="b")
-        play.client_gets(quoting)
-        assert play.counters["errors_withheld"] == 0
 
 
 def test_an_error_by_which_a_broker_goes_away() -> None:

@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from itertools import permutations, product
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event
 from tests.playbook import listener
-from tests.relay.several import SOON, begun, comes, comes_back, copied, fan_out, fanned, receipt, send, tell
+from tests.relay.several import SOON, begun, comes, copied, fan_out, fanned, receipt, send, tell
 
 ANSWERS = ("confirm", "release", "refuse")
 
@@ -55,49 +54,6 @@ def test_every_answer_to_a_confirmation() -> None:
                 assert confirmation.awaited == set(range(parties)) - set(order)
 
 
-def test_an_outcome_is_returned_once() -> None:
-    """Answers that come after it change nothing."""
-    confirmations: Confirmations[str] = Confirmations()
-    confirmations.ask(Confirmation(b"r", "abc", 2))
-    assert confirmations.confirm("a", b"r") is None
-    passed = confirmations.confirm("b", b"r")
-    assert passed is not None
-    assert passed.outcome is Outcome.PASSED
-    assert confirmations.refuse("c", b"r") is None
-    assert passed.outcome is Outcome.PASSED
-    assert confirmations.confirm("c", b"r") is None
-
-
-def test_a_second_receipt_of_one_broker() -> None:
-    """It is not another broker's."""
-    confirmations: Confirmations[str] = Confirmations()
-    confirmations.ask(Confirmation(b"r", "ab", 2))
-    assert confirmations.confirm("a", b"r") is None
-    assert confirmations.confirm("a", b"r") is None
-    assert confirmations.confirm("b", b"r") is not None
-
-
-def test_a_receipt_that_was_not_asked_for() -> None:
-    """It answers nothing, nor does that of a party that was not asked."""
-    confirmations: Confirmations[str] = Confirmations()
-    confirmations.ask(Confirmation(b"r", "a", 1))
-    assert confirmations.confirm("a", b"other") is None
-    assert confirmations.confirm("b", b"r") is None
-    assert confirmations.awaited("a", b"r") is not None
-
-
-def test_an_id_that_is_used_again() -> None:
-    """Each party answers in the order in which it was asked, however far the others are."""
-    confirmations: Confirmations[str] = Confirmations()
-    first, second = Confirmation(b"r", "ab", 2), Confirmation(b"r", "ab", 2)
-    confirmations.ask(first)
-    confirmations.ask(second)
-    assert confirmations.confirm("a", b"r") is None
-    assert confirmations.confirm("a", b"r") is None
-    assert confirmations.confirm("b", b"r") is first
-    assert confirmations.confirm("b", b"r") is second
-
-
 def test_a_party_that_leaves_refuses_all() -> None:
     """What was decided is not decided again, and what was answered before stays."""
     confirmations: Confirmations[str] = Confirmations()
@@ -115,28 +71,6 @@ def test_a_party_that_leaves_refuses_all() -> None:
     assert needed.refused == ["a"]
     assert spare.outcome is Outcome.OPEN
     assert confirmations.confirm("b", b"3") is spare
-
-
-def test_groups_that_were_not_asked_have_refused() -> None:
-    """So the client is told of all that failed."""
-    confirmation = Confirmation(b"r", "b", 1, refused="a")
-    confirmation.refuse("b")
-    assert confirmation.outcome is Outcome.FAILED
-    assert confirmation.refused == ["a", "b"]
-
-
-def test_pending_counts_what_is_crucial() -> None:
-    """Only open confirmations, and only those about what must not be lost."""
-    confirmations: Confirmations[str] = Confirmations()
-    confirmations.ask(Confirmation(b"1", "ab", 1, crucial=True))
-    confirmations.ask(Confirmation(b"2", "ab", 1))
-    assert confirmations.pending == 1
-    confirmations.confirm("a", b"2")
-    assert confirmations.pending == 1
-    confirmations.confirm("a", b"1")
-    assert confirmations.pending == 0
-    confirmations.confirm("b", b"1")
-    assert confirmations.pending == 0
 
 
 @given(
@@ -219,14 +153,6 @@ def test_a_group_that_is_needed_is_given_up() -> None:
     assert play.counters["sessions_given_up"] == 1
 
 
-def test_a_quorum_that_is_gone_while_nothing_is_asked() -> None:
-    """The client is told all the same: what it sends next could not be confirmed."""
-    play = fanned(quorum=2, options={"attempts": 0})
-    play.broker_goes(at="a")
-    play.time_passes(SOON)
-    play.client_gets_error(b"the quorum cannot be reached")
-
-
 def test_a_send_before_a_group_is_given_up() -> None:
     """It was taken, so the ERROR answers it."""
     play = fanned(quorum=2, options={"timeout": 2.0})
@@ -269,23 +195,6 @@ def test_a_frame_that_the_next_broker_cannot_be_sent() -> None:
             Event.LOST
         )
         assert play.client.closed is None
-
-
-@pytest.mark.parametrize("quorum", [1, 2])
-def test_the_client_is_gone_while_a_group_is_away(quorum: int) -> None:
-    """What it sent is delivered to a quorum, then the session ends."""
-    with fanned(quorum=quorum) as play:
-        play.broker_goes(at="a")
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-        play.client_goes()
-        play.broker_says(receipt("r"), at="b")
-        assert play.relay.over is (quorum == 1)
-        if quorum == 2:
-            comes_back(play, "a")
-            play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
-            play.broker_says(receipt("r"), at="a")
-            assert play.relay.over
 
 
 # Whatever happens

@@ -7,7 +7,6 @@ from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.router import Router
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from tests.playbook import listener
 from tests.relay.fanout.parts import MOST, links_of, target
 from tests.relay.several import begun, comes, fan_out, lasting, plain, routed, send
 
@@ -28,14 +27,6 @@ def fill(member: Member, size: int) -> None:
 
 
 # Routes
-
-
-def test_without_routes() -> None:
-    """All destinations lead to the one upstream, whose links have to seek brokers."""
-    each = router(listener(fan_out(2)))
-    assert not each.forks
-    assert each.target(b"/queue/a") is each.main
-    assert len(each.places) == len(each.take_opened()) == 2
 
 
 def test_an_upstream_is_opened_once() -> None:
@@ -88,14 +79,6 @@ def test_frames_wait_for_their_own_broker() -> None:
         play.broker_gets(first + more, at="b")
 
 
-def test_every_upstream_has_its_own_version() -> None:
-    """A broker that is found later need not speak the version of the first."""
-    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
-        play.client_says(b"SEND\ndestination:/queue/there.1\nfoo:a\\cb\n\n\0")
-        comes(play, "b", b"1.0")
-        play.broker_gets(b"SEND\ndestination:/queue/there.1\nfoo:a:b\n\n\0", at="b")
-
-
 # One upstream and its groups
 
 
@@ -123,17 +106,6 @@ def test_takers() -> None:
             assert len(takers) == max(len(roomy), quorum)
             least = sorted(fillings)[: len(takers)]
             assert sorted(member.size for member in takers) == least
-
-
-def test_a_group_that_is_given_up() -> None:
-    """It is counted no more."""
-    each = target(3, 2)
-    each.members[0].give_up("")
-    assert each.live == each.members[1:]
-    assert each.takers() == each.members[1:]
-    assert each.reachable is True
-    each.members[1].give_up("")
-    assert each.reachable is False
 
 
 def test_destinations_that_are_copied() -> None:
@@ -167,11 +139,6 @@ def test_the_primary() -> None:
     assert each.primary is each.members[0]
 
 
-def test_a_quorum_of_more_than_there_are() -> None:
-    """ActiveMQ's default of two is all of one."""
-    assert target(1, 2).quorum == 1
-
-
 def test_safe() -> None:
     """A quorum has everything that was sent, if it missed nothing; one of two is enough here."""
     table = {
@@ -202,13 +169,3 @@ def test_a_gap_that_was_closed() -> None:
     each.members[1].resender.unconfirmed.received(b"r")
     each.takers()
     assert [member.short for member in each.members] == [False, False]
-
-
-def test_the_failure() -> None:
-    """It names the upstream, its quorum, and the groups that failed, with the reason where there is one."""
-    each = target(3, 2)
-    each.members[0].failed("it was full")
-    failure = each.failure([each.members[0], each.members[2]], b"r")
-    assert failure.message == "the quorum cannot be reached"
-    assert failure.detail == "upstream main needs 2 of 3 groups; failed: main-1 (it was full), main-3"
-    assert failure.receipt == b"r"

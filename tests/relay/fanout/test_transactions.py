@@ -2,9 +2,6 @@
 
 import pytest
 
-from stomprelay.relay.fanout.dispatch import Placement
-from stomprelay.session.session import Transaction
-from tests.relay.fanout.parts import target
 from tests.relay.several import (
     ABORT,
     BEGIN,
@@ -80,20 +77,6 @@ def test_a_commit_in_doubt(quorum: int) -> None:
     play.nobody_gets_more()
 
 
-def test_a_transaction_is_sent_again() -> None:
-    """The next broker of a group that lost one within it is sent all of it."""
-    with fanned(quorum=2) as play:
-        play.client_says(BEGIN + send(b"1", transaction="t"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_goes(at="a")
-        play.client_says(send(b"2", transaction="t"))
-        second = copied(2, send(b"2", transaction="t"))
-        play.broker_gets(second, at="b")
-        comes_back(play, "a")
-        play.broker_gets(BEGIN + copied(1, send(b"1", transaction="t")) + second, at="a")
-
-
 def test_a_transaction_that_acknowledged() -> None:
     """What only a lost broker delivered cannot be committed without it: no broker is sent COMMIT."""
     play = subscribed(fanned(), ack="client-individual")
@@ -106,16 +89,6 @@ def test_a_transaction_that_acknowledged() -> None:
     assert data.startswith(b"ERROR\nmessage:the transaction cannot be committed\nreceipt-id:c\n")
     assert b"group main-1: it acknowledged messages of a broker that was lost" in data
     play.broker_gets(b"", at="b")
-
-
-def test_a_transaction_of_a_lost_delivery() -> None:
-    """An ACK that comes too late spoils it all the same."""
-    play = subscribed(fanned(), ack="client-individual")
-    delivers(play, "a", 1)
-    play.client_says(BEGIN)
-    play.broker_goes(at="a")
-    play.client_says(tell(b"ACK", id="a1", transaction="t") + COMMIT)
-    play.client_gets_error(b"the transaction cannot be committed")
 
 
 def test_a_group_that_missed_a_part() -> None:
@@ -182,26 +155,6 @@ def test_a_commit_that_waited_behind_an_ack() -> None:
     assert b"main-1 (it acknowledged messages of a broker that was lost)" in data
 
 
-def test_groups_that_cannot_commit() -> None:
-    """A group that is given up, that missed a part, or whose broker was lost with a part; each with its reason."""
-    placement = Placement(target(4, 1), [])
-    gone, short, doomed, fine = placement.target.members
-    gone.give_up("it gave up")
-    placement.short.add(short)
-    for member in (doomed, fine):
-        member.session.transactions = {b"t": Transaction()}
-    doomed.session.transactions[b"t"].doom("its broker was lost")
-    fine.session.transactions[b"u"] = Transaction()
-    fine.session.transactions[b"u"].doom("another one")
-    assert placement.spoiled(b"t") == [gone, short, doomed]
-    assert [member.reason for member in placement.target.members] == [
-        "it gave up",
-        "it was full",
-        "its broker was lost",
-        "",
-    ]
-
-
 # Routes
 
 
@@ -234,15 +187,3 @@ def test_a_transaction_that_spans_upstreams(order: tuple[bytes, bytes]) -> None:
     for at in "ab":
         assert b"COMMIT" not in play.broker_reads(at=at)
         play.broker_is_closed(at=at)
-
-
-def test_an_ack_in_a_transaction_elsewhere() -> None:
-    """An ACK moves a transaction, too."""
-    with two_upstreams() as play:
-        play.client_says(tell(b"SUBSCRIBE", id="2", destination=THERE.decode(), ack="client"))
-        play.broker_reads(at="b")
-        play.broker_says(b"MESSAGE\nsubscription:2\nmessage-id:7\nack:7\n\n\0", at="b")
-        play.client_reads()
-        play.client_says(BEGIN + tell(b"ACK", id="7", transaction="t"))
-        play.broker_gets(BEGIN + ABORT.replace(b"\0", b"\0\n"), at="a")
-        play.broker_gets(BEGIN.replace(b"\0", b"\0\n") + tell(b"ACK", id="7", transaction="t"), at="b")

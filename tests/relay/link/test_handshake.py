@@ -11,7 +11,6 @@ from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import (
     CUTS,
-    PRODUCTS,
     SAY_HELLO,
     SAY_WELCOME,
     URI,
@@ -136,15 +135,7 @@ def test_what_a_broker_says_at_once_reaches_the_client(cut: Cut) -> None:
         )
 
 
-@in_all_cuts
-def test_an_eol_before_connected(cut: Cut) -> None:
-    """ActiveMQ may beat before it answers: EOLs there are nothing."""
-    with Playbook(cut=cut) as play:
-        play.client_says(b"\n\r\n" + SAY_HELLO[b"1.1"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"\n" + SAY_WELCOME[b"1.1"] + b"\n")
-        play.client_gets(b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0")
+# Versions
 
 
 def test_nothing_is_written_before_connect() -> None:
@@ -158,8 +149,6 @@ def test_nothing_is_written_before_connect() -> None:
         play.time_passes(0.5)
         play.broker_gets(b"")
 
-
-# Versions
 
 OFFERS = [
     (b"1.0", b"1.0"),
@@ -187,16 +176,6 @@ def test_the_highest_common_version_is_taken(offer: bytes, settled: bytes) -> No
         play.client_gets(b"CONNECTED\nversion:" + settled + b"\nsession:s\n\n\0")
 
 
-def test_a_listener_may_speak_less() -> None:
-    """A listener with a maximum answers a client that could do more in that version."""
-    with Playbook(listener(versions=frozenset({b"1.0", b"1.1"}))) as play:
-        play.client_says(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0")
-        play.broker_says(SAY_WELCOME[b"1.1"])
-        play.client_gets(b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0")
-
-
 @pytest.mark.parametrize("offer", [b"1.3", b"", b"foo", b"2.0,3.0", b"1", b"1.2.0"], ids=repr)
 def test_no_common_version(offer: bytes) -> None:
     """The client gets an ERROR that names the versions spoken here, and no broker is troubled."""
@@ -208,23 +187,6 @@ def test_no_common_version(offer: bytes) -> None:
         )
         play.client_is_closed()
         assert not play.brokers
-
-
-def test_a_1_0_client_is_not_welcome_everywhere() -> None:
-    """No accept-version means 1.0; a listener that has none refuses."""
-    with Playbook(listener(versions=frozenset({b"1.2"}))) as play:
-        play.client_says(b"CONNECT\nlogin:u\n\n\0")
-        play.client_gets_error(b"no common STOMP version")
-
-
-def test_versions_of_an_upstream_override() -> None:
-    """`versions` on an upstream is what is asked, whatever the client speaks."""
-    with Playbook(listener(upstream(versions=frozenset({b"1.1", b"1.2"})))) as play:
-        play.client_says(SAY_HELLO[b"1.0"])
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\naccept-version:1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0")
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.client_gets(b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0")
 
 
 @pytest.mark.parametrize("spoken", [b"1.1", b"1.2", b"1.1,1.2", b"1.1, 1.2"], ids=bytes.decode)
@@ -270,16 +232,6 @@ def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts()
         assert b"accept-version:1.0,1.1,1.2\n" in play.broker_reads()
-
-
-def test_falling_back_to_1_0() -> None:
-    """A broker that is known to speak 1.0 only is asked for that, as by a client of 1.0."""
-    front = listener()
-    front.upstream.brokers[0].speaks(frozenset({b"1.0"}))
-    with Playbook(front) as play:
-        play.client_says(b"CONNECT\naccept-version:1.1,1.2\nhost:h\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\naccept-version:1.0\nhost:h\n\n\0")
 
 
 def test_a_broker_with_its_versions_set_is_not_tried_again() -> None:
@@ -368,31 +320,6 @@ def test_a_broker_that_settles_on_an_unknown_version(version: bytes) -> None:
             assert play.client_reads().startswith(b"CONNECTED\n")
 
 
-def test_a_broker_out_of_reach() -> None:
-    """The client learns that the broker is not there, but not its address; the log has the reason."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_refuses("Connection refused by 10.1.2.3:61613")
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:broker not available\n")
-        assert b"10.1.2.3" not in data
-        play.client_is_closed()
-        assert "10.1.2.3" in play.noted(Event.REFUSED)
-        assert play.counters["brokers_refused"] == 1
-
-
-def test_a_broker_that_closes_before_it_answers() -> None:
-    """A connection that ends before CONNECTED is a broker that is not there."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"CONNECTED\nversion:1.2\n")
-        play.broker_goes()
-        play.client_gets_error(b"broker not available")
-        assert play.counters["brokers_refused"] == 1
-
-
 @pytest.mark.parametrize("accepted", [False, True])
 def test_a_broker_that_does_not_answer_in_time(accepted: bool) -> None:
     """Connection and CONNECTED have one time together; then the broker counts as not there."""
@@ -436,14 +363,6 @@ def test_login_and_passcode_pass_unchanged(version: bytes) -> None:
         assert b"\n" + secret in play.broker_reads()
 
 
-def test_a_client_may_leave_everything_out() -> None:
-    """Without host, login and passcode, 1.1 and 1.2 still reach the broker with a host, as it demands one."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0")
-
-
 def test_an_upstream_with_its_own_host_and_credentials() -> None:
     """They take the place of the client's, where the client had them or at the end."""
     own = upstream(host=b"vhost", credentials=Credentials(b"relay", b"secret"), profile=GENERIC)
@@ -481,18 +400,6 @@ def test_our_own_credentials_are_spelled_for_the_broker(
         assert b"\n" + line in play.broker_reads()
 
 
-def test_a_broker_that_was_recognised_is_told_its_way_from_then_on() -> None:
-    """With profile `auto` the product is known from its first CONNECTED, and remembered with the broker."""
-    front = listener(upstream(credentials=Credentials(b"u", b"a:b")))
-    for line in (b"passcode:a:b\n", b"passcode:a\\cb\n"):
-        with Playbook(front) as play:
-            play.client_says(SAY_HELLO[b"1.1"])
-            play.broker_accepts()
-            assert b"\n" + line in play.broker_reads()
-            play.broker_says(b"CONNECTED\n" + PRODUCTS["rabbitmq"] + b"version:1.1\nsession:s\n\n\0")
-            play.client_reads()
-
-
 def test_a_receipt_on_connect_goes_no_further() -> None:
     """The specification has none there, and brokers differ in what they do with it; CONNECTED is the answer."""
     with Playbook() as play:
@@ -510,22 +417,6 @@ def test_the_brokers_session_is_the_clients() -> None:
             play.broker_reads()
             play.broker_says(b"CONNECTED\nversion:1.2\n" + given + b"\n\0")
             play.client_gets(b"CONNECTED\nversion:1.2\n" + told + b"\n\0")
-
-
-def test_unknown_headers_of_connected_pass() -> None:
-    """What the broker says of itself reaches the client; version and beats are each leg's own."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\nheart-beat:0,0\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\nheart-beat:10000,10000\n\n\0")
-        play.broker_says(
-            b"CONNECTED\nserver:ActiveMQ/5.17.2\nheart-beat:10000,10000\nsession:ID:vm-1:15\nresponse-id:r0\n"
-            b"version:1.0\n\n\0",
-        )
-        play.client_gets(
-            b"CONNECTED\nserver:ActiveMQ/5.17.2\nheart-beat:1000,1000\nsession:ID:vm-1:15\nresponse-id:r0\n"
-            b"version:1.0\n\n\0",
-        )
 
 
 def test_secrets_stay_out_of_notes_and_representations() -> None:
@@ -583,6 +474,9 @@ def test_a_malformed_heart_beat_of_a_broker_counts_as_none(beat: bytes) -> None:
         play.both_stay()
 
 
+# A frame too many, or too early
+
+
 def test_what_a_listener_and_an_upstream_offer() -> None:
     """Each leg is offered its own terms, visible in CONNECTED and CONNECT."""
     front = listener(upstream(heart_beat=Terms(3000, 4000)), heart_beat=Terms(5000, 6000))
@@ -592,9 +486,6 @@ def test_what_a_listener_and_an_upstream_offer() -> None:
         play.broker_gets(b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:3000,4000\n\n\0")
         play.broker_says(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:7,8\n\n\0")
         play.client_gets(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:5000,6000\n\n\0")
-
-
-# A frame too many, or too early
 
 
 @in_all_versions

@@ -14,8 +14,7 @@ from stomprelay.relay.model.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
-from stomprelay.session.leg import Leg, Side, State
-from stomprelay.wire.head import Limits
+from stomprelay.session.leg import State
 
 NOW: Final = 1000.0
 HELLO: Final = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:0,0\n\n\0"
@@ -131,29 +130,6 @@ class Script:
 # CONNECT
 
 
-def test_a_broker_that_answers_connected_is_up() -> None:
-    """CONNECT with no more than it needs, and a disconnect; the log hears nothing."""
-    script = Script(up=True)
-    assert script.wake == NOW + 10
-    script.gets(b"")
-    script.accepts()
-    script.gets(HELLO)
-    assert script.probe.well is None
-    script.says(WELCOME)
-    script.gets(GOODBYE)
-    script.ends(True)
-
-
-@ways
-def test_however_its_answer_is_cut(cut: Cut) -> None:
-    """Whole, octet by octet, with more behind."""
-    script = Script(cut=cut)
-    script.accepts()
-    script.says(WELCOME)
-    script.gets(HELLO + GOODBYE)
-    script.ends(True)
-
-
 CONNECTS = [
     ({"versions": frozenset({b"1.1"})}, b"CONNECT\naccept-version:1.1\nhost:/\nheart-beat:0,0\n\n\0"),
     ({"versions": frozenset({b"1.0"})}, b"CONNECT\n\n\0"),
@@ -238,14 +214,6 @@ def test_no_connected_in_time(accepted: bool) -> None:
     assert "no CONNECTED in time" in script.said()
 
 
-def test_woken_too_early() -> None:
-    """A clock that is a hair early costs nothing."""
-    script = Script()
-    script.perform(script.probe.woke(NOW + 9.999))
-    assert script.wake == NOW + 10
-    assert script.probe.well is None
-
-
 @pytest.mark.parametrize("accepted", [False, True])
 def test_the_connection_is_lost(accepted: bool) -> None:
     """Before CONNECTED came."""
@@ -292,23 +260,6 @@ def test_a_broker_that_closes_on_who_has_no_login(credentials: Credentials | Non
     assert len(script.notes) == (0 if credentials is None else 1)
 
 
-def test_what_failed_may_come_back_as_another_one() -> None:
-    """What was learnt of its versions is forgotten."""
-    script = Script()
-    script.broker.speaks(frozenset({b"1.0"}))
-    script.perform(script.probe.refused("connection refused", script.now))
-    assert script.broker.versions is None
-
-
-def test_its_limits_are_the_upstreams() -> None:
-    """A broker that is out of its mind fills no memory."""
-    script = Script(limits=Limits(headers=4, header_line=100, body=1000))
-    script.accepts()
-    script.gets(HELLO)
-    script.says(b"CONNECTED\n" + b"a" * 200)
-    script.ends(False, events="lost")
-
-
 # ERROR to CONNECT
 
 REFUSED: Final = b"ERROR\nmessage:Bad CONNECT\ncontent-length:32\n\nAccess refused for user 'guest'\n\0\n"
@@ -337,16 +288,6 @@ def test_credentials_that_are_not_accepted_are_no_outage() -> None:
     assert script.probe.denied
     assert "credentials" in script.said()
     assert "SECRET" not in script.said() + repr(script.notes)
-
-
-def test_the_log_is_told_of_credentials_once() -> None:
-    """Not at every probe."""
-    script = Script(credentials=Credentials(b"relay", b"SECRET"), told=True)
-    script.accepts()
-    script.sent = b""
-    script.says(REFUSED)
-    script.ends(True)
-    assert script.probe.denied
 
 
 @pytest.mark.parametrize("credentials", [None, Credentials(b"relay", b"x")])
@@ -432,27 +373,6 @@ def test_a_message_that_is_refused() -> None:
     assert script.said().endswith("it refused a message: access_refused\\n\\xff")
 
 
-def test_a_long_refusal_is_cut() -> None:
-    """The log gets the beginning of what a broker says, however much that is."""
-    script = Script(up=True, checks=WITH_CANARY)
-    script.accepts()
-    script.says(WELCOME)
-    script.sent = b""
-    script.says(b"ERROR\nmessage:%b\nreceipt-id:probe\n\n\0\n" % (b"x" * 100_000))
-    script.ends(False, events="lost")
-    assert script.said().endswith("it refused a message: " + "x" * 200)
-
-
-def test_the_connection_is_lost_before_the_receipt() -> None:
-    """It died of the message, or just then."""
-    script = Script(checks=WITH_CANARY)
-    script.accepts()
-    script.says(WELCOME)
-    script.sent = b""
-    script.perform(script.probe.lost("closed", script.now))
-    script.ends(False, events="lost")
-
-
 # Between the lines
 
 
@@ -489,23 +409,6 @@ def test_a_broker_that_is_paused_meanwhile() -> None:
     assert script.notes == []
     assert script.broker.health.up is False
     assert not script.broker.health.out(script.now)
-
-
-def test_sessions_wait_for_its_outcome() -> None:
-    """While a probe asks a broker whose pause is just over nobody else does."""
-    script = Script(up=False)
-    assert script.broker.health.out(script.now)
-    script.accepts()
-    script.says(WELCOME)
-    assert not script.broker.health.out(script.now)
-
-
-def test_each_probe_has_a_leg_of_its_own() -> None:
-    """It speaks 1.0 until CONNECTED, as any leg toward a broker."""
-    script, other = Script(), Script()
-    assert isinstance(script.probe.leg, Leg)
-    assert script.probe.leg.side is Side.UPSTREAM
-    assert script.probe.leg is not other.probe.leg
 
 
 # When it is due
@@ -548,25 +451,6 @@ def test_it_is_due_every_so_often() -> None:
     assert found == pytest.approx([NOW + 5 + 10 * each for each in range(6)])
 
 
-@pytest.mark.parametrize(("chance", "first", "second"), [(0.0, 0.0, 8.0), (0.999, 9.99, 21.986)])
-def test_when_it_is_due_is_spread(chance: float, first: float, second: float) -> None:
-    """Many brokers, or many relays, are not all in step."""
-    watching, _ = watch(Checks(probe=10.0), chance=lambda: chance)
-    assert not watching.due(NOW + first - 0.01)
-    assert watching.due(NOW + first)
-    finish(watching.probe(NOW + first), NOW + first, well=True)
-    assert not watching.due(NOW + second - 0.01)
-    assert watching.due(NOW + second)
-
-
-def test_it_is_never_due_without_a_period() -> None:
-    """In plain failover sessions try a broker themselves when its pause is over."""
-    watching, broker = watch()
-    assert not watching.due(NOW + 1e6)
-    broker.health.failed(Checks(), NOW, middle)
-    assert not watching.due(NOW + 1e6)
-
-
 @pytest.mark.parametrize("well", [True, False])
 def test_a_broker_that_is_doubted(well: bool) -> None:
     """It is due at once, whatever the configuration, and not more than once in a pause."""
@@ -580,25 +464,6 @@ def test_a_broker_that_is_doubted(well: bool) -> None:
         broker.health.doubt(broker.health.sight())
         assert not watching.due(now + 0.5)
         assert broker.health.up is well
-
-
-def test_a_doubt_about_a_broker_that_is_out() -> None:
-    """It is due when the pause for its failure is over."""
-    watching, broker = watch()
-    broker.health.failed(Checks(pause=5.0), NOW, middle)
-    broker.health.doubt(broker.health.sight())
-    assert not watching.due(NOW + 4.9)
-    assert watching.due(NOW + 5)
-
-
-def test_a_doubt_about_a_paused_broker() -> None:
-    """It waits until the broker is resumed."""
-    watching, broker = watch()
-    broker.health.doubt(broker.health.sight())
-    broker.health.pause()
-    assert not watching.due(NOW)
-    broker.health.resume()
-    assert watching.due(NOW)
 
 
 WANTED: Final = [
@@ -629,21 +494,6 @@ def test_somebody_finds_out_that_a_wanted_broker_is_back(reconnect: Reconnect, p
     assert watching.due(now)
     finish(watching.probe(now), now, well=True)
     assert not watching.due(now + 1e6)
-
-
-@wanted
-def test_a_broker_below_the_threshold_is_asked_too(reconnect: Reconnect, policy: Policy) -> None:
-    """It is down but not out, so that sessions do not come back to it: once in a pause is enough."""
-    watching, broker = watch(Checks(failures=100), reconnect=reconnect, policy=policy)
-    broker.health.failed(Checks(failures=100), NOW, middle)
-    assert not broker.health.out(NOW)
-    found = []
-    for tenth in range(50):
-        now = NOW + tenth / 10
-        if watching.due(now):
-            found.append(now - NOW)
-            finish(watching.probe(now), now, well=False)
-    assert found == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
 
 
 def test_a_session_that_tries_it_saves_the_probe() -> None:

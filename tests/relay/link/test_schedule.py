@@ -96,27 +96,11 @@ class Search:
 # Passes
 
 
-def test_a_pass_tries_each_broker_once_without_delay() -> None:
-    """In the order of the list; the pause comes behind the last one (ActiveMQ counts passes, not brokers)."""
-    search = Search()
-    search.begins(start=True)
-    assert search.goes_on(9) == "abc abc abc"
-    assert search.schedule.passes == 2
-
-
 def test_a_new_client_does_not_wait_for_its_first_attempt() -> None:
     """There is no delay before the first connect; the pauses between passes begin with the initial delay."""
     search = Search(options=replace(STEADY, initial_delay=0.5))
     search.begins(start=True)
     assert search.waits(4) == [0.0, 0.5, 1.0, 2.0]
-
-
-def test_a_session_that_lost_its_broker_waits_before_it_reconnects() -> None:
-    """The initial delay is before the first pass, and the next pause is already longer."""
-    search = Search(options=replace(STEADY, initial_delay=0.5))
-    search.served("a")
-    search.begins()
-    assert search.waits(4) == [0.5, 1.0, 2.0, 4.0]
 
 
 def test_the_broker_that_was_lost_comes_last() -> None:
@@ -138,24 +122,6 @@ def test_the_broker_that_failed_last_comes_last() -> None:
     found = search.goes_on(30).replace(" ", "")
     assert len({found[at : at + 3] for at in range(0, 30, 3)}) > 1
     assert all(before != behind for before, behind in pairwise(found))
-
-
-def test_one_broker_alone() -> None:
-    """It is last and first."""
-    search = Search("a")
-    search.served("a")
-    search.begins()
-    assert search.goes_on(3) == " a a a"
-
-
-def test_a_random_order_for_each_session() -> None:
-    """Over many sessions each broker comes first."""
-    search = Search(options=Reconnect(), chance=cycle([0.1, 0.7, 0.3, 0.9, 0.5]).__next__)
-    found = set()
-    for _ in range(30):
-        search.begins(start=True)
-        found.add(search.goes()[0])
-    assert found == set("abc")
 
 
 def test_the_next_search_begins_anew() -> None:
@@ -197,13 +163,6 @@ def test_how_delays_grow(options: dict[str, float], expected: list[float]) -> No
     assert search.waits(5) == expected
 
 
-def test_a_delay_never_overflows() -> None:
-    """After thousands of passes it is still the longest."""
-    search = Search("a", replace(STEADY, multiplier=1e9))
-    search.begins(start=True)
-    assert search.waits(3000)[-1] == 30.0
-
-
 @pytest.mark.parametrize(("chance", "expected"), [(0.0, 0.8), (0.5, 1.0), (0.75, 1.1)])
 def test_delays_are_spread(chance: float, expected: float) -> None:
     """By the jitter, to both sides, the first delay too; growth is reckoned without it."""
@@ -230,15 +189,6 @@ def test_so_many_passes(attempts: int, startup: int, at_start: int, later: int |
         assert search.is_over() is (passes is not None)
 
 
-def test_without_end() -> None:
-    """By default a search never gives up."""
-    search = Search("ab")
-    for start in (True, False):
-        search.begins(start=start)
-        search.waits(200)
-        assert search.schedule.deadline == inf
-
-
 def test_a_plain_address_is_tried_once() -> None:
     """One attempt for a new client, none after a loss: the session ends with its broker."""
     (group,) = alone(Broker("tcp://a", "tcp:a"))
@@ -248,19 +198,6 @@ def test_a_plain_address_is_tried_once() -> None:
     assert schedule.next(NOW) is None
     schedule.begin(NOW, start=False)
     assert schedule.next(NOW) is None
-
-
-def test_the_timeout_ends_a_search() -> None:
-    """So many seconds without a broker, whatever the passes."""
-    search = Search("ab", replace(STEADY, timeout=2.0, exponential=False, initial_delay=0.5))
-    search.served("a")
-    search.begins()
-    deadline = search.schedule.deadline
-    assert deadline == NOW + 2
-    assert search.waits(3) == [0.5] * 3
-    assert search.goes()[1] == 0.5
-    assert search.now == deadline
-    assert search.is_over()
 
 
 def test_the_timeout_ends_a_search_in_the_middle_of_a_pass() -> None:
@@ -285,25 +222,6 @@ def test_brokers_that_are_out_come_after_the_others() -> None:
     assert search.goes_on(3) == "bca"
 
 
-def test_all_are_tried_when_all_are_out() -> None:
-    """There is nothing better to do, and one of them comes back first."""
-    search = Search(options=replace(STEADY, startup_attempts=1))
-    for name in "abc":
-        search.fails(name)
-    search.begins(start=True)
-    assert search.goes_on(3) == "abc"
-    assert search.is_over()
-
-
-def test_a_broker_that_is_out_is_tried_before_the_session_is_given_up() -> None:
-    """With one pass, too."""
-    search = Search("ab", replace(STEADY, startup_attempts=1))
-    search.fails("b", pause=60.0)
-    search.begins(start=True)
-    assert search.goes_on(2) == "ab"
-    assert search.is_over()
-
-
 def test_a_broker_that_comes_back_during_a_pass_is_next() -> None:
     """What others found out in the meantime counts: for the better and for the worse."""
     search = Search("abcd")
@@ -313,15 +231,6 @@ def test_a_broker_that_comes_back_during_a_pass_is_next() -> None:
     search.brokers["a"].health.answered()
     search.fails("c")
     assert search.goes_on(3) == "adc"
-
-
-def test_a_broker_whose_pause_is_over_when_the_pass_begins_is_in() -> None:
-    """Who is out is asked for the time of the attempt."""
-    search = Search("ab", replace(STEADY, initial_delay=2.0))
-    search.served("b")
-    search.fails("a")
-    search.begins()
-    assert search.goes_on(2) == " ab"
 
 
 def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
@@ -334,16 +243,6 @@ def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
     search.fails("b", pause=60.0)
     assert not search.schedule.stands(search.now)
     assert search.goes_on(3) == "ca b"  # a, being left, is last of those that are well; b has slots
-    assert search.schedule.stands(search.now)
-
-
-def test_an_attempt_stands_where_there_is_nothing_better() -> None:
-    """Though the broker is out."""
-    search = Search("ab")
-    search.fails("a")
-    search.fails("b")
-    search.begins(start=True)
-    assert search.goes()[0] == "a"
     assert search.schedule.stands(search.now)
 
 
@@ -368,14 +267,6 @@ def test_one_session_tries_a_broker_whose_pause_is_over() -> None:
 
 
 # Paused brokers
-
-
-def test_a_paused_broker_is_never_tried() -> None:
-    """Neither now nor in later passes."""
-    search = Search()
-    search.pauses("b")
-    search.begins(start=True)
-    assert search.goes_on(6) == "ac ac a c".replace("a c", "ac")
 
 
 def test_a_broker_that_is_paused_or_resumed_during_a_pass() -> None:
@@ -446,19 +337,6 @@ def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
     assert search.schedule.deadline == search.now + 10
 
 
-def test_a_pause_in_the_middle_of_a_search_does_not_count() -> None:
-    """Attempts that are not made are no attempts."""
-    search = Search("ab", replace(STEADY, attempts=2))
-    search.served("b")
-    search.begins()
-    assert search.goes_on(2) == " ab"
-    search.pauses("ab")
-    assert search.schedule.next(search.now) == Attempt(None, inf)
-    search.pauses("ab", paused=False)
-    assert search.goes_on(4) == "ab ab"
-    assert search.is_over()
-
-
 # Sent away
 
 
@@ -469,15 +347,6 @@ def test_who_is_sent_to_a_broker_tries_it_first_and_at_once() -> None:
     search.begins(prefer="c")
     assert search.goes_on(4) == "cbda"
     assert search.goes() == ("b", 5.0)  # the pause is as long as it would be at first
-
-
-def test_who_is_sent_from_a_paused_broker_does_not_wait() -> None:
-    """It lost nothing: its broker is being upgraded."""
-    search = Search("ab", replace(STEADY, initial_delay=5.0))
-    search.served("a")
-    search.pauses("a")
-    search.begins()
-    assert search.goes() == ("b", 0.0)
 
 
 def test_who_is_sent_away_has_a_pass_where_reconnecting_is_forbidden() -> None:
@@ -558,16 +427,6 @@ def test_reconsidering_extends_no_deadline() -> None:
     assert search.is_over()
 
 
-def test_an_attempt_that_was_not_made_did_not_fail() -> None:
-    """The broker that was lost is still the one that comes last."""
-    search = Search("abc", replace(STEADY, initial_delay=5.0))
-    search.served("c")
-    search.begins()
-    assert search.schedule.next(search.now) is not None
-    search.schedule.reconsider(search.now)
-    assert search.goes_on(3) == "abc"
-
-
 # Slots
 
 
@@ -593,17 +452,6 @@ def attempts(schedules: list[Schedule], now: float) -> list[float]:
     return found
 
 
-def test_new_clients_are_not_staggered() -> None:
-    """They come as they come; `crowd` asserts that none waits. Those that wait for a second pass are."""
-    search = Search("ab")
-    each, other = crowd(search, 2, rate=2.0)
-    for one in (each, other):
-        one.begin(NOW, start=True)
-        assert one.next(NOW) == (search.brokers["b"], NOW)  # a served it last
-        assert one.next(NOW) == (search.brokers["a"], NOW)
-    assert attempts([each, other], NOW) == pytest.approx([NOW + 0.01, NOW + 0.51])
-
-
 def test_sessions_come_back_one_after_the_other() -> None:
     """A thousand that lost one broker in the same instant come to the next one at the rate, behind their delay."""
     search = Search("ab")
@@ -612,17 +460,6 @@ def test_sessions_come_back_one_after_the_other() -> None:
         each.begin(NOW, start=False)
     found = attempts(lost, NOW)
     assert found == pytest.approx([NOW + 0.01 + each / 500 for each in range(1000)])
-
-
-def test_a_session_in_a_long_pause_does_not_hold_up_the_others() -> None:
-    """Its slot is one slot, not the time until then."""
-    search = Search("ab", replace(STEADY, initial_delay=30.0))
-    one, *others = crowd(search, 4, rate=10.0)
-    one.begin(NOW, start=False)
-    assert attempts([one], NOW) == [NOW + 30]
-    for each in others:
-        each.begin(NOW, start=False, prefer=search.brokers["b"])
-    assert attempts(others, NOW) == pytest.approx([NOW + 0.1, NOW + 0.2, NOW + 0.3])
 
 
 def test_whoever_reconsiders_keeps_its_place() -> None:
@@ -863,13 +700,6 @@ def together(**brokers: int) -> Search:
     return search
 
 
-def test_the_first_of_all_goes_by_the_list() -> None:
-    """The first that answers, in the order of the list, whatever `randomize` says."""
-    search = together(a=0, b=0, c=0)
-    search.begins(start=True)
-    assert search.goes_on(6) == "abc abc"
-
-
 def test_a_new_session_goes_to_the_others() -> None:
     """Though the broker before it in the list is there again, and though the broker of the others refuses it once."""
     search = together(a=0, b=2)
@@ -934,14 +764,6 @@ def test_where_the_last_session_was_is_remembered_for_a_while() -> None:
         assert names(search.group.order(search.now + after, middle)) == order
     search.fails("b")
     assert names(search.group.order(search.now, middle)) == "ab"
-
-
-def test_a_paused_broker_is_not_where_sessions_go() -> None:
-    """However many it still has."""
-    search = together(a=2, b=0)
-    search.pauses("a")
-    search.begins(start=True)
-    assert search.goes()[0] == "b"
 
 
 def test_all_processes_of_a_relay_go_to_one_broker() -> None:

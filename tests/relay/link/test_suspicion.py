@@ -16,12 +16,10 @@ from tests.playbook import SAY_HELLO, Playbook, in_all_cuts, listener, upstream
 from tests.playbook import Cut as Cuts
 from tests.relay.failing import STOPPING, asked, found, movable, over, started
 from tests.relay.link.scene import Scene
-from tests.relay.link.scene import started as begun
 from tests.relay.several import fan_out
 
 CLOSED = "the broker closed the connection when it was sent CONNECT"
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno such user\0"
-STRANGE = "the broker did not answer CONNECT with CONNECTED"
 
 
 def well(over: Upstream) -> tuple[Broker, ...]:
@@ -40,30 +38,6 @@ def turned_away(play: Scene, answered: Broker | None = None) -> None:
 
 
 # What it says of the broker
-
-
-def test_a_broker_that_closes_on_connect_is_doubted() -> None:
-    """It is not left out, nor is what is known of it forgotten: a probe has to find out."""
-    play = Scene()
-    first, second = play.over.brokers
-    first.speaks(frozenset({b"1.2"}))
-    play.seeks()
-    turned_away(play)
-    assert play.asked()[-1] == "tcp://b"
-    assert play.link.asked is second
-    assert (first.health.up, first.health.failures, first.health.out(play.now)) == (None, 0, False)
-    assert first.health.doubted
-    assert first.versions == frozenset({b"1.2"})
-    assert play.counters["brokers_refused"] == 1
-
-
-def test_a_broker_that_answered_somebody_meanwhile() -> None:
-    """There is nothing to find out."""
-    play = Scene()
-    first, _ = play.over.brokers
-    play.seeks()
-    turned_away(play, first)
-    assert (first.health.up, first.health.doubted) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -168,51 +142,6 @@ def test_two_brokers_that_are_well() -> None:
     assert [each.health.coming for each in play.over.brokers] == [0, 0]
 
 
-def test_the_proof_comes_later() -> None:
-    """After two attempts there is a rest; who answered somebody meanwhile, a probe perhaps, was well."""
-    play = Scene()
-    first, second = well(play.over)
-    play.seeks()
-    turned_away(play)
-    turned_away(play)
-    assert play.link.waiting
-    assert play.link.until == play.now + REST
-    play.effects()
-    first.health.answered()
-    second.health.answered()
-    with pytest.raises(StompError, match=CLOSED):
-        play.wakes()
-    assert play.effects() == []
-    assert play.link.unwelcome
-    assert [each.health.coming for each in play.over.brokers] == [0, 0]
-
-
-def test_one_broker_alone() -> None:
-    """It closes twice."""
-    play = Scene(brokers=1)
-    (only,) = well(play.over)
-    play.seeks()
-    turned_away(play, only)
-    play.wakes()
-    play.accepts()
-    only.health.answered()
-    play.is_over(CLOSED, "upstream main")
-
-
-def test_a_connect_that_is_answered_by_something_else() -> None:
-    """The client is told what became of it."""
-    play = Scene()
-    first, second = well(play.over)
-    play.seeks()
-    turned_away(play, first)
-    play.accepts()
-    second.health.answered()
-    with pytest.raises(StompError, match=STRANGE):
-        play.search._answered(play.leg, b"no STOMP\n\n", play.now)
-    assert play.link.reason == STRANGE
-    assert play.link.unwelcome
-
-
 def test_nobody_else_is_answered() -> None:
     """A balancer without a backend closes on everybody: the session waits, with rests, and is served in the end."""
     play = Scene(options={"startup_attempts": -1})
@@ -262,18 +191,6 @@ def test_a_broker_that_was_not_known_to_be_well(trouble: str) -> None:
     turned_away(play, first)
     turned_away(play, second)
     assert play.link.waiting
-
-
-def test_a_session_that_a_broker_accepted_once() -> None:
-    """Nothing is wrong with its CONNECT: it is tried again and again, without rests."""
-    play = begun()
-    first, second = well(play.over)
-    play.loses()
-    for _ in range(5):
-        while play.link.waiting:
-            play.wakes()
-        turned_away(play, second if play.link.asked is second else first)
-        assert play.link.asking or play.link.until < play.now + REST
 
 
 # With all that belongs to a session

@@ -226,18 +226,6 @@ def test_it_converges_and_stays(
         assert placed[brokers[0]] == sum(held)
 
 
-@given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(0, 500), st.integers(1, 50))
-def test_one_session_more_or_less_does_not_start_a_wave(weights: list[int], sessions: int, most: int) -> None:
-    """Around the tolerance a session that comes or goes moves no more than the handful that it unbalanced."""
-    several, brokers = group(*weights, policy=Policy.LEAST_SESSIONS)
-    placed = dict.fromkeys(brokers, 0)
-    placed[brokers[0]] = sessions
-    while wishes := moves(several, placed, most, NOW):
-        perform(placed, wishes)
-    placed[brokers[-1]] += 1
-    assert sum(each.sessions for each in moves(several, placed, 1000, NOW)) <= len(brokers)
-
-
 # What is wanted
 
 
@@ -271,27 +259,6 @@ def test_an_allowance_by_the_second() -> None:
     allowance.spend(3)
     assert allowance.left(NOW + 1) == 7
     assert allowance.left(NOW + 100) == 10
-
-
-def test_an_allowance_of_less_than_one_a_second() -> None:
-    """One session every few seconds."""
-    allowance = Allowance(0.25)
-    found = []
-    for second in range(9):
-        found.append(allowance.left(NOW + second))
-        allowance.spend(found[-1])
-    assert found == [1, 0, 0, 0, 1, 0, 0, 0, 1]
-
-
-def test_an_allowance_keeps_fractions() -> None:
-    """Two and a half a second are five in two."""
-    allowance = Allowance(2.5)
-    found = []
-    for second in range(21):
-        found.append(allowance.left(NOW + second))
-        allowance.spend(found[-1])
-    assert sum(found[1:]) == 50
-    assert max(found) <= 3
 
 
 def test_no_rate_allows_nothing() -> None:

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.model.destinations import (
     FORMER,
-    LONGEST,
     PLACES,
     Destinations,
     DestinationTally,
@@ -77,15 +76,6 @@ def test_who_is_busy_and_late_gets_a_place() -> None:
     assert table.shown[b"/queue/late"] == ONE
 
 
-def test_who_is_hardly_busier_gets_none() -> None:
-    """Twice as busy is not busier: names would come and go for nothing."""
-    table = full()
-    for _ in range(4):
-        table.count(b"/queue/late", ONE)
-    table.turn()
-    assert b"/queue/late" not in table.shown
-
-
 def test_who_comes_again_goes_on_from_where_it_was() -> None:
     """Its counts do not fall for having been away."""
     table = full()
@@ -114,23 +104,3 @@ def test_a_client_that_makes_destinations_up() -> None:
     assert b"/queue/busy" in table.shown
     assert sum(name.startswith(b"/made/up") for name in table.shown) == 0
     assert len(table.former) <= FORMER
-
-
-def test_places_that_change_all_the_time() -> None:
-    """Of those that had one so many are remembered, and no more."""
-    table = full()
-    for turn in range(2 * FORMER):
-        name = b"/queue/of/a/minute/%d" % turn
-        for each in range(3):
-            table.count(b"%b/%d" % (name, each), DestinationTally(sends=10 ** turn.bit_length()))
-        table.turn()
-    assert len(table.former) == FORMER
-    assert len(table.shown) == PLACES
-
-
-def test_a_long_name_is_cut() -> None:
-    """Those that begin alike are one."""
-    table = Destinations()
-    table.count(b"x" * LONGEST + b"1", ONE)
-    table.count(b"x" * LONGEST + b"2", ONE)
-    assert table.shown == {b"x" * LONGEST: ONE.plus(ONE)}

@@ -24,15 +24,6 @@ def failed(times: int, checks: Checks, now: float = 1000.0) -> Health:
     return health
 
 
-def test_a_new_broker_is_unknown_and_in() -> None:
-    """Nothing is known of it, so it may be tried."""
-    health = Health()
-    assert health.up is None
-    assert not health.out(0.0)
-    assert not health.paused
-    assert (health.sessions, health.coming, health.failures, health.out_until) == (0, 0, 0, 0.0)
-
-
 def test_one_failure_puts_it_out_for_a_second() -> None:
     """Out until the pause is over, in from that time on; it stays down until it answers."""
     health = failed(1, Checks())
@@ -41,16 +32,6 @@ def test_one_failure_puts_it_out_for_a_second() -> None:
     assert health.out(1000.999)
     assert not health.out(1001.0)
     assert health.up is False
-
-
-def test_an_answer_puts_it_in() -> None:
-    """Nothing of its failures is remembered: the next pause is as short as the first."""
-    health = failed(5, Checks())
-    health.answered()
-    assert (health.up, health.failures, health.out_until) == (True, 0, 0.0)
-    assert not health.out(1000.0)
-    health.failed(Checks(), 2000.0, middle)
-    assert health.out_until == 2001.0
 
 
 @pytest.mark.parametrize(
@@ -65,14 +46,6 @@ def test_pauses_double_up_to_the_longest(failures: int, pause: float) -> None:
         health.failed(Checks(), now, middle)
     assert health.out_until - now == pytest.approx(pause)
     assert health.failures == failures
-
-
-@pytest.mark.parametrize(("chance", "pause"), [(0.0, 8.0), (0.5, 10.0), (0.999999, 12.0)])
-def test_pauses_are_spread(chance: float, pause: float) -> None:
-    """A fifth shorter to a fifth longer."""
-    health = Health()
-    health.failed(Checks(pause=10.0), 100.0, lambda: chance)
-    assert health.out_until - 100.0 == pytest.approx(pause, abs=1e-3)
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 5])
@@ -149,20 +122,6 @@ def test_the_outcome_ends_a_trial() -> None:
     assert not health.out(health.out_until)
 
 
-def test_only_a_broker_that_was_out_is_on_trial() -> None:
-    """Trying one that is up, unknown, out, or down below the threshold changes nothing."""
-    for health in (Health(), failed(1, Checks(failures=3))):
-        health.trial(1000.0)
-        assert not health.out(1000.0)
-    up = failed(2, Checks())
-    up.answered()
-    up.trial(1000.0)
-    assert not up.out(1000.0)
-    out = failed(1, Checks())
-    out.trial(1000.5)
-    assert not out.out(1001.0)
-
-
 # Doubts
 
 
@@ -175,15 +134,6 @@ def test_a_doubt_is_for_a_probe() -> None:
         assert (health.doubted, health.up, health.out(1000.0), health.failures) == (True, None, False, 0)
         ends(health)
         assert not health.doubted
-
-
-def test_no_doubt_where_somebody_was_answered_meanwhile() -> None:
-    """It is well."""
-    health = Health()
-    sight = health.sight()
-    health.answered()
-    health.doubt(sight)
-    assert (health.doubted, health.answered_since(sight)) == (False, True)
 
 
 def trouble(health: Health) -> None:
@@ -276,27 +226,6 @@ def test_only_later_answers_show_that_it_was_well() -> None:
 
 
 # Slots
-
-
-def test_slots_follow_each_other_at_the_rate() -> None:
-    """The first comes at once, the others one after the other."""
-    health = Health()
-    assert [health.slot(4.0, 1000.0) for _ in range(5)] == [1000.0, 1000.25, 1000.5, 1000.75, 1001.0]
-
-
-def test_no_rate_is_no_wait() -> None:
-    """A rate of 0 is without a limit."""
-    health = Health()
-    assert [health.slot(0.0, 1000.0) for _ in range(3)] == [1000.0] * 3
-
-
-def test_slots_that_nobody_uses_are_made_up_for_by_time() -> None:
-    """Whoever comes when all slots are over does not wait."""
-    health = Health()
-    for _ in range(1000):
-        health.slot(500.0, 1000.0)
-    assert health.slot(500.0, 1001.0) == pytest.approx(1002.0)
-    assert health.slot(500.0, 1010.0) == 1010.0
 
 
 @given(

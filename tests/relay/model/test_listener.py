@@ -1,37 +1,12 @@
 """A listener's settings, each by what it does; which destinations a route takes."""
 
-import dataclasses
-
 import pytest
 
 from stomprelay.relay.model.group import Broker, alone
-from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS
+from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
-from tests.playbook import SAY_HELLO, Playbook, joined, listener, upstream
-
-
-def test_the_defaults() -> None:
-    """Without settings all versions are spoken, losses replaced, and octets pass."""
-    plain = Listener("public", "tcp:61613", upstream())
-    assert plain.versions == {b"1.0", b"1.1", b"1.2"}
-    assert plain.loss is LossPolicy.REPLACE
-    assert plain.require_utf8 is False
-    assert plain.limits == Limits(headers=128, header_line=10240, body=16 * 1024 * 1024)
-    assert plain.tls is None
-
-
-def test_it_cannot_change() -> None:
-    """Sessions share it."""
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        listener().name = "other"  # type: ignore[misc]
-
-
-def test_tls_asks_for_no_certificate_by_itself() -> None:
-    """Clients need one only where somebody said so."""
-    tls = ServerTLS("chain.pem", "key.pem")
-    assert (tls.client_ca, tls.require_client_certificate) == (None, False)
+from tests.playbook import SAY_HELLO, Playbook, joined, listener
 
 
 @pytest.mark.parametrize(
@@ -65,13 +40,6 @@ def test_a_refused_loss_toward_a_client_is_not_laid_to_the_broker() -> None:
     with joined(b"1.0", b"1.2", loss=LossPolicy.REJECT) as play:
         play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\nfoo:a\\nb\n\n\0")
         play.client_gets_error(b"a header cannot be said in the other version")
-
-
-def test_an_octet_that_can_be_said_is_left_alone() -> None:
-    """In a value that has to be settled, only what the version cannot say is touched: 1.0 has a raw CR."""
-    with joined(b"1.2", b"1.0", loss=LossPolicy.PERCENT) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\rb\\nc\n\n\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a\rb%0Ac\n\n\0")
 
 
 def test_linger_is_how_long_a_confirmed_goodbye_may_last() -> None:
@@ -169,19 +137,3 @@ def test_the_first_that_matches_counts() -> None:
     assert front.routed(b"/queue/b") is second
     assert front.routed(b"/topic/a") is main
     assert front.upstreams() == (main, first, second)
-
-
-def test_it_is_a_value() -> None:
-    """Sessions share routes; equal ones are equal, and what they are made of does not show."""
-    over = to()
-    route = Route(Match.PREFIX, "/queue/", over)
-    assert route == Route(Match.PREFIX, "/queue/", over)
-    assert route != Route(Match.GLOB, "/queue/", over)
-    assert "_matches" not in repr(route)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        route.pattern = "/topic/"  # type: ignore[misc]
-
-
-def test_the_kinds_by_name() -> None:
-    """The configuration has them as keys."""
-    assert [match.value for match in Match] == ["destination", "prefix", "glob"]

@@ -11,7 +11,6 @@ from stomprelay.relay.model.profile import (
     ARTEMIS,
     AUTO,
     GENERIC,
-    PROFILES,
     RABBITMQ,
     Profile,
     detect,
@@ -26,6 +25,8 @@ from tests.playbook import PAIRS, Cut, in_all_cuts, joined
 from tests.transcripts import recordings
 
 OTHER_PAIRS = [each for each in PAIRS if each[0] != each[1]]
+
+
 in_all_products = pytest.mark.parametrize("product", ["rabbitmq", "activemq", "artemis", "generic"])
 
 SERVERS = [
@@ -51,16 +52,6 @@ SERVERS = [
 def test_a_broker_is_recognised(server: bytes, session: bytes, expected: Profile) -> None:
     """By its `server` header, or RabbitMQ's form of `session`; others are taken at the specification's word."""
     assert detect(server, session) is expected
-
-
-def test_profiles_are_found_by_name() -> None:
-    """The names are those of the configuration, and each profile speaks all three versions leniently."""
-    assert set(PROFILES) == {"auto", "generic", "rabbitmq", "activemq", "artemis"}
-    for name, profile in PROFILES.items():
-        assert profile.name == name
-        assert list(profile.dialects) == [b"1.0", b"1.1", b"1.2"]
-        assert not any(dialect.strict for dialect in profile.dialects.values())
-        assert all(version == dialect.version for version, dialect in profile.dialects.items())
 
 
 # product, client's version, broker's version, the line a client says, what the broker is told
@@ -165,14 +156,6 @@ def test_nack_toward_a_1_0_broker(product: str) -> None:
             else:
                 play.client_gets_error(b"NACK cannot be said to the broker")
                 play.broker_gets(b"")
-
-
-@in_all_products
-def test_requeue_of_a_nack_passes(product: str) -> None:
-    """It is RabbitMQ's word; to others it is an unknown header, which does no harm."""
-    with joined(b"1.2", b"1.2", product=product) as play:
-        play.client_says(b"NACK\nid:k\nrequeue:false\n\n\0")
-        play.broker_gets(b"NACK\nid:k\nrequeue:false\n\n\0")
 
 
 @in_all_products
@@ -387,27 +370,6 @@ def test_a_broker_that_ends_the_connection(product: Profile, message: bytes, bod
     )
 
 
-@in_all_profiles
-def test_another_relay_in_front_of_the_broker(profile: Profile) -> None:
-    """It hands on the broker's `server`, whatever that is, and has words of its own."""
-    for says in (
-        (b"the relay is stopping", b"connect again"),
-        (b"the broker is stopping", b"connect again later"),
-    ):
-        assert profile.leaves(error(*says))
-    for advice in (b"", b"; try again later; the relay's log says why"):
-        nobody = error(b"broker not available", b"upstream main did not connect" + advice)
-        assert profile.unavailable(nobody)
-        assert not profile.leaves(nobody)
-
-
-def test_a_broker_that_has_not_started() -> None:
-    """Artemis answers CONNECT before it serves anybody."""
-    for each in (ARTEMIS, GENERIC, AUTO):
-        assert each.unavailable(error(b"AMQ229034: Server not started"))
-        assert not each.leaves(error(b"AMQ229034: Server not started"))
-
-
 # What clients say, and how products quote it: `%b` is the client's text, as it is or escaped.
 TRACE = b"\tat org.apache.activemq.broker.BrokerFilter.addConsumer(BrokerFilter.java:104)\n"
 QUOTED = {
@@ -478,8 +440,3 @@ def test_what_a_client_says_decides_nothing(
         frame = error(message.replace(b"%b", spelled), body.replace(b"%b", said))
         assert not profile.leaves(frame), frame.wire
         assert not profile.unavailable(frame), frame.wire
-
-
-def test_whose_receipts_speak_for_all_before_them() -> None:
-    """Where it is known; the specification alone promises no more than that all was received."""
-    assert {profile.name for profile in PROFILES.values() if profile.cumulative} == {"activemq", "artemis"}

@@ -95,12 +95,6 @@ def test_sessions_that_share_never_have_more_together(
         now = max(now + 1e-9, min((each.until for each in paces if each.waiting), default=now))
 
 
-def test_a_slow_rate_has_one_token_at_least() -> None:
-    """Else nobody would ever come."""
-    assert bucket(0.1, 1.0).take(1, 0.0) == 0.0
-    assert bucket(0.1, 1.0).left(100.0) == 1.0
-
-
 def test_what_all_share_is_divided() -> None:
     """Each of several workers has its part; what is not limited stays so."""
     assert Rates(connects=5, bytes=1000, burst=2.0, refuse=True).share(4) == Rates(
@@ -151,12 +145,3 @@ def test_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(limiter._places[Scope.ADDRESS]) == ["a", "c", "d"]
     assert limiter.connect(0.5, "a") is not None, "its bucket is the same one"
     assert PLACES > 1000
-
-
-def test_nothing_is_kept_where_nothing_is_limited() -> None:
-    """No bucket, and no place for an address or a user."""
-    limiter = Limiter(RateLimits())
-    assert limiter.buckets(0.0, "192.0.2.1", "ann") == ()
-    assert limiter.connect(0.0, "192.0.2.1") is None
-    assert not any(limiter._places.values())
-    assert not limiter.asks_address

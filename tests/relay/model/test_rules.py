@@ -138,14 +138,6 @@ def test_conditions(
     assert (decision.rule and decision.rule.number) == number
 
 
-def test_the_default() -> None:
-    """It counts where no rule matches, and says so."""
-    for allow, word in ((True, "allows"), (False, "denies")):
-        decision = decide(rules(allow=allow), ANYBODY, SEND, b"/queue/a")
-        assert decision == Decision(allow, None, Place(SEND, "/queue/a"))
-        assert decision.reason == f"no rule matches, and the default {word} SEND"
-
-
 def test_what_is_more_than_a_name_is_written_out() -> None:
     """Neither a glob nor the default allows wildcards, lists, options and names behind names."""
     found = rules({"allow": True, "subscribe": ("/queue/*", "/topic/a.>", "/queue/b[?]x=*")}, allow=True)
@@ -181,15 +173,6 @@ def test_a_rule_that_denies_counts_where_it_may_be_meant(destination: bytes, den
     allowed = re.sub(r"[*?]", r"[\g<0>]", destination.decode())
     found = rules({"allow": False, "subscribe": ("/queue/secret",)}, {"allow": True, "subscribe": (allowed,)})
     assert decide(replace(found, naming=Naming()), ANYBODY, SUBSCRIBE, destination).allow is not denied
-
-
-@pytest.mark.parametrize("name", ["*", "a?", "a,b", ">", "a::b", "a#", "a\nb", ""])
-def test_a_user_whose_name_is_more_than_a_name(name: str) -> None:
-    """Such a user matches nothing by it, though a rule that denies still counts."""
-    found = rules({"allow": True, "send": ("/queue/{user}", "/queue/{user}/*")}, allow=False)
-    for destination in (f"/queue/{name}", f"/queue/{name}/x", "/queue/alice", "/queue/"):
-        if destination.isprintable():
-            assert not decide(found, Identity(name), SEND, destination.encode()).allow
 
 
 def test_a_user_whose_name_reads_as_a_set() -> None:
@@ -267,13 +250,6 @@ def test_a_rule_that_has_another_name(
     found = replace(rules({"allow": False, "send": (glob,)}, allow=True), naming=product.naming)
     assert [each for each in denied if decide(found, ANYBODY, SEND, each.encode()).allow] == []
     assert [each for each in allowed if not decide(found, ANYBODY, SEND, each.encode()).allow] == []
-
-
-def test_what_is_allowed_is_allowed_as_it_is_spelled() -> None:
-    """Another name of the same place needs a rule of its own."""
-    found = rules({"allow": True, "send": ("/queue/a",)})
-    assert decide(found, ANYBODY, SEND, b"/queue/a").allow
-    assert not decide(found, ANYBODY, SEND, b"/amq/queue/a").allow
 
 
 @pytest.mark.parametrize(

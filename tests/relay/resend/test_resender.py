@@ -23,7 +23,7 @@ from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
-from tests.playbook import PAIRS, in_all_pairs
+from tests.playbook import PAIRS
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
@@ -127,41 +127,6 @@ def plain(sent: bytes) -> bytes:
 # Writing
 
 
-@in_all_pairs
-def test_frames_pass_in_one_piece(client: bytes, broker: bytes) -> None:
-    """However many there are in a chunk; nothing is written when nothing was sent."""
-    scene = Scene(client, broker)
-    sent = SEND % b"1" + SUBSCRIBE + ASKING % (b"r", b"2") + SEND % b"3"
-    assert scene.sends(sent) == sent
-    assert scene.writes_made == 1
-    assert scene.sends(b"") == b""
-    assert scene.sends(b"SEND\ndestination:/qu") == b""
-    assert scene.sends(b"eue/a\n\nx\0") == SEND % b"x"
-    assert scene.writes_made == 2
-
-
-def test_our_receipts_stand_in_front() -> None:
-    """The first header of each SEND that asked for none; one that did keeps its own."""
-    scene = Scene(confirm=True)
-    assert scene.sends(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3") == (
-        b"SEND\nreceipt:s-receipt-1\ndestination:/queue/a\n\n1\0"
-        + ASKING % (b"r", b"2")
-        + b"SEND\nreceipt:s-receipt-2\ndestination:/queue/a\n\n3\0"
-    )
-
-
-def test_one_receipt_for_a_chunk() -> None:
-    """Where a receipt speaks for all before it, the last SEND of a chunk asks, or the client's own does."""
-    scene = Scene(confirm=True, cumulative=True)
-    written = scene.sends(SEND % b"1" + SEND % b"2" + SEND % b"3")
-    assert written == SEND % b"1" + SEND % b"2" + b"SEND\nreceipt:s-receipt-1\ndestination:/queue/a\n\n3\0"
-    assert len(scene.resender.unconfirmed) == 1
-    assert scene.sends(SEND % b"4" + ASKING % (b"r", b"5")) == SEND % b"4" + ASKING % (b"r", b"5")
-    assert len(scene.resender.unconfirmed) == 2
-    scene.resender.unconfirmed.received(b"r")
-    assert scene.resender.unconfirmed.safe
-
-
 def test_a_batch_ends_with_what_is_not_a_send() -> None:
     """What comes after another frame must not be confirmed by a receipt before it, nor the other way round."""
     scene = Scene(confirm=True, cumulative=True)
@@ -172,17 +137,6 @@ def test_a_batch_ends_with_what_is_not_a_send() -> None:
         (b"2", b""),
     ]
     assert plain(written) == SEND % b"1" + SEND % b"2" + SUBSCRIBE + SEND % b"3"
-
-
-def test_a_batch_ends_with_a_transaction() -> None:
-    """SENDs of a transaction ask for nothing: COMMIT does."""
-    scene = Scene(confirm=True, cumulative=True)
-    written = scene.sends(BEGIN + SEND % b"1" + INSIDE % b"2" + SEND % b"3" + b"COMMIT\ntransaction:t\n\n\0")
-    assert re.findall(rb"receipt:s-receipt-(\d)\n", written) == [b"1", b"2", b"3"]
-    assert b"COMMIT\nreceipt:s-receipt-3\n" in written
-    assert (
-        plain(written) == BEGIN + SEND % b"1" + INSIDE % b"2" + SEND % b"3" + b"COMMIT\ntransaction:t\n\n\0"
-    )
 
 
 COMMIT = b"COMMIT\ntransaction:t\n\n\0"
@@ -351,21 +305,6 @@ def _once(frames: list[bytes]) -> list[bytes]:
 # Another broker
 
 
-@in_all_pairs
-def test_the_next_broker_is_sent_frames_in_its_version(client: bytes, broker: bytes) -> None:
-    """Subscriptions first, then what was not confirmed, with its mark, then the open transaction."""
-    for after in DIALECTS:
-        scene = Scene(client, broker)
-        scene.sends(SUBSCRIBE + ASKING % (b"r", b"1") + BEGIN + INSIDE % b"2" + ASKING % (b"q", b"3"))
-        assert scene.loses() == []
-        again = b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
-        assert scene.again(after) == (
-            SUBSCRIBE + again % (b"r", b"1") + again % (b"q", b"3") + BEGIN + INSIDE % b"2"
-        )
-        assert scene.counters["frames_resent"] == 2
-        assert scene.given() == []
-
-
 def test_the_batch_that_ends_what_is_sent_again() -> None:
     """Where a RECEIPT confirms all SENDs before it, the last SEND that is sent again asks for it;
     open transactions come behind it, and what the client sends then has a batch of its own.
@@ -423,31 +362,6 @@ def test_what_waited_ends_in_a_batch_as_well() -> None:
     assert scene.counters["frames_resent"] == 1
 
 
-def test_what_is_sent_again_where_each_is_confirmed_for_itself() -> None:
-    """Each asks for a receipt of its own, and a COMMIT that waited for one as well."""
-    scene = Scene(confirm=True, cumulative=True)
-    scene.sends(SEND % b"1" + SEND % b"2")
-    scene.loses()
-    scene.sends(BEGIN + INSIDE % b"3" + COMMIT)
-    assert scene.again() == (
-        AGAIN % (b"receipt:s-receipt-3\n", b"", b"1")
-        + AGAIN % (b"receipt:s-receipt-4\n", b"", b"2")
-        + BEGIN
-        + INSIDE % b"3"
-        + OURS % (b"COMMIT", 5, b"transaction:t\n\n")
-    )
-
-
-def test_without_subscriptions() -> None:
-    """For a client that leaves, or is gone, only its SENDs are sent again."""
-    scene = Scene()
-    scene.sends(SUBSCRIBE + ASKING % (b"r", b"1"))
-    scene.loses()
-    scene.connects()
-    scene.resender.replay(subscriptions=False, now=7.0)
-    assert scene.writes() == b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:r\n\n1\0"
-
-
 def test_unsubscribing() -> None:
     """All that are open, by the names that the broker knows."""
     scene = Scene(b"1.0", b"1.0")
@@ -458,15 +372,6 @@ def test_unsubscribing() -> None:
     scene.again(b"1.1")
     scene.resender.unsubscribe()
     assert scene.writes() == b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\nid:relay-1\n\n\0"
-
-
-def test_a_frame_apart_from_all_accounts() -> None:
-    """DISCONNECT is spelled for the broker, and nothing is kept of it."""
-    scene = Scene(b"1.2", b"1.1", confirm=True)
-    assert (
-        scene.resender.spelled(b"DISCONNECT\r\nreceipt:a\\rb\r\n\r\n\0") == b"DISCONNECT\nreceipt:a\rb\n\n\0"
-    )
-    assert scene.resender.quiet
 
 
 def test_what_was_put_in_and_not_written_is_not_lost() -> None:
@@ -494,17 +399,6 @@ def test_limits_leave_room_for_what_we_put_in() -> None:
 
 
 # No broker
-
-
-def test_what_waits_is_sent_unmarked() -> None:
-    """No broker had it yet; its receipt comes from the next broker."""
-    scene = Scene()
-    scene.loses()
-    assert scene.sends(ASKING % (b"r", b"1") + SEND % b"2") == b""
-    assert scene.resender.unconfirmed.owes(b"r")
-    assert scene.again() == ASKING % (b"r", b"1") + SEND % b"2"
-    assert scene.counters["frames_resent"] == 0
-    assert scene.given() == []
 
 
 def test_subscribing_and_acknowledging_while_there_is_no_broker() -> None:
@@ -552,16 +446,6 @@ def test_a_transaction_while_there_is_no_broker() -> None:
     assert not scene.resender.unconfirmed.received(b"unknown")
     assert scene.resender.unconfirmed.received(b"c")
     assert scene.resender.unconfirmed.take_doubts() == []
-
-
-def test_a_transaction_that_waited_is_in_doubt_as_any_other() -> None:
-    """Once a broker was sent its COMMIT it is not sent again."""
-    scene = Scene()
-    scene.loses()
-    scene.sends(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\nreceipt:c\n\n\0")
-    scene.again()
-    assert scene.loses() == [b"c"]
-    assert scene.again() == b""
 
 
 def test_all_that_is_open_has_one_bound() -> None:

@@ -17,8 +17,6 @@ from stomprelay.wire.names import SEND
 from stomprelay.wire.run import Rule, Run
 from tests.passing import run_of
 
-cumulative_or_not = pytest.mark.parametrize("cumulative", [False, True], ids=["each", "cumulative"])
-
 
 def unconfirmed(most: int = 100, *, cumulative: bool = False) -> Unconfirmed:
     """One of a session called `s`."""
@@ -46,11 +44,6 @@ def of_run(kept: Unconfirmed, *bodies: bytes) -> list[bytes]:
     return receipts
 
 
-def quiet(kept: Unconfirmed) -> bool:
-    """Whether no answer is outstanding."""
-    return kept.quiet
-
-
 def wires(kept: Unconfirmed) -> list[bytes]:
     """What would have to be sent again. It is kept no longer."""
     return [each.wire for each in kept.take()]
@@ -59,85 +52,10 @@ def wires(kept: Unconfirmed) -> list[bytes]:
 # Receipts of our own
 
 
-def test_our_receipts_are_all_different() -> None:
-    """They name the session, and are known to be ours."""
-    kept = unconfirmed()
-    asked = [kept.ask() for _ in range(3)]
-    assert asked == [b"s-receipt-1", b"s-receipt-2", b"s-receipt-3"]
-    assert all(map(kept.is_ours, asked))
-    assert kept.ask_each(2) == [b"s-receipt-4", b"s-receipt-5"]
-    assert kept.ask() == b"s-receipt-6"
-
-
 def test_a_name_with_a_percent_sign() -> None:
     """It is no format."""
     kept = Unconfirmed(b"%s%d", 100)
     assert [*kept.ask_each(2), kept.ask()] == [b"%%s%%d-receipt-%d" % number for number in (1, 2, 3)]
-
-
-@pytest.mark.parametrize("receipt", [None, b"", b"1", b"t-receipt-1", b"s-receipt", b"xs-receipt-1"])
-def test_receipts_of_others(receipt: bytes | None) -> None:
-    """A client's own, another session's, and none."""
-    assert not unconfirmed().is_ours(receipt)
-
-
-# Keeping and confirming
-
-
-@cumulative_or_not
-def test_what_is_confirmed_is_not_kept(cumulative: bool) -> None:
-    """One after the other, in order: both kinds of broker mean the same by it."""
-    kept = unconfirmed(cumulative=cumulative)
-    kept.keep(b"one", b"1")
-    kept.keep(b"three", b"2")
-    assert (len(kept), kept.size) == (2, 8)
-    assert not kept.received(b"1")
-    assert (len(kept), kept.size) == (1, 5)
-    assert not kept.received(b"2")
-    assert (len(kept), kept.size) == (0, 0)
-    assert kept.safe
-
-
-def test_out_of_order_each_for_itself() -> None:
-    """RabbitMQ's way: a later one says nothing of an earlier one, and what is left keeps its place."""
-    kept = unconfirmed()
-    for number in (b"1", b"2", b"3", b"4"):
-        kept.keep(number, number)
-    kept.received(b"3")
-    kept.received(b"1")
-    assert wires(kept) == [b"2", b"4"]
-
-
-def test_a_later_one_for_all_before_it() -> None:
-    """ActiveMQ's way."""
-    kept = unconfirmed(cumulative=True)
-    for number in (b"1", b"2", b"3", b"4"):
-        kept.keep(number, number)
-    kept.received(b"3")
-    assert kept.size == 1
-    assert wires(kept) == [b"4"]
-
-
-@cumulative_or_not
-def test_a_receipt_that_is_not_waited_for(cumulative: bool) -> None:
-    """It changes nothing of what is kept, and is not the client's."""
-    kept = unconfirmed(cumulative=cumulative)
-    kept.keep(b"one", b"1")
-    assert not kept.received(b"another")
-    assert len(kept) == 1
-
-
-@cumulative_or_not
-def test_a_receipt_id_that_is_used_twice(cumulative: bool) -> None:
-    """The oldest of that name is meant."""
-    kept = unconfirmed(cumulative=cumulative)
-    kept.keep(b"old", b"r")
-    kept.keep(b"new", b"r")
-    kept.received(b"r")
-    assert [each.wire for each in kept.take()] == [b"new"]
-    kept.keep(b"new", b"r")
-    kept.received(b"r")
-    assert kept.safe
 
 
 # Runs
@@ -214,16 +132,6 @@ def test_any_receipt_of_a_run_proves_what_was_sent_before_it() -> None:
     assert kept.unproved == 0
 
 
-def test_a_frame_of_a_run_that_is_refused() -> None:
-    """It is answered for good; the others are not."""
-    kept = unconfirmed(1000)
-    receipts = of_run(kept, b"1", b"2", b"3")
-    kept.refused(receipts[0])
-    assert kept.sends == 2
-    kept.refused(receipts[2])
-    assert wires(kept) == [said(b"2")]
-
-
 def test_what_is_kept_costs_the_same_in_runs() -> None:
     """Whoever limits what a client may pile up need not know of them."""
     together, each = unconfirmed(1000), unconfirmed(1000)
@@ -233,51 +141,7 @@ def test_what_is_kept_costs_the_same_in_runs() -> None:
     assert together.cost == each.cost
 
 
-def test_bounds() -> None:
-    """Full at the bound, crowded above half of it."""
-    kept = unconfirmed(10)
-    kept.keep(b"12345", b"1")
-    assert (kept.full, kept.crowded) == (False, False)
-    kept.keep(b"6", b"2")
-    assert (kept.full, kept.crowded) == (False, True)
-    kept.keep(b"7890", b"3")
-    assert (kept.full, kept.crowded) == (True, True)
-    kept.received(b"1")
-    assert (kept.full, kept.crowded) == (False, False)
-
-
-def test_what_was_taken_is_kept_when_it_is_sent() -> None:
-    """Not before, and it tells whether a broker may have it already."""
-    kept = unconfirmed()
-    kept.keep(b"one", b"1")
-    kept.keep(b"two", b"2", sent=False)
-    assert kept.take() == [Kept(b"one", b"1", True), Kept(b"two", b"2", False)]
-    assert (len(kept), kept.size) == (0, 0)
-    assert kept.take() == []
-    kept.keep(b"one", b"3")
-    kept.received(b"1")
-    assert len(kept) == 1
-
-
 # What is owed
-
-
-def test_a_receipt_is_given_once() -> None:
-    """However often its frame was sent, and however often a broker answers."""
-    kept = unconfirmed()
-    kept.owe(b"r")
-    assert kept.owes(b"r")
-    assert kept.received(b"r")
-    assert not kept.owes(b"r")
-    assert not kept.received(b"r")
-
-
-def test_a_receipt_is_given_as_often_as_it_was_asked_for() -> None:
-    """A client may use one receipt id for all its frames."""
-    kept = unconfirmed()
-    kept.owe(b"r")
-    kept.owe(b"r")
-    assert [kept.received(b"r") for _ in range(3)] == [True, True, False]
 
 
 def test_an_error_that_names_a_receipt() -> None:
@@ -290,24 +154,6 @@ def test_an_error_that_names_a_receipt() -> None:
     assert not kept.owes(b"2")
     assert wires(kept) == [b"one"]
     kept.refused(b"unknown")
-
-
-@pytest.mark.parametrize("what", ["kept", "owed", "committing"])
-def test_quiet(what: str) -> None:
-    """Nothing may be outstanding; an owed receipt alone is no danger to anything."""
-    kept = unconfirmed()
-    assert quiet(kept)
-    match what:
-        case "kept":
-            kept.keep(b"x", b"1")
-        case "owed":
-            kept.owe(b"1")
-        case _:
-            kept.commit(b"1", ours=True)
-    assert not quiet(kept)
-    assert kept.safe is (what == "owed")
-    kept.received(b"1")
-    assert quiet(kept)
 
 
 # What a loss means
@@ -338,14 +184,6 @@ def test_one_receipt_id_for_what_is_sent_again_and_what_is_not() -> None:
     assert kept.received(b"r")
 
 
-def test_receipts_that_are_not_owed_any_more() -> None:
-    """What the next broker is asked for again in vain does not count."""
-    kept = unconfirmed()
-    kept.owe(b"a")
-    assert kept.lost([b"a", b"b", b"b"]) == []
-    assert kept.owes(b"a")
-
-
 @pytest.mark.parametrize("ours", [False, True], ids=["client", "ours"])
 def test_a_commit_that_was_not_answered(ours: bool) -> None:
     """It is in doubt, and returned once, as the receipt that its client asked for, if it did."""
@@ -354,45 +192,6 @@ def test_a_commit_that_was_not_answered(ours: bool) -> None:
     kept.commit(b"c", ours=ours)
     assert kept.take_doubts() == [None if ours else b"c"]
     assert kept.take_doubts() == []
-
-
-def test_a_commit_that_was_answered() -> None:
-    """By a RECEIPT or an ERROR: no doubt is left."""
-    kept = unconfirmed()
-    kept.commit(b"c", ours=False)
-    kept.commit(b"d", ours=True)
-    kept.received(b"c")
-    kept.refused(b"d")
-    assert kept.take_doubts() == []
-
-
-def test_any_receipt_proves_what_was_sent_before_it() -> None:
-    """RECEIPT is cumulative as far as receiving goes; an ERROR is not."""
-    kept = unconfirmed()
-    for _ in range(3):
-        kept.pass_unkept()
-    kept.refused(b"x")
-    assert kept.unproved == 3
-    kept.received(b"whatever")
-    assert kept.unproved == 0
-
-
-def test_a_loss_ends_what_was_unproved() -> None:
-    """The next broker was sent none of it; whoever counts it reads `unproved` before."""
-    kept = unconfirmed()
-    kept.pass_unkept()
-    assert kept.lost([]) == []
-    assert kept.unproved == 0
-
-
-def test_receipts_in_a_brokers_place() -> None:
-    """Those that the relay gives are taken once, in order: those given at once, then those of a loss."""
-    kept = unconfirmed()
-    kept.give(b"a")
-    kept.owe(b"b")
-    kept.lost([])
-    assert kept.take_given() == [b"a", b"b"]
-    assert kept.take_given() == []
 
 
 # All together
