@@ -1,5 +1,6 @@
 """Random conversations through all nine pairs, between a client and a broker that speak STOMP by the letter."""
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -104,7 +105,8 @@ class Stage:
         if answer:
             self.play.broker_says(answer)
         delivered = self.play.client_reads_all()
-        assert b"\nrelay-trace:" not in delivered
+        # A body that Hypothesis draws may begin with the name of the header.
+        assert not re.search(rb"[^\n]\nrelay-trace:", delivered)
         if self.client_version == self.broker_version:
             line = b"relay-trace:relay-session-%d\n" % len(self.sends)
             assert delivered == answer.replace(line, b"")
