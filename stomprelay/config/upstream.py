@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from stomprelay.config import address, endpoint
-from stomprelay.config.location import Location, locate
 from stomprelay.config.settings import SETTINGS, built, field_keys
 from stomprelay.config.table import Table
+from stomprelay.config.uri import Location, locate
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
