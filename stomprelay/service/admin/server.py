@@ -1,7 +1,5 @@
-"""The HTTP server of the endpoints `admin` and `metrics`. It bounds memory and time of each client.
-
-A request has `REQUEST` seconds to arrive, and its response as many to be read. Of more than `CONNECTIONS` connections
-the one that has waited longest is closed.
+"""The HTTP server of `admin` and `metrics`, with bounded memory and time: a request and its response have `REQUEST`
+seconds each; of more than `CONNECTIONS` connections the one that waits longest is closed.
 """
 
 from collections import OrderedDict
