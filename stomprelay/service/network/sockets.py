@@ -190,8 +190,8 @@ class Socket(tcp.Connection):
         if queued or not self.connected or self.disconnecting or self._writeDisconnected:
             super().loseWriteConnection()
         else:
-            self._writeDisconnecting = self._writeDisconnected = True
-            self._closeWriteConnection()
+            self._writeDisconnecting = True
+            self.doWrite()
 
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended, or is to end now."""
