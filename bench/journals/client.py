@@ -138,7 +138,7 @@ class Client:
         """DISCONNECT, with its receipt `after` ns."""
         self.client.came(now, Alike(b"DISCONNECT\nreceipt:bye\n\n", [()]))
         self.upstream.came(now + after, Alike(b"RECEIPT\nreceipt-id:bye\n\n", [()]))
-        self.happened(now + after, Event.DISCONNECTED, "client said goodbye", {"end": "client"})
+        self.happened(now + after, Event.DISCONNECTED, "the client sent DISCONNECT", {"end": "client"})
 
     def stopped(self, now: int) -> None:
         """Its relay stops in good order."""

@@ -1,7 +1,5 @@
-"""Blocks signals during the start of a relay. They would end the process before the relay can react to them.
-
-A program that begins a relay calls `hold` before anything else, because most of the start is loading the relay's
-modules. `service.process.Signals` unblocks the signals; those that came in between are delivered then.
+"""Blocks signals during the start of a relay, which they would end. Call `hold` before anything else;
+`service.process.Signals` unblocks them, and those that came are delivered then.
 """
 
 import signal

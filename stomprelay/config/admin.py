@@ -1,6 +1,5 @@
-"""`admin` and `metrics`: where a relay is looked at and given orders, and what whoever asks has to have.
-
-`admin` gives orders, so it asks for more where others can reach it; `metrics` has nothing but counters and probes.
+"""`admin` and `metrics`: the endpoints and who may use them. `admin` takes orders, so it needs more where others can
+reach it.
 """
 
 import re

@@ -18,13 +18,13 @@ from stomprelay.config.auth import check as check_auth
 from stomprelay.config.auth import read as read_auth
 from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import read_route, routed
-from stomprelay.config.location import locate
 from stomprelay.config.rules import read_rule, ruled
 from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved, places
 from stomprelay.config.upstream import read as read_upstream
+from stomprelay.config.uri import locate
 from stomprelay.config.values import LEVELS, choice, shown, text
 from stomprelay.config.values import workers as read_workers
 from stomprelay.journal.settings import BodyRule, JournalSettings

@@ -1,8 +1,4 @@
-"""Twisted's endpoint strings, parsed without Twisted: enough to find an invalid one while the configuration is
-read.
-
-Whether an endpoint can be used, Twisted decides when the service makes it.
-"""
+"""Twisted's endpoint strings, parsed without Twisted, to find invalid ones while the configuration is read."""
 
 import re
 from collections.abc import Mapping

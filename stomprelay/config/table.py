@@ -85,9 +85,9 @@ class Takes(Enum):
 
 
 class Setting(NamedTuple):
-    """One key. `read` returns its value; None: the table's module reads it. `field` is its field in the record: the key
-    if empty, `part.field` in a part, several for a tuple. `path`: a path relative to the file's folder. `required`: the
-    table needs it.
+    """One key. `read` returns its value; None: the module of its table reads it. `field` is its field in the record:
+    the key if empty, `part.field` in a part, several for a tuple. `path`: relative to the file's folder. `required`:
+    the table needs it. `moving`: only for sessions that survive their broker.
     """
 
     read: Callable[[object], Any] | None = None
@@ -95,6 +95,7 @@ class Setting(NamedTuple):
     takes: Takes = Takes.NEW_SESSIONS
     path: bool = False
     required: bool = False
+    moving: bool = False
 
 
 class Table:
@@ -152,7 +153,7 @@ class Table:
         """Return the values that are present and have a reader, by field. Raises `ConfigError`."""
         self.only(settings)
         found: dict[str, Any] = {}
-        for key, (read, field, _, is_path, required) in settings.items():
+        for key, (read, field, _, is_path, required, _) in settings.items():
             if required and key not in self.values:
                 raise self.error(key, "is missing")
             if read is not None and key in self.values:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from stomprelay.config import address, endpoint
-from stomprelay.config.location import Location, locate
-from stomprelay.config.settings import SETTINGS, built, field_keys
+from stomprelay.config.settings import SETTINGS, built
 from stomprelay.config.table import Table
+from stomprelay.config.uri import Location, locate
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
@@ -20,10 +20,6 @@ PARTS: Final = (
 )
 """What is to be said of `Upstream.parts`."""
 
-_MOVING: Final = frozenset(
-    {"connected", "confirm", "resend_buffer", "reconnect_rate", "rebalance_rate", "drain_timeout", "checks"}
-)
-"""Fields of the settings that have an effect only where sessions survive their broker."""
 _EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 
 
@@ -90,10 +86,9 @@ def _idle(upstream: Upstream) -> Iterable[str]:
     """Return the keys that are set but have no effect, because a session of a plain address ends with its broker."""
     if upstream.movable:
         return ()
-    keys = field_keys("upstream.NAME")
-    return [
-        keys[each] for each in keys if each in _MOVING and getattr(upstream, each) != getattr(Upstream, each)
-    ]
+    rows = SETTINGS["upstream.NAME"].items()
+    fields = {key: str(each.field or key) for key, each in rows if each.moving}
+    return [key for key, each in fields.items() if getattr(upstream, each) != getattr(Upstream, each)]
 
 
 def _unread_header(upstream: Upstream) -> bool:

@@ -1,7 +1,5 @@
-"""Watching: what passes a relay, for who asks for it again and again, as a journal would have it.
-
-A `Watch` takes what is recorded of sessions, as a journal does, and has it as a piece of a segment: so it is shown like
-one, and has no secrets, as a journal has none. What does not fit is left out and counted; nobody waits for it.
+"""Watching what passes a relay: a `Watch` takes records as a journal does, and has them as a piece of a segment,
+without secrets. What does not fit is left out and counted.
 """
 
 import json

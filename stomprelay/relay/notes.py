@@ -215,5 +215,5 @@ def stopped(text: str, lost: int, end: End = End.RELAY) -> Note:
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
     """The session is over because its broker went, which the client wanted where it had sent DISCONNECT (`settled`)."""
     end = End.CLIENT if settled else End.BROKER
-    text = "client said goodbye" if settled else f"broker {reason}"
+    text = "the client sent DISCONNECT" if settled else f"broker {reason}"
     return Note(Event.DISCONNECTED, text, {**_facts(broker, upstream, reason), "end": end.value})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.config.location import Location, locate
+from stomprelay.config.uri import Location, locate
 from stomprelay.relay.model.group import Group, Policy, Reconnect
 
 FAILOVER = Policy.FAILOVER

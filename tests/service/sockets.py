@@ -152,7 +152,7 @@ ANY_PORT = "tcp:0:interface=127.0.0.1"
 def port_of(entrance: Any) -> int:
     """The port that an entrance listens on."""
     assert isinstance(entrance, ListeningService)
-    listening: Any = entrance._waitingForPort
+    listening: Any = entrance._opened
     port: int = listening.result.getHost().port
     return port
 

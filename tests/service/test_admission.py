@@ -340,7 +340,7 @@ async def test_few_clients_are_accepted_at_a_time() -> None:
     factory = Counting()
     service = listening_service(reactor, "public", ANY_PORT, factory)
     async with running(service):
-        port: Any = service._waitingForPort
+        port: Any = service._opened
         clients = [socket.create_connection(("127.0.0.1", port_of(service))) for _ in range(3 * ACCEPTED)]
         taken = []
         while factory.count < len(clients):

@@ -284,7 +284,7 @@ PLACE = "tcp:0:interface=127.0.0.1"
 
 def address(service: Any, door: int = 0) -> str:
     """Where it listens."""
-    port = list(service._listening)[door]._waitingForPort.result
+    port = list(service._listening)[door]._opened.result
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 

@@ -44,7 +44,7 @@ def server_tls(authority: Authority, *names: str) -> ServerTLS:
 
 
 def _port(door: Any) -> Any:
-    return door._waitingForPort.result
+    return door._opened.result
 
 
 # Where clients come in

@@ -250,7 +250,7 @@ def test_a_session_from_its_start_to_its_end(log: list[str]) -> None:
         'on public: connected: login "guest", STOMP 1.2 to 1.2, generic at tcp://192.0.2.1:61613'
     )
     assert re.search(
-        r"^info: .* on public: disconnected: client said goodbye; 2\.0 s, from the client 2 frames, \d+ bytes, "
+        r"^info: .* on public: disconnected: the client sent DISCONNECT; 2\.0 s, from the client 2 frames, \d+ bytes, "
         r"from brokers 1 frame, \d+ bytes$",
         end,
     )

@@ -15,9 +15,9 @@ from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.destinations import DestinationTally
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.histogram import BOUNDS, RECEIPT
-from stomprelay.service.admin.overview import FILES, overview
+from stomprelay.service.admin.pages import FILES
 from stomprelay.service.admin.site import site
-from stomprelay.service.admin.snapshot import SERVES, DestinationRow, TimeRow, WorkerRow, snapshot
+from stomprelay.service.admin.snapshot import SERVES, DestinationRow, TimeRow, WorkerRow, overview, snapshot
 from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
 from tests.service.test_admin import Answer
 from tests.service.test_admin_hosts import LOOPBACK

@@ -201,7 +201,7 @@ def test_every_broker_of_every_upstream_can_be_reached() -> None:
 
 def address(service: RelayService, number: int = 0) -> str:
     """Where a listener listens."""
-    port = list(service._listening)[number]._waitingForPort.result
+    port = list(service._listening)[number]._opened.result
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 

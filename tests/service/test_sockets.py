@@ -404,7 +404,7 @@ async def test_without_descriptors_twisted_knows_what_to_do() -> None:
     """It is asked to accept what could not be accepted."""
     service = listening_service(reactor, "public", "tcp:0:interface=127.0.0.1", Accepting())
     async with running(service):
-        port: Any = service._waitingForPort.result  # type: ignore[union-attr]
+        port: Any = service._opened.result  # type: ignore[union-attr]
         kept = port.socket
 
         class Exhausted:

@@ -396,7 +396,7 @@ class Shutdown:
         flow = self._flow
         if flow.settled and not self.ending:
             how = How.FLUSH if self._client.gone else How.LINGER
-            self.close(how, ended(End.CLIENT, "client said goodbye"))
+            self.close(how, ended(End.CLIENT, "the client sent DISCONNECT"))
             return
         self.lose(flow.links)
         if self.ending is None:
@@ -464,7 +464,7 @@ class Shutdown:
             self.disconnecting(now)
             return
         if flow.settled and not self.ending:
-            self.close(How.LINGER, ended(End.CLIENT, "client said goodbye"))
+            self.close(How.LINGER, ended(End.CLIENT, "the client sent DISCONNECT"))
             return
         if self._limited and within:  # brokers had their half, and there is no other to be asked
             self.until = self._last

@@ -4,7 +4,7 @@ pause and resume brokers and end sessions.
 `site` which request gets which response; `pages` how a page is sent; `server` the HTTP server; `access` the allowed
 host names, the web pages that may send a POST, and the token; `readiness` whether the relay is ready for clients;
 `condition` the state of the relay in a few words; `requests` the bodies of POST and the brokers in JSON; `sessions` the
-sessions in JSON, a page at a time; `overview` the dashboard, whose files are in `page/`, and its figures; `console` the
+sessions in JSON, a page at a time; `console` the
 page that speaks STOMP; `metrics` the page for Prometheus; `snapshot` the data of all pages, of one process or the sum
 of several.
 """

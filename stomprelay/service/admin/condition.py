@@ -1,7 +1,4 @@
-"""The state of a relay in a few words: the answers to `/healthz` and `/drain`.
-
-These may be asked often, so only counters are read, and no session is looked at.
-"""
+"""The state of a relay in a few words, for `/healthz` and `/drain`: only counters, for these may be asked often."""
 
 import json
 from collections.abc import Iterable

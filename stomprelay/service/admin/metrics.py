@@ -1,7 +1,5 @@
-"""The page for Prometheus: a snapshot as metrics, in Prometheus's text format or in OpenMetrics.
-
-Each series occurs once, because Prometheus rejects a whole page with two samples of one name and labels. Texts that
-peers choose occur only in values of labels, where they are visible and escaped.
+"""The page for Prometheus, as text or OpenMetrics. Each series occurs once, or Prometheus rejects the page; texts of
+peers occur only in values of labels, escaped.
 """
 
 import platform

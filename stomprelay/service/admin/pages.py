@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -20,6 +21,15 @@ from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.log import logger
 
 _log: Final = logger()
+
+FILES: Final = {
+    b"/": ("dashboard.html", "text/html; charset=utf-8"),
+    b"/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
+    b"/drawing.js": ("drawing.js", "text/javascript; charset=utf-8"),
+    b"/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
+    b"/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""The files of the page, with their types, by path."""
 
 PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
 """The pages that need no token: machines without a token read them, and they reveal little."""
@@ -64,6 +74,11 @@ Action = Callable[[bytes], Answer]
 """Carries out the body of a POST, and returns the response."""
 Kill = Callable[[str, bytes], Answer]
 """The same for the session of this name."""
+
+
+def file(name: str) -> str:
+    """Return the text of a file of the page."""
+    return resources.files("stomprelay.service.admin").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def refusal(status: int, reason: str) -> Response:

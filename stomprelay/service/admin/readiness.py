@@ -1,11 +1,6 @@
-"""Whether a relay is alive and ready for clients: the answers to `/livez` and `/readyz`.
-
-A relay is ready if each listener's upstream has a broker that is up, if the relay neither stops nor drains, and if its
-journal, where it keeps one, can be written. Upstreams of routes do not count, because most clients can do without them.
-
-A request for readiness needs the state of the brokers. So if none is known to be up, they are marked as doubted, and
-`PeriodicChecks` probes them soon, unless they pause after a failure. Otherwise a relay without clients would never
-learn that a broker is up.
+"""Whether a relay is alive and ready: the answers to `/livez` and `/readyz`. It is ready if each listener's own
+upstream has a broker that is up, if it neither stops nor drains, and if its journal can be written. Without a broker
+that is known to be up, a request has `PeriodicChecks` probe them soon.
 """
 
 import json

@@ -1,8 +1,5 @@
-"""Requests to pause or resume brokers, and the JSON of brokers in the answers.
-
-    {"broker": "tcp://broker-a:61613", "within": 30}
-
-`broker` is an address as it is configured, its `host:port`, or `*` for all; `within` is seconds.
+"""Requests to pause or resume brokers, {"broker": "tcp://broker-a:61613", "within": 30}, and the JSON of brokers.
+`broker` is an address as configured, a `host:port`, or `*` for all; `within` is seconds.
 """
 
 import json

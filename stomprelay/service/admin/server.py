@@ -1,7 +1,5 @@
-"""The HTTP server of the endpoints `admin` and `metrics`. It bounds memory and time of each client.
-
-A request has `REQUEST` seconds to arrive, and its response as many to be read. Of more than `CONNECTIONS` connections
-the one that has waited longest is closed.
+"""The HTTP server of `admin` and `metrics`, with bounded memory and time: a request and its response have `REQUEST`
+seconds each; of more than `CONNECTIONS` connections the one that waits longest is closed.
 """
 
 from collections import OrderedDict
@@ -50,6 +48,7 @@ class AdminChannel(HTTPChannel):
     site: "AdminSite"
     transport: Any
     upgraded = False
+    _late: Any = None
 
     def connectionMade(self) -> None:
         """Start the time-out of the first request, and take a place among the connections."""
@@ -102,13 +101,15 @@ class AdminChannel(HTTPChannel):
 
     def loseConnection(self) -> None:
         """Close the connection when all is written, or abort it after `REQUEST` seconds."""
-        if self._abortingCall is None:
-            self._abortingCall = self.callLater(REQUEST, self.forceAbortClient)
+        if self._late is None:
+            self._late = self.callLater(REQUEST, self.forceAbortClient)
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Give up the place among the connections: the connection ended."""
         self.site.left(self)
+        if self._late is not None and self._late.active():
+            self._late.cancel()
         super().connectionLost(reason)
 
 

@@ -10,7 +10,7 @@ the relay's names (see `access`) is refused with 421.
     GET /healthz            200 while clients are served, 503 while the relay stops, or while clients wait for a
                             journal that cannot be written
     GET /metrics            all counters and measurements, for Prometheus (see `metrics`)
-    GET /                   the dashboard; its scripts and its style are below it (see `overview`)
+    GET /                   the dashboard; its scripts and its style are below it (see `pages`)
     GET /overview           the data of the dashboard, in JSON
     GET /brokers            the brokers and their states, in JSON
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
@@ -47,8 +47,8 @@ from stomprelay.service.admin.condition import Condition, condition, drain, heal
 from stomprelay.service.admin.condition import spell as spell_condition
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
-from stomprelay.service.admin.overview import FILES, file, overview
 from stomprelay.service.admin.pages import (
+    FILES,
     JSON,
     Action,
     AdminPages,
@@ -58,6 +58,7 @@ from stomprelay.service.admin.pages import (
     Response,
     SharedPage,
     Upgrade,
+    file,
     refusal,
 )
 from stomprelay.service.admin.readiness import alive, obstacles
@@ -65,7 +66,7 @@ from stomprelay.service.admin.readiness import spell as spell_readiness
 from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
 from stomprelay.service.admin.server import CONNECTIONS, AdminSite
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
-from stomprelay.service.admin.snapshot import Snapshot, snapshot, spell
+from stomprelay.service.admin.snapshot import Snapshot, overview, snapshot, spell
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.journal.tails import TooMany

@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from stomprelay import __version__
 from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.model.health import Health
+from stomprelay.relay.model.histogram import BOUNDS, TIMES
 from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.brokers.outages import LAST, Outage, Outages
@@ -262,6 +264,41 @@ def _journal(journal: Journal) -> JournalRow:
     return JournalRow(
         str(journal.directory), journal.state, bool(journal.trouble), journal.stuck, journal.waiting, counts
     )
+
+
+# The dashboard
+
+
+def overview(taken: Snapshot, orders: Iterable[str]) -> str:
+    """Return the state of the relay as JSON text. `orders` are the paths of POSTs that the page may send."""
+    found = {
+        "version": __version__,
+        "time": taken.time,
+        "started": taken.started,
+        "stopping": taken.stopping,
+        "draining": taken.draining,
+        "connections": taken.connections,
+        "sessions": taken.clients,
+        "listeners": [each._asdict() for each in taken.listeners],
+        "brokers": [
+            {**each._asdict(), "tally": each.tally._asdict(), "waiting": each.tally.waiting}
+            for each in taken.brokers
+        ],
+        "memory": taken.memory._asdict(),
+        "journal": taken.journal and taken.journal._asdict(),
+        "workers": [each._asdict() for each in taken.workers],
+        "times": [_time(each) for each in taken.times],
+        "bounds": BOUNDS,
+        "destinations": [{"destination": each.destination, **each.tally._asdict()} for each in taken.top],
+        "outages": [each._asdict() for each in taken.outages],
+        "orders": sorted(orders),
+    }
+    return json.dumps(found) + "\n"
+
+
+def _time(row: TimeRow) -> dict[str, object]:
+    time = TIMES[row.name]
+    return {**row._asdict(), "by": time.by, "meaning": time.meaning}
 
 
 # Several processes

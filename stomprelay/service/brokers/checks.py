@@ -1,6 +1,5 @@
-"""The checks that run once a second, for all sessions together. They probe brokers whose probe is due, let waiting
-sessions try a broker at once when it is up again, and move sessions to the brokers where they belong. They also watch a
-few sessions, for samples.
+"""The checks once a second: probes that are due, brokers that are up again, sessions that belong to another broker, and
+samples of a few sessions.
 """
 
 import random

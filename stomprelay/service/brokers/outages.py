@@ -1,7 +1,5 @@
-"""Brokers in trouble, for all sessions together. The log has one line when a broker is down, and one when it is back;
-the dashboard has the last outages.
-
-The effects on each session are in the log's details, and in the journal as events.
+"""Brokers in trouble, for all sessions together: a line in the log when a broker is down and when it is back, and the
+last outages for the dashboard.
 """
 
 from collections import deque

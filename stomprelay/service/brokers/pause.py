@@ -1,8 +1,5 @@
-"""Takes brokers out of service and back, as pgbouncer does: clients get heart-beats meanwhile, and no ERROR.
-
-A paused broker gets no new session. Its sessions end their transactions and acknowledge their messages, and move to
-another broker of their group, at the latest when their time is over. If there is no other broker, they wait until one
-is resumed. Sessions of a plain address cannot leave it, and stay.
+"""Takes brokers out of service and back: clients get heart-beats meanwhile, and no ERROR. Sessions finish and move to
+another broker of their group, or wait until one is resumed. Those of a plain address stay.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,5 @@
-"""Which clients are accepted, and how the others are refused.
-
-The relay must have file descriptors left for the brokers of every accepted client; otherwise this client and all others
-fail together. So descriptors are counted before: those that the sessions may need at a time, and those of connections
-that are closed and wait for their peer.
+"""Which clients are accepted, and how the others are refused. File descriptors are counted first, because one client
+without a broker's descriptor would fail with all the others.
 """
 
 from collections import deque

@@ -1,8 +1,5 @@
-"""Whether a connection is read from, and why not.
-
-A connection is not read from while there is a reason against it. One is pressure: what comes from it goes to another
-connection, whose transport holds too much already. So its `ReadControl` is registered as the producer of that
-transport, which stops and resumes it. Another is that the core asked for it, a third that the journal has no room.
+"""Whether a connection is read from: not while there is a reason against it. For the reason `PRESSURE` a `ReadControl`
+is the producer of the transport that its bytes go to.
 """
 
 from typing import Final, Protocol

@@ -1,9 +1,6 @@
-"""Clients that leave while they are not read from.
-
-Who is not read from is not seen to leave: the end of what it sent stands behind bytes that nobody takes. Linux tells of
-it apart from them, by `EPOLLRDHUP` (epoll_ctl(2)), and of a reset connection in any case. Twisted does not ask for that
-event, so connections that are not read from are registered with a second epoll object, which is itself something that
-the reactor reads from. Elsewhere nothing is watched: a client that left is seen when it is read from again.
+"""Clients that leave while they are not read from. Linux tells of it by `EPOLLRDHUP` (epoll_ctl(2)), which Twisted does
+not ask for; so such connections are in an epoll object of their own, from which the reactor reads. On other systems
+nothing is watched.
 """
 
 import select

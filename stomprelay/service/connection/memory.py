@@ -1,11 +1,7 @@
-"""How many bytes a relay keeps of all its clients together, and what is done when that is too much.
-
-Each session says how much is kept of it when that has changed. From three quarters of the limit on (memory is short
-then), a session of which more than its share is kept is read from no more; what is kept of it goes on to its brokers
-meanwhile. Some of that may be the beginning of a frame, and no memory is freed before its end has come. So connections
-that are not read from get turns, as many at a time as there is room for. At the limit nothing is read of which more
-would be kept, new clients are refused, and the sessions of which most is kept are ended, but for those with SENDs that
-the relay has promised to deliver.
+"""How many bytes a relay keeps of all its clients, and what is done when that is too much. From three quarters of the
+limit on (memory is short) a session with more than its share is not read from, but for turns in which it may finish a
+frame. At the limit new clients are refused and the largest sessions are ended, except those with SENDs that the relay
+has promised to deliver.
 """
 
 from collections.abc import Callable, Iterable

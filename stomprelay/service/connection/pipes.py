@@ -1,6 +1,5 @@
-"""What is compiled of a connection: pipes, by which frames pass from one socket to another without the core.
-
-Where it was not compiled there are no pipes, and everything passes through the core.
+"""Pipes, compiled: frames pass from one socket to another without the core. Where nothing is compiled all passes the
+core.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,5 @@
-"""The reactor of a relay: Twisted's epoll reactor, which reads pipes and our own sockets without detour.
-
-Twisted calls every connection through `log.callWithLogger`, which makes a context for its log lines, and then through
-two more functions. For a few bytes that takes as long as passing them on. A `Pipe` and a `Socket` have no use for that
-context, so they are called at once, and so is what accepts clients. What connects to an address is an `Attempt`. All
-else is as Twisted does it.
+"""The relay's reactor: Twisted's epoll reactor, which calls our pipes and sockets, and what accepts clients, without
+the log context that Twisted makes for each call: for a few bytes that takes as long as passing them on.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""A session at one moment, for whoever asks who is connected: its client, its brokers, what passed and what is open.
-
-Nothing is counted for it that is not counted anyway, so that it costs nothing until somebody asks. Where its client
-sends to is known only as far as frames were looked at: see `relay.counting`.
-"""
+"""A session at one moment, for whoever asks who is connected. Nothing is counted for it that is not counted anyway."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice

@@ -1,10 +1,5 @@
-"""Many timers on one delayed call of the reactor; and work that goes on when others had their turn.
-
-Each connection and each session has a time at which it wants to be called. Most of these times move on before they
-come, because something was received or sent. So a later time is only noted, and looked at when the earlier one comes.
-
-Times are looked at in ticks: all that are due within one are called together at its end. A timer that waits costs a
-place in its tick's list, and a thousand heart-beats do not make a thousand turns of the reactor.
+"""Many timers on one delayed call of the reactor, and work that goes on in turns. A later time is only noted, and
+looked at when the earlier one comes. All that are due within a tick are called together at its end.
 """
 
 from collections import OrderedDict

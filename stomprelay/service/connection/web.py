@@ -1,7 +1,5 @@
-"""Connections over WebSocket: that of a client, which may speak plain STOMP as well, for what comes first tells; and
-that to a broker.
-
-The core does not know of it. For a client without WebSocket all is as on any other listener, the fast path included.
+"""Connections over WebSocket, which the core does not know of: that of a client, which may speak plain STOMP as well,
+and that to a broker.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,5 @@
-"""Blocks on their way to the disk: put in one by one, taken out as portions, ready to be written.
-
-The compiled `Portions` makes each block where it will be written from, at once, while its bytes are in the processor's
-cache. Its twin here leaves the making to the thread that takes them. The blocks of both are the same.
+"""Blocks on their way to the disk: put in one by one, taken out as portions. The compiled `Portions` makes each block
+at once, this one in the thread that takes it; the blocks are the same.
 """
 
 import time

@@ -1,7 +1,5 @@
-"""Who watches what passes, and the sessions that are recorded for them.
-
-There is one way to record, whoever wants the records: a session gives them to the journal, to a `Tapped` journal where
-somebody watches, or, without a journal, to who watches alone. Nobody watches: nothing is recorded for it.
+"""Who watches what passes. A session gives its records to the journal, to a `Tapped` one where somebody watches, or,
+without a journal, to the watches alone.
 """
 
 import socket

@@ -1,7 +1,5 @@
-"""Compressed messages of WebSocket: `permessage-deflate` (RFC 7692), with nothing kept from one message to the next.
-
-For wsproto this is an extension, as its own is, whose inflation has no bound, and which loses its way where a ping
-stands between the frames of a message.
+"""Compressed messages of WebSocket: `permessage-deflate` (RFC 7692) without context takeover. wsproto's own extension
+inflates without a bound, and fails where a ping is between the frames of a message.
 """
 
 import re

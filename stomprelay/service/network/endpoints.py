@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from twisted.application.internet import StreamServerEndpointService
+from twisted.application.service import Service
 from twisted.internet import tcp
 from twisted.internet.abstract import isIPAddress, isIPv6Address
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.endpoints import (
     HostnameEndpoint,
     TCP4ClientEndpoint,
@@ -126,14 +126,10 @@ class Exchangeable(Factory):
         return self.current.buildProtocol(addr)
 
 
-class ListeningService(StreamServerEndpointService):
+class ListeningService(Service):
     """Listens on one endpoint, or raises `CannotStart`. `made` returns the endpoint, on the socket with this descriptor
     if there is one. `adopted`: another process still accepts there. `secured` makes its TLS connections.
     """
-
-    # By default Twisted only logs it, and runs on without the port.
-    _raiseSynchronously = True
-    factory: Exchangeable
 
     def __init__(
         self,
@@ -145,24 +141,26 @@ class ListeningService(StreamServerEndpointService):
         room: Callable[[], int] | None = None,
         secured: tls.TLSConnections | None = None,
     ) -> None:
-        super().__init__(made(inherited), Exchangeable(factory))
         self.setName(name)
+        self.endpoint = made(inherited)
+        self.factory = Exchangeable(factory)
         self.description = description
         self.secured = secured
         self._made = made
         self._room = room
         self.adopted = self._held = False
+        self._opened: Deferred[Any] | None = None
 
     @property
     def port(self) -> tcp.Port | None:
         """Return what listens; None where nothing does, or it has no socket of its own."""
-        found = getattr(self._waitingForPort, "result", None)
+        found = getattr(self._opened, "result", None)
         return found if isinstance(found, tcp.Port) else None
 
     @property
     def listening(self) -> bool:
         """Whether it listens."""
-        return self._waitingForPort is not None
+        return self._opened is not None
 
     def become(self, other: "ListeningService") -> None:
         """Serve clients as another service of this endpoint would, which does not listen, and have its name."""
@@ -183,15 +181,31 @@ class ListeningService(StreamServerEndpointService):
         if self.listening:
             return
         try:
-            super().privilegedStartService()
+            failures: list[Failure] = []
+            self._opened = self.endpoint.listen(self.factory).addErrback(failures.append)
+            if failures:
+                failures[0].raiseException()
             self._accept_few()
             if self.adopted and self.port is not None:
                 self.port.stopReading()
         except (CannotListenError, OSError) as error:
-            self._waitingForPort = None
+            self._opened = None
             cause = error.socketError if isinstance(error, CannotListenError) else error
             reason = getattr(cause, "strerror", None) or cause
             raise CannotStart(f"{self.name}: cannot listen on {self.description}: {reason}") from error
+
+    def startService(self) -> None:
+        """Listen, where that was not done before."""
+        super().startService()
+        self.privilegedStartService()
+
+    def stopService(self) -> Deferred[None]:
+        """Listen no more. The Deferred fires when the socket is closed."""
+        super().stopService()
+        if self._opened is None:
+            return succeed(None)
+        self._opened.cancel()
+        return self._opened.addCallback(lambda port: port and port.stopListening())
 
     def hold(self) -> int:
         """Accept nobody, and return the socket's descriptor for other processes. Raises `CannotStart` without one."""

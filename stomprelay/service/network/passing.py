@@ -1,7 +1,5 @@
-"""Listening sockets on their way from one process to another, over a connected UNIX socket, with what is said of them.
-
-A message is a line of JSON, `{"sockets": [names], "said": {...}}`. Its descriptors come with its first bytes, in the
-order of the names. The system takes no more than `BATCH` at a time: of more, each batch has a byte of its own.
+"""Listening sockets passed to another process over a UNIX socket. A message is a line of JSON, `{"sockets": [names],
+"said": {...}}`, whose descriptors come with its first bytes, `BATCH` at a time, each batch but the last with one byte.
 """
 
 import json

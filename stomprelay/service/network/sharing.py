@@ -1,8 +1,5 @@
-"""One listening socket for several processes: the parent opens it, and each worker accepts from it.
-
-With one socket, rather than one a process on the same port (`SO_REUSEPORT`), a worker that dies takes nobody with it
-who was not accepted yet, and a new client goes to a worker that has time for it. Sessions stay for long, so one that
-has more of them than another lets that one go first: see `Loads`.
+"""One listening socket for several processes, from which each worker accepts. Unlike with `SO_REUSEPORT`, a worker that
+dies takes no waiting client with it. A worker with more sessions lets others accept first: see `Loads`.
 """
 
 import os

@@ -184,6 +184,15 @@ class Socket(tcp.Connection):
         else:
             super().loseConnection()
 
+    def loseWriteConnection(self) -> None:
+        """Close our direction when all is written; at once, and not in another turn, where nothing waits."""
+        queued = self.dataBuffer or self._tempDataBuffer
+        if queued or not self.connected or self.disconnecting or self._writeDisconnected:
+            super().loseWriteConnection()
+        else:
+            self._writeDisconnecting = True
+            self.doWrite()
+
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended, or is to end now."""
         if self.disconnected:

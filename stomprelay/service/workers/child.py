@@ -1,7 +1,5 @@
-"""The program of a worker: a relay on sockets that its parent passes to it. It ends when its standard input ends.
-
-Its standard input is a UNIX socket. By it the worker gets its plan with the sockets, and another plan each time that
-the configuration changes; it answers each. It writes its log to standard output, as JSON.
+"""The program of a worker: a relay on sockets that its parent passes by standard input, a UNIX socket, with a plan for
+each configuration. It answers each plan, logs JSON to standard output, and ends when its input ends.
 """
 
 import os

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stomprelay.config.location import locate
+from stomprelay.config.uri import locate
 from stomprelay.pipeline.stomp.relay_thread import ROOM, ClientQueues, RelayThread
 from stomprelay.pipeline.stomp.sockets import endpoint
 from stomprelay.relay.model.group import Policy
