@@ -2,13 +2,13 @@
 microseconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
-from stomprelay.pipeline.schema import ACKED, DELIVERED, NACKED, OUTCOMES, RETURNED, UNDELIVERED
+from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros, duration
+from stomprelay.pipeline.schema import ABORTED, ACKED, DELIVERED, NACKED, RETURNED, UNCONFIRMED, UNDELIVERED
 
 BINS: Final = 200
 """Bins of a chart, at most; more would be too narrow on a phone."""
@@ -23,6 +23,8 @@ FINE: Final = 30 * MINUTE
 """Ranges shorter than this can have bins of less than a minute."""
 POINTS: Final = 60
 """Points of a small chart in the list of destinations, at most."""
+_PART: Final = 0.05
+"""Where more than this share of a range has no records at its begin or end, that is said."""
 _TICKS: Final = 10
 _MAIN: Final = 4
 
@@ -33,11 +35,24 @@ UNHEARD: Final = "unheard"
 """Shown in place of the outcome `undelivered` for a message to a topic. Such a message goes to who is subscribed when
 it comes and is kept for nobody else, so it does not wait to be delivered.
 """
-_AFTER: Final = OUTCOMES.index(UNDELIVERED) + 1
-SHOWN: Final = (*OUTCOMES[:_AFTER], UNHEARD, *OUTCOMES[_AFTER:])
-"""The outcomes as the report shows them, in order."""
+MEANING: Final = {
+    ACKED: "acknowledged",
+    DELIVERED: "delivered, no answer",
+    RETURNED: "returned: the consumer or broker went first",
+    NACKED: "refused (NACK)",
+    UNDELIVERED: "not delivered yet",
+    UNHEARD: "to a topic, nobody got it",
+    UNCONFIRMED: "neither delivered nor confirmed",
+    ABORTED: "transaction aborted",
+}
+"""Each outcome in a few words, in the order in which the report shows them."""
 MEASURES: Final = ("receipt", "delivery", "ack")
 """The three latencies: SEND to RECEIPT, SEND to MESSAGE, MESSAGE to ACK."""
+
+
+def seen(outcomes: Mapping[str, int]) -> list[str]:
+    """Return the outcomes that any message has, in the order of the report."""
+    return [outcome for outcome in MEANING if outcomes.get(outcome)]
 
 
 @dataclass(frozen=True)
@@ -168,6 +183,11 @@ class Latency:
     bins: Sequence[Percentiles]
     whole: Percentiles = NOTHING
 
+    @property
+    def courses(self) -> Sequence[Sequence[Micros | None]]:
+        """Return p50, p95 and p99, each by bin."""
+        return [[getattr(bin_, line) for bin_ in self.bins] for line in ("p50", "p95", "p99")]
+
 
 @dataclass(frozen=True)
 class Failover:
@@ -188,6 +208,16 @@ class Failover:
     stale_acks: int
     duplicates: int
 
+    @property
+    def lasted(self) -> str:
+        """Return how long the outage was, in words."""
+        return "not over" if self.ended is None else duration(self.ended - self.began)
+
+
+def silence(failovers: Iterable[Failover]) -> Micros:
+    """Return the longest time that a session was without a broker."""
+    return max((one.silence_longest or 0 for one in failovers), default=0)
+
 
 @dataclass(frozen=True)
 class Episode:
@@ -201,6 +231,10 @@ class Episode:
     broker: str | None = None
     worst: Micros = 0
     outcome: str | None = None
+
+    def end(self, span: Span) -> Micros:
+        """Return until when to draw it: to the end of the span if some still wait."""
+        return max(span.until, self.since) if self.until is None else self.until
 
 
 @dataclass(frozen=True)
@@ -259,6 +293,11 @@ class Destination:
     worst_minute_p99: Micros | None = None
     spark: Sequence[int] = ()
 
+    @property
+    def passed(self) -> int:
+        """Return the number of messages both ways."""
+        return self.sent + self.delivered
+
 
 @dataclass(frozen=True)
 class Client:
@@ -269,6 +308,11 @@ class Client:
     received: int
     octets: int
     errors: int
+
+    @property
+    def passed(self) -> int:
+        """Return the number of messages both ways."""
+        return self.sent + self.received
 
 
 @dataclass(frozen=True)
@@ -392,6 +436,41 @@ class Findings:
     def lost(self) -> Sequence[Failover]:
         """Return the outages that nobody asked for."""
         return [one for one in self.failovers if not one.planned]
+
+    @property
+    def rate(self) -> float:
+        """Return the mean number of messages a second."""
+        return self.messages * SECOND / (self.span.until - self.span.since)
+
+    @property
+    def busy(self) -> Sequence[Series]:
+        """Return the series that have any messages."""
+        return [one for one in self.series if any(one.sent) or any(one.delivered)]
+
+    @property
+    def timed(self) -> Mapping[str, Latency]:
+        """Return the latencies of which at least one was measured."""
+        return {name: found for name in MEASURES if (found := self.latencies.get(name)) and found.whole.count}
+
+    @property
+    def waits(self) -> Sequence[tuple[Stuck, Episode]]:
+        """Return the episodes of each subscription that was stuck, by broker."""
+        return [(one, each) for one in self.stuck for several in one.by_broker.values() for each in several]
+
+    @property
+    def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
+        """Yield for each of the two ranges that are compared, if more than a part of it has no records at its begin or
+        end, which it is, and from when to when it has records.
+        """
+        earlier, span = self.earlier, self.span
+        here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]
+        ranges = [("this time", span.since, span.until, here[0], here[-1] + span.step)] if here else []
+        if earlier is not None and earlier.first is not None and earlier.last is not None:
+            then = (f"the {earlier.period} before", earlier.since, earlier.until, earlier.first, earlier.last)
+            ranges.insert(0, then)
+        for what, since, until, first, last in ranges:
+            if max(first - since, until - last) > _PART * (until - since):
+                yield what, first, last
 
     @property
     def before(self) -> "Findings | None":

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.segment import FRAMES_DROPPED
 from stomprelay.pipeline.read.gaps import LATE, MISSING
-from stomprelay.pipeline.report.figure import COLOURS
 from stomprelay.pipeline.report.findings import (
     FINE,
     NOTHING,
@@ -33,6 +32,7 @@ from stomprelay.pipeline.report.findings import (
     Trouble,
     Way,
 )
+from stomprelay.pipeline.report.page import COLOURS
 from stomprelay.pipeline.report.queries import (
     Range,
     bin_of,

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from stomprelay.pipeline.report import text
-from stomprelay.pipeline.report.findings import MEASURES, UNHEARD, Findings
+from stomprelay.pipeline.report.findings import MEASURES, UNHEARD, Findings, silence
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([a-zµμ%]*)", re.IGNORECASE)
 PERIODS: Final = {"day": text.DAY, "week": 7 * text.DAY}
@@ -21,6 +21,8 @@ DROPPED: Final = "dropped"
 """The indicator that others depend on: what was dropped, they do not count."""
 _ABOUT: Final = 0.5
 """A figure that changed by less percent is about the same."""
+_WORTH: Final = 1.5
+"""A figure that is more than so many times what it was, or was, is worth a sentence."""
 
 
 class Kind(Enum):
@@ -62,6 +64,8 @@ _UNITS: Final[Mapping[Kind, Mapping[str, float]]] = {
     },
     Kind.SIZE: {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
 }
+_LEAST: Final = {Kind.COUNT: 20, Kind.TIME: 10_000, Kind.SIZE: 1 << 20}
+"""Changes of figures that are smaller than this before and now are not told. Times are in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,10 @@ class Indicator:
     target: str
     of: Callable[[Findings], float | None]
     least: bool = False
+
+    def spell(self, value: float | None) -> str:
+        """Return a value as people read it, `text.NOTHING` for None."""
+        return text.NOTHING if value is None else self.kind.spell(value)
 
 
 def _outcome(*outcomes: str) -> Callable[[Findings], float | None]:
@@ -140,7 +148,7 @@ _ALL: Final = (
         "longest time that a session was without a broker",
         Kind.TIME,
         "failovers",
-        lambda found: max((one.silence_longest or 0 for one in found.failovers), default=0),
+        lambda found: silence(found.failovers),
     ),
     Indicator(
         "stuck",
@@ -179,6 +187,33 @@ COMPARED: Final = tuple(
     if one.name not in ("damages", DROPPED, "killed") and not one.name.endswith(("_p95", "_max"))
 )
 """Those that are compared with what was before: neither what the journal lacks, nor why."""
+
+
+Compared = list[tuple[Indicator, float | None, float | None]]
+"""Figures, with what they are now, and what they were before."""
+
+
+def compared(now: Findings, before: Findings) -> Compared:
+    """Return the figures that are compared, but those that are nothing in both."""
+    values = [(one, one.of(now), one.of(before)) for one in COMPARED]
+    return [(one, here, then) for one, here, then in values if here or then]
+
+
+def notable(now: Findings, before: Findings) -> Compared:
+    """Return the figures that changed by so much that it is worth a sentence. What was not there before is not among
+    them: it is among what went wrong.
+    """
+    return [
+        (one, here, then)
+        for one, here, then in compared(now, before)
+        if here is not None and then and _matters(one.kind, *sorted((here, then)))
+    ]
+
+
+def _matters(kind: Kind, low: float, high: float) -> bool:
+    if kind is Kind.SHARE:
+        return high - low >= 0.01
+    return high >= _LEAST[kind] and high > _WORTH * low
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The page as a whole: one HTML file that needs nothing else.
+"""The page as a whole: one HTML file that needs nothing else, made from templates.
 
 Charts are SVG and CSS made here, not by a plotting library in the page: the file stays below half a megabyte instead
 of five, shows without JavaScript, prints, follows the reader's colour scheme, and its Content-Security-Policy lets
@@ -7,8 +7,9 @@ nothing run but our own script (by its digest) and nothing be fetched, whatever 
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Final
 
@@ -16,127 +17,40 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stomprelay import __version__
-from stomprelay.pipeline.report import outages, outcomes, rankings, text, timeseries
-from stomprelay.pipeline.report.figure import Figure, Palette
-from stomprelay.pipeline.report.findings import NOTHING, Findings, Span
-from stomprelay.pipeline.report.highlights import compared, highlights
-from stomprelay.pipeline.report.indicators import INDICATORS, Indicator, Kind, Threshold, change
-from stomprelay.pipeline.report.markup import join, name, when
+from stomprelay.pipeline.report import bars, indicators, plot, text
+from stomprelay.pipeline.report.findings import (
+    MEANING,
+    Client,
+    Destination,
+    Findings,
+    Name,
+    Span,
+    seen,
+    silence,
+)
+from stomprelay.pipeline.report.indicators import INDICATORS, Threshold
+from stomprelay.pipeline.report.sankey import end_name, sankey
 
 TITLE = "What passed the relay"
-
-
-@dataclass(frozen=True)
-class Number:
-    """One number of the headline. `tone`: `good`, `bad` or empty; `detail` tells the same in words. `target`:
-    the key of the figure with more.
-    """
-
-    label: str
-    value: str
-    unit: str
-    detail: str
-    target: str
-    tone: str = ""
-    before: str = ""
-
-
-_COMPARED: Final = ("messages", "delivered", "unconfirmed", "delivery_p99", "outages", "stuck", "errors")
-"""The indicator behind each number."""
-
-
-def headline(findings: Findings) -> list[Number]:
-    """Return the numbers at the top of the page, in their order."""
-    numbers = [
-        _messages(findings),
-        _delivered(findings),
-        _lost(findings),
-        _latency(findings),
-        *_trouble(findings),
-    ]
-    return [
-        replace(number, before=_before(findings, INDICATORS[which]))
-        for number, which in zip(numbers, _COMPARED, strict=True)
-    ]
-
-
-def _before(findings: Findings, indicator: Indicator) -> str:
-    earlier, before = findings.earlier, findings.before
-    then = None if before is None else indicator.of(before)
-    if earlier is None or then is None:
-        return ""
-    spelled = text.short(then) if indicator.kind is Kind.COUNT else indicator.kind.spell(then)
-    return f"{earlier.period} before: {spelled}, {change(indicator.of(findings), then, indicator.kind)}"
-
-
-def _number(label: str, said: str, detail: str, target: str, tone: str = "") -> Number:
-    value, _, unit = said.partition("\u202f")
-    return Number(label, value, unit, detail, target, tone)
-
-
-def _messages(findings: Findings) -> Number:
-    span = findings.span
-    average = findings.messages * text.SECOND / (span.until - span.since)
-    detail = f"{text.rate(average)} on average, {text.octets(findings.octets)} on the wire"
-    return _number("Messages", text.short(findings.messages), detail, "traffic")
-
-
-def _delivered(findings: Findings) -> Number:
-    detail = f"{text.count(findings.reached)} reached a consumer"
-    if findings.redelivered:
-        detail += f", {text.count(findings.redelivered)} times again"
-    return _number("Delivered", text.percent(findings.reached, findings.expected), detail, "outcomes")
-
-
-def _lost(findings: Findings) -> Number:
-    lost = findings.outcomes.get("unconfirmed", 0)
-    waiting = findings.outcomes.get("undelivered", 0)
-    detail = "neither delivered nor confirmed"
-    if waiting:
-        detail += f"; {text.short(waiting)} more not delivered yet"
-    if findings.dropped:
-        detail += f"; {text.count(findings.dropped)} frames were not recorded at all"
-    tone = "" if not findings.messages else "bad" if lost or findings.dropped else "good"
-    return _number("Lost or unconfirmed", text.short(lost), detail, "outcomes", tone)
-
-
-def _latency(findings: Findings) -> Number:
-    found = findings.latencies.get("delivery")
-    whole = NOTHING if found is None else found.whole
-    if whole.p99 is None or whole.p50 is None:
-        return _number("Latency, p99", text.NOTHING, "no delivery was timed", "latency")
-    detail = f"SEND to MESSAGE; the median is {text.duration(whole.p50)}"
-    return _number("Latency, p99", text.duration(whole.p99), detail, "latency")
-
-
-def _trouble(findings: Findings) -> list[Number]:
-    silence = max((one.silence_longest or 0 for one in findings.failovers), default=0)
-    resent = sum(one.resent for one in findings.failovers)
-    if silence:
-        detail = f"longest silence {text.duration(silence)}, {text.plural(resent, 'frame')} sent again"
-    else:
-        detail = "no session was without its broker"
-    still = sum(one.still for one in findings.stuck)
-    wait = max((one.worst for one in findings.stuck), default=0)
-    stuck = (
-        f"longest wait {text.duration(wait)}; {still or 'none'} {'waits' if still == 1 else 'wait'} still"
-        if wait
-        else "all answered in time"
-    )
-    errors = sum(findings.errors)
-    kinds = findings.total_troubles
-    said = f"of {text.plural(kinds, 'kind')}" if kinds else "from brokers and the relay"
-    return [
-        _number(
-            "Failovers",
-            text.short(len(findings.failovers)),
-            detail,
-            "failovers",
-            "bad" if findings.lost else "",
-        ),
-        _number("Stuck consumers", text.short(findings.total_stuck), stuck, "stuck", "bad" if still else ""),
-        _number("Errors", text.short(errors), said, "errors", "bad" if errors else ""),
-    ]
+COLOURS: Final = 6
+"""How many destinations have a colour of their own; more could not be told apart."""
+_SECTIONS: Final = {
+    "traffic": "Traffic",
+    "latency": "Latency",
+    "failovers": "Failovers",
+    "stuck": "Stuck consumers",
+    "outcomes": "What became of the messages",
+    "flow": "Who sends what to whom",
+    "destinations": "Destinations",
+    "clients": "Clients",
+    "errors": "Errors",
+}
+"""The sections that are always there, each a macro of `sections.html`, and their titles."""
+_MEASURES: Final = {
+    "receipt": ("Until confirmed", "SEND to RECEIPT"),
+    "delivery": ("Until delivered", "SEND to MESSAGE"),
+    "ack": ("Until acknowledged", "MESSAGE to ACK"),
+}
 
 
 @dataclass(frozen=True)
@@ -153,69 +67,142 @@ class PageOptions:
 
 def page(findings: Findings, options: PageOptions) -> str:
     """Return the whole HTML file as text."""
-    environment = Environment(
+    script = _file("report.js")
+    span, thresholds = findings.span, options.thresholds
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            bands=plot.bands_of(findings),
+            before=findings.before,
+            colours=palette(series.name for series in findings.series),
+            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            earlier=findings.earlier,
+            forms=_forms(span),
+            found=findings,
+            kept=[one.spelled for one in thresholds if one.crossed(findings) is False],
+            labels=[],
+            local=options.local,
+            made=options.made,
+            script=Markup(script),
+            span=span,
+            style=Markup(_file("report.css")),
+            thresholds=thresholds,
+            title=text.visible(options.title),
+            titles=titles(findings),
+            version=__version__,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
         loader=PackageLoader("stomprelay.pipeline.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    script = _file("report.js")
-    quarantine = rankings.quarantine(findings)
-    shown = [] if findings.empty else figures(findings)
-    shown += [quarantine] if quarantine else []
-    span = findings.span
-    return environment.get_template("report.html").render(
-        title=text.visible(options.title),
-        style=Markup(_file("report.css")),
-        script=Markup(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        local=options.local,
-        range=extent(span),
-        length=text.duration(span.until - span.since),
-        relays=[name(relay) for relay in findings.relays],
-        empty=findings.empty,
-        quarantine=quarantine,
-        numbers=[] if findings.empty else headline(findings),
-        highlights=highlights(findings, options.thresholds),
-        kept=[one.spelled for one in options.thresholds if one.crossed(findings) is False],
-        figures=shown,
-        labels=Markup("".join(figure.labels for figure in shown)),
-        titles={figure.key: figure.title for figure in shown},
-        version=__version__,
-        made=when(options.made, "full"),
-    )
+    made.filters |= {"meaning": MEANING.get, **{each.__name__: each for each in _FILTERS}}
+    made.globals |= {
+        "compared_figures": indicators.compared,
+        "indicators": INDICATORS,
+        "meaning": MEANING,
+        "measures": _MEASURES,
+        "nothing": text.NOTHING,
+        **{each.__name__: each for each in _FUNCTIONS},
+    }
+    return made
 
 
-def figures(findings: Findings) -> list[Figure]:
-    """Return all charts and lists, in their order."""
-    palette = Palette(series.name for series in findings.series)
-    bands = outages.bands(findings)
-    before, runs = compared(findings), outages.runs(findings)
-    return [
-        *([before] if before else []),
-        timeseries.traffic(findings, palette, bands),
-        timeseries.latency(findings, bands),
-        outages.failovers(findings),
-        outages.stuck(findings, bands),
-        outcomes.outcomes(findings),
-        outcomes.flow(findings, palette),
-        rankings.destinations(findings, palette),
-        rankings.clients(findings),
-        timeseries.errors(findings, bands),
-        *([runs] if runs else []),
-    ]
+def titles(findings: Findings) -> dict[str, str]:
+    """Return the sections of the page in their order, with their titles."""
+    found = {} if findings.empty else dict(_SECTIONS)
+    if found and findings.earlier is not None:
+        found = {"compared": f"Compared with the {findings.earlier.period} before", **found}
+    if found and findings.runs:
+        found["runs"] = "Relays"
+    if findings.total_damages:
+        found["quarantine"] = "Quarantine"
+    return found
 
 
-def extent(span: Span) -> Markup:
-    """Return the range of time as HTML: its begin and its end."""
-    same = text.clock(span.since, "day") == text.clock(span.until - 1, "day")
+def palette(names: Iterable[Name]) -> Mapping[Name, str]:
+    """Return the CSS classes `c1` to `c6` of the first names; all others have `c0`."""
+    named = [name for name in dict.fromkeys(names) if isinstance(name, str)]
+    return {name: f"c{rank}" for rank, name in enumerate(named[:COLOURS], 1)}
+
+
+def colour(name: Name, colours: Mapping[Name, str]) -> str:
+    """Return the CSS class of a destination's colour."""
+    return colours.get(name, "c0")
+
+
+def _forms(span: Span) -> tuple[str, str]:
+    """Return the forms (see `text.clock`) of the begin and the end of the range, as short as they can be."""
+    same = text.clock(span.since, "day") == text.clock(span.until - 1, "day") and span.until % text.DAY
     short, long = ("second", "full") if span.step < text.MINUTE else ("hour", "stamp")
-    return join(
-        when(span.since, long),
-        " \u2013 ",
-        when(span.until, short if same and span.until % text.DAY else long),
+    return long, short if same else long
+
+
+def css_labels(which: str, heads: Sequence[str]) -> Markup:
+    """Return CSS that writes its heading in front of each cell, for where a row is shown as a list. `which`: the
+    HTML id of the element that has the table.
+    """
+    return Markup("").join(
+        Markup(f"#{which} td:nth-child({place}):before{{content:{text.css_string(head)}}}")
+        for place, head in enumerate(heads[1:], 2)
     )
+
+
+def band_kinds(bands: Sequence[plot.Band]) -> dict[str, str]:
+    """Return the kinds of these bands with their titles, for a legend."""
+    return {band.kind: band.title for band in bands}
+
+
+def bold(said: str) -> Markup:
+    """Return text in bold."""
+    return Markup("<b>{}</b>").format(said)
+
+
+def capital(said: str) -> str:
+    """Return text with a capital at its begin."""
+    return said[0].upper() + said[1:]
+
+
+def passed(known: Sequence[Destination | Client], name: str) -> int:
+    """Return the messages of the destination or client of this name."""
+    return next((one.passed for one in known if one.name == name), 0)
+
+
+def per_second(values: Sequence[float], span: Span) -> list[float]:
+    """Return the rates of what is counted by bin."""
+    return [value / span.seconds for value in values]
 
 
 def _file(which: str) -> str:
     return resources.files("stomprelay.pipeline.report").joinpath(which).read_text(encoding="utf-8")
+
+
+_FILTERS: Final = (
+    *(
+        text.clock,
+        text.count,
+        text.css_share,
+        text.duration,
+        text.iso,
+        text.octets,
+        text.percent,
+        text.plural,
+    ),
+    *(text.rate, text.short, text.tenth, text.ticked, text.timed, text.visible),
+    *(capital, colour, end_name, passed, per_second, plot.spark, seen, silence),
+)
+_FUNCTIONS: Final = (
+    *(bars.outages, bars.placed, bars.waits),
+    *(plot.fitting, plot.linear, plot.meanwhile, plot.percentile_paths, plot.stack, plot.totals, plot.y),
+    *(band_kinds, bold, css_labels, indicators.change, indicators.notable, sankey, text.count, text.timed),
+)
+"""What the templates call."""

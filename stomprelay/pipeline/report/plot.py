@@ -5,17 +5,13 @@ So one drawing serves a phone and a wide screen.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from markupsafe import Markup
-
-from stomprelay.pipeline.report.figure import Key
-from stomprelay.pipeline.report.findings import Span
-from stomprelay.pipeline.report.markup import Content, join, number, place, tag, when
-from stomprelay.pipeline.report.text import Micros
+from stomprelay.pipeline.report.findings import Findings, Span
+from stomprelay.pipeline.report.text import Micros, tenth, visible
 
 DECADES: Final = 50
 """An axis is logarithmic if the greatest value is more than so many times the least."""
@@ -28,6 +24,7 @@ _ROUND: Final = (1, 2, 2.5, 5, 10)
 UNITS: Final = 1000
 _GAP_BINS: Final = 3
 _GAP_SHARE: Final = 30
+LINES: Final = ("p50", "p95", "p99")
 Values = Sequence[float | None]
 
 
@@ -108,6 +105,24 @@ def y(scale: Scale, value: float) -> float:
     return UNITS * (1 - scale.place(value))
 
 
+def bands_of(findings: Findings) -> list[Band]:
+    """Return the bands to draw behind charts: when nothing was recorded, and when a broker was out."""
+    span = findings.span
+    return [
+        *gaps(span, findings.recorded),
+        *(
+            Band(
+                one.began,
+                one.ended or span.until,
+                "outage",
+                "a broker was out",
+                f"{visible(one.broker)} was out",
+            )
+            for one in findings.lost
+        ),
+    ]
+
+
 def gaps(span: Span, recorded: Sequence[bool]) -> list[Band]:
     """Return a band for each stretch in which nothing was recorded, if it is long enough to matter."""
     found, bin_ = [], 0
@@ -120,73 +135,6 @@ def gaps(span: Span, recorded: Sequence[bool]) -> list[Band]:
     return found
 
 
-def frame(
-    span: Span,
-    scale: Scale,
-    drawing: Markup,
-    *,
-    label: str,
-    told: Callable[[float], str],
-    bands: Sequence[Band] = (),
-    sheet: str = "",
-    columns: Sequence[int] = (),
-) -> Markup:
-    """Return the whole chart as HTML. `label`: its text for screen readers; `told`: writes a value for the
-    axis.
-
-    `sheet`: the HTML id of the element with the table that has a row for each bin; the page's script shows
-    its `columns` for the bin that is pointed at.
-    """
-    lines = join(
-        *(
-            tag("path", d=f"M0 {number(y(scale, tick))}H{UNITS}", class_="grid" if rank else "base")
-            for rank, tick in enumerate(scale.ticks)
-        )
-    )
-    svg = tag(
-        "svg",
-        tag("title", label),
-        lines,
-        drawing,
-        viewBox=f"0 0 {UNITS} {UNITS}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=label,
-    )
-    return tag(
-        "div",
-        tag("div", *(_value(scale, tick, told) for tick in scale.ticks), class_="ys", aria_hidden="true"),
-        tag("div", *bands_of(span, bands), svg, class_="field"),
-        times(span),
-        class_="plot",
-        data_bins=span.bins,
-        data_sheet=sheet or None,
-        data_columns=" ".join(map(str, columns)) or None,
-    )
-
-
-def _value(scale: Scale, tick: float, told: Callable[[float], str]) -> Markup:
-    return tag("span", told(tick) if tick else "0", style=f"bottom:{place(scale.place(tick))}")
-
-
-def keys_of(bands: Sequence[Band]) -> list[Key]:
-    """Return the entries of the legend for these bands, one for each kind."""
-    return [Key(f"band {kind}", title) for kind, title in {band.kind: band.title for band in bands}.items()]
-
-
-def bands_of(span: Span, bands: Sequence[Band]) -> Iterator[Markup]:
-    """Yield the bands that are within the span as HTML, to be placed behind a drawing."""
-    for band in bands:
-        if band.until >= span.since and band.since < span.until:
-            left, right = span.place(band.since), span.place(band.until)
-            yield tag(
-                "div",
-                class_=f"band {band.kind}",
-                title=band.about or band.title,
-                style=f"left:{place(left)};width:{place(right - left)}",
-            )
-
-
 def meanwhile(span: Span, bands: Sequence[Band]) -> list[str]:
     """Return for each bin what the bands behind it say, for a table with a row for each bin."""
     said: list[list[str]] = [[] for _ in range(span.bins)]
@@ -197,30 +145,13 @@ def meanwhile(span: Span, bands: Sequence[Band]) -> list[str]:
     return ["; ".join(dict.fromkeys(each)) for each in said]
 
 
-def times(span: Span) -> Markup:
-    """Return the time axis as HTML."""
-    return tag(
-        "div",
-        *(
-            when(tick.at, tick.form, style=f"left:{place(tick.place)}", class_=_rank(tick.place, tick.main))
-            for tick in span.ticks()
-        ),
-        class_="xs",
-        aria_hidden="true",
-    )
-
-
-def _rank(share: float, main: bool) -> Content:
-    """Return the CSS classes of a tick: `main`, and `start` or `end` if its label would stick out on that
-    side.
-    """
-    kinds = {"main": main, "start": share < 0.06, "end": share > 0.94}
-    return " ".join(kind for kind, is_so in kinds.items() if is_so) or None
-
-
-def lines(span: Span, scale: Scale, drawn: Sequence[tuple[str, Values]]) -> Markup:
-    """Return one path for each pair of a CSS class and values by bin."""
-    return join(*(tag("path", d=line(span, scale, values), class_=f"line {kind}") for kind, values in drawn))
+def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> list[tuple[str, str]]:
+    """Return CSS class and `d` of the paths for p50, p95 and p99 by bin: the area between the outer two, and lines."""
+    p50, _, p99 = courses
+    drawn = [
+        (f"line line-{name}", line(span, scale, values)) for name, values in zip(LINES, courses, strict=True)
+    ]
+    return [("between spread", between(span, scale, p50, p99)), *reversed(drawn)]
 
 
 def line(span: Span, scale: Scale, values: Values) -> str:
@@ -231,28 +162,25 @@ def line(span: Span, scale: Scale, values: Values) -> str:
     for run in runs(values):
         if len(run) == 1:
             ((bin_, value),) = run
-            pieces.append(f"M{number(x(span, bin_))} {_y(scale, value)}H{number(x(span, bin_ + 1))}")
+            pieces.append(f"M{tenth(x(span, bin_))} {_y(scale, value)}H{tenth(x(span, bin_ + 1))}")
         else:
-            points = (f"{number(x(span, bin_ + 0.5))} {_y(scale, value)}" for bin_, value in run)
+            points = (f"{tenth(x(span, bin_ + 0.5))} {_y(scale, value)}" for bin_, value in run)
             pieces.append("M" + "L".join(points))
     return "".join(pieces)
 
 
-def between(span: Span, scale: Scale, low: Values, high: Values, kind: str) -> Markup:
-    """Return the area between two lines as a path, in bins where both have values."""
-    both = [None if a is None or b is None else (a, b) for a, b in zip(low, high, strict=True)]
+def between(span: Span, scale: Scale, low: Values, high: Values) -> str:
+    """Return the `d` of the area between two lines, in bins where `low`, and so `high`, has a value."""
     pieces = []
-    for run in runs([None if pair is None else pair[0] for pair in both]):
-        edges = [(bin_, *pair) for bin_, _ in run if (pair := both[bin_]) is not None]
+    for run in runs(low):
+        edges, half = [(bin_, a, high[bin_] or 0) for bin_, a in run], 0.5
         if len(edges) == 1:
             ((bin_, a, b),) = edges
             edges, half = [(bin_, a, b), (bin_ + 1, a, b)], 0.0
-        else:
-            half = 0.5
-        upper = [f"{number(x(span, bin_ + half))} {_y(scale, b)}" for bin_, _, b in edges]
-        lower = [f"{number(x(span, bin_ + half))} {_y(scale, a)}" for bin_, a, _ in reversed(edges)]
+        upper = [f"{tenth(x(span, bin_ + half))} {_y(scale, b)}" for bin_, _, b in edges]
+        lower = [f"{tenth(x(span, bin_ + half))} {_y(scale, a)}" for bin_, a, _ in reversed(edges)]
         pieces.append("M" + "L".join([*upper, *lower]) + "Z")
-    return tag("path", d="".join(pieces), class_=f"between {kind}")
+    return "".join(pieces)
 
 
 def runs(values: Values) -> Iterator[list[tuple[int, float]]]:
@@ -269,7 +197,7 @@ def runs(values: Values) -> Iterator[list[tuple[int, float]]]:
 
 
 def _y(scale: Scale, value: float) -> str:
-    return number(y(scale, value))
+    return tenth(y(scale, value))
 
 
 def totals(layers: Sequence[Sequence[float]]) -> list[float]:
@@ -277,24 +205,28 @@ def totals(layers: Sequence[Sequence[float]]) -> list[float]:
     return [sum(values) for values in zip(*layers, strict=True)]
 
 
-def stack(span: Span, scale: Scale, layers: Sequence[tuple[str, Sequence[float]]]) -> Markup:
-    """Return stacked areas, from the bottom up; each layer is a CSS class and its values by bin."""
+def stack(
+    span: Span, scale: Scale, colours: Iterable[str], layers: Sequence[Sequence[float]]
+) -> list[tuple[str, str]]:
+    """Return CSS class and `d` of stacked areas, from the bottom up: what is counted in `layers`, by bin, as `scale`
+    measures it.
+    """
     base = [0.0] * span.bins
     areas = []
-    for kind, values in layers:
+    for colour, values in zip(colours, layers, strict=True):
         top = [low + value for low, value in zip(base, values, strict=True)]
         if any(values):
-            areas.append(tag("path", d=_area(span, scale, base, top), class_=f"area {kind}"))
+            areas.append((f"area {colour}", _area(span, scale, base, top)))
         base = top
-    return join(*areas)
+    return areas
 
 
 def _area(span: Span, scale: Scale, low: Sequence[float], high: Sequence[float]) -> str:
     back = _steps(span, scale, low)
     there = _steps(span, scale, high)
-    forth = "".join(f"V{number(level)}H{number(right)}" for _, right, level in there)
-    home = "".join(f"V{number(level)}H{number(left)}" for left, _, level in reversed(back))
-    return f"M0 {number(back[0][2])}{forth}{home}Z"
+    forth = "".join(f"V{tenth(level)}H{tenth(right)}" for _, right, level in there)
+    home = "".join(f"V{tenth(level)}H{tenth(left)}" for left, _, level in reversed(back))
+    return f"M0 {tenth(back[0][2])}{forth}{home}Z"
 
 
 def _steps(span: Span, scale: Scale, values: Sequence[float]) -> list[tuple[float, float, float]]:
@@ -307,3 +239,12 @@ def _steps(span: Span, scale: Scale, values: Sequence[float]) -> list[tuple[floa
         else:
             runs.append((x(span, bin_), right, level))
     return runs or [(0, UNITS, UNITS)]
+
+
+def spark(values: Sequence[int]) -> str:
+    """Return the `d` of a small chart without axes, 1000 units wide and 100 high."""
+    top, width = max(values), UNITS / len(values)
+    points = "".join(
+        f"V{tenth(100 - 100 * value / top)}H{tenth(width * (bin_ + 1))}" for bin_, value in enumerate(values)
+    )
+    return f"M0 100{points}V100Z"

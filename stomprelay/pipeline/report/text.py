@@ -130,6 +130,25 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
+def css_share(share: float) -> str:
+    """Return a share from 0 to 1 as a percentage for CSS."""
+    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def css_string(text: str) -> str:
+    """Return text as a string of CSS that can stand in a `style` element: whatever it holds, it stays a string."""
+    safe = (
+        sign if sign.isascii() and (sign.isalnum() or sign in " -_.") else f"\\{ord(sign):x} "
+        for sign in text
+    )
+    return f'"{"".join(safe)}"'
+
+
+def tenth(value: float) -> str:
+    """Return a coordinate as text, rounded to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
 def visible(name: str, limit: int = NAME) -> str:
     """Return a name that a client chose so that it is safe to look at; the caller must still escape it for
     HTML.

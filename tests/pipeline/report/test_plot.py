@@ -3,30 +3,25 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from markupsafe import Markup
 
 from stomprelay.pipeline.report.findings import Span
 from stomprelay.pipeline.report.plot import (
     Band,
-    between,
     fitting,
-    frame,
     gaps,
-    keys_of,
     line,
     linear,
-    lines,
     logarithmic,
     meanwhile,
+    percentile_paths,
     runs,
+    spark,
     stack,
-    times,
     totals,
     x,
     y,
 )
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
-from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN
 
 SPAN = Span.over(BEGIN, BEGIN + HOUR - 1)
@@ -65,67 +60,6 @@ def test_what_lies_behind_is_told_by_bin() -> None:
     assert said[:2] == ["before; b was out", "b was out; c was out"]
     assert set(said[2:-1]) == {""}
     assert said[-1] == "nothing recorded"
-
-
-def test_a_frame() -> None:
-    """Holds axes for the eye, a sentence for the ear, and where the script finds the figures."""
-    bands = [
-        Band(BEGIN + 30 * MINUTE, BEGIN + 45 * MINUTE, "outage", "a broker was out", "b was out"),
-        Band(BEGIN - HOUR, BEGIN - 1, "outage", "a broker was out"),
-        Band(BEGIN - HOUR, BEGIN + 6 * MINUTE, "gap", "nothing recorded"),
-    ]
-    made = outline(
-        frame(
-            SPAN,
-            linear([4]),
-            Markup("<g></g>"),
-            label="A <b> chart",
-            told=str,
-            bands=bands,
-            sheet="some-sheet",
-            columns=[1, 2],
-        )
-    )
-    plot = made.one("div", "plot")
-    assert (plot.attributes["data-sheet"], plot.attributes["data-columns"]) == ("some-sheet", "1 2")
-    svg = plot.one("svg")
-    assert (svg.attributes["role"], svg.attributes["aria-label"]) == ("img", "A <b> chart")
-    assert svg.one("title").text == "A <b> chart"
-    assert len(svg.all("path")) == 5
-    assert [span.text for span in plot.one("div", "ys").all("span")] == ["0", "1.0", "2.0", "3.0", "4.0"]
-    assert [span.attributes["style"] for span in plot.one("div", "ys").all("span")][1] == "bottom:25%"
-    assert [(band.attributes["title"], band.attributes["style"]) for band in plot.all("div", "band")] == [
-        ("b was out", "left:50%;width:25%"),
-        ("nothing recorded", "left:0%;width:10%"),
-    ]
-
-
-def test_without_a_table() -> None:
-    """There is nothing for the script to show."""
-    made = outline(frame(SPAN, linear([4]), Markup(""), label="", told=str)).one("div", "plot")
-    assert {"data-sheet", "data-columns"}.isdisjoint(made.attributes)
-
-
-def test_the_time_axis() -> None:
-    """Marks of both ranks; those near an end are told by their class, so that they stay inside."""
-    ticks = outline(times(Span.over(BEGIN, BEGIN + MINUTE - 1))).all("time")
-    assert [tick.text for tick in ticks] == [f"08:00:{second}0" for second in range(6)]
-    assert [tick.attributes.get("class") for tick in ticks] == [
-        "main start",
-        None,
-        None,
-        "main",
-        None,
-        None,
-    ]
-    close = Span(BEGIN, BEGIN + 50 * SECOND + SECOND, SECOND)
-    assert outline(times(close)).all("time")[-1].classes == {"end"}
-
-
-def test_the_legend_of_bands() -> None:
-    """One entry for each kind."""
-    bands = [Band(0, 1, "outage", "a broker was out", str(n)) for n in range(3)]
-    assert [(key.kind, key.label) for key in keys_of(bands)] == [("band outage", "a broker was out")]
 
 
 @pytest.mark.parametrize(
@@ -204,40 +138,26 @@ def test_a_gap() -> None:
     assert line(LINES_SPAN, SCALE, [1, 2, None, 4]) == "M125 750L375 500M750 0H1000"
 
 
-def test_the_area_between_two_lines() -> None:
-    """Is where both are known."""
-    made = outline(between(LINES_SPAN, SCALE, [1, 1, None, 1], [2, 3, 4, 2], "spread")).one("path")
-    assert made.attributes == {
-        "class": "between spread",
-        "d": "M125 500L375 250L375 750L125 750ZM750 500L1000 500L1000 750L750 750Z",
-    }
-
-
-def test_several_lines() -> None:
-    """Each with its class."""
-    made = outline(lines(LINES_SPAN, SCALE, [("a", [1] * 4), ("b", [None] * 4)]))
-    assert [path.attributes["class"] for path in made.all("path")] == ["line a", "line b"]
-    assert made.all("path")[1].attributes["d"] == ""
+def test_percentiles() -> None:
+    """An area from p50 to p99 where they are known, and a line for each, p99 first."""
+    courses: list[list[float | None]] = [[1, 1, None, 1], [2, 2, None, 2], [2, 3, None, 2]]
+    area, p99, _, p50 = percentile_paths(LINES_SPAN, SCALE, courses)
+    assert area == ("between spread", "M125 500L375 250L375 750L125 750ZM750 500L1000 500L1000 750L750 750Z")
+    assert (p99, p50[0]) == (("line line-p99", "M125 500L375 250M750 500H1000"), "line line-p50")
 
 
 def test_layers() -> None:
-    """The second begins where the first ends; equal neighbours are one step."""
-    made = outline(stack(STACK_SPAN, linear([4]), [("c1", [1, 1, 2, 0]), ("c2", [1, 1, 2, 0])]))
-    first, second = made.all("path")
-    assert first.attributes == {
-        "class": "area c1",
-        "d": "M0 1000V750H500V500H750V1000H1000V1000H0Z",
-    }
-    assert second.attributes == {
-        "class": "area c2",
-        "d": "M0 750V500H500V0H750V1000H1000V1000H750V500H500V750H0Z",
-    }
+    """The second begins where the first ends; equal neighbours are one step; one of zeros is not drawn."""
+    layers = [[1, 1, 2, 0], [0, 0, 0, 0], [1, 1, 2, 0]]
+    assert stack(STACK_SPAN, linear([4]), ["c1", "c2", "c3"], layers) == [
+        ("area c1", "M0 1000V750H500V500H750V1000H1000V1000H0Z"),
+        ("area c3", "M0 750V500H500V0H750V1000H1000V1000H750V500H500V750H0Z"),
+    ]
 
 
-def test_a_layer_without_anything() -> None:
-    """Is not drawn, and lifts nothing."""
-    made = outline(stack(STACK_SPAN, linear([4]), [("c1", [0, 0, 0, 0]), ("c2", [4, 4, 4, 4])]))
-    assert [path.attributes["d"] for path in made.all("path")] == ["M0 1000V0H1000V1000H0Z"]
+def test_a_spark() -> None:
+    """Steps from left to right."""
+    assert spark([0, 4, 2]) == "M0 100V100H333.3V0H666.7V50H1000V100Z"
 
 
 def test_totals() -> None:

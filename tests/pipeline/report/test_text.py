@@ -1,5 +1,7 @@
 """Numbers, times and names as people read them."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,6 +223,22 @@ def test_a_visible_name_is_printable_and_not_long(name: str) -> None:
 def test_clock(form: str, said: str) -> None:
     """Times in UTC, in each form."""
     assert text.clock(BEGIN + 5 * SECOND, form) == said
+
+
+@given(st.text())
+def test_whatever_text_is_a_string_of_css(said: str) -> None:
+    """Nothing in it ends the string, the rule or the element that it stands in; it reads as it was."""
+    made = text.css_string(said)
+    assert re.fullmatch(r'"[A-Za-z0-9 _.\\-]*"', made)
+    assert re.sub(r"\\([0-9a-f]+) ", lambda found: chr(int(found[1], 16)), made[1:-1]) == said
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0, "0%"), (1, "100%"), (1 / 3, "33.33%"), (0.125, "12.5%"), (0.1, "10%")]
+)
+def test_a_share(share: float, said: str) -> None:
+    """As CSS takes it."""
+    assert text.css_share(share) == said
 
 
 def test_iso() -> None:

@@ -1,27 +1,51 @@
-"""What stands out, and what was before."""
+"""What stands out, the main numbers, and what was before."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from stomprelay.pipeline.report.findings import Earlier, Latency, Percentiles, RelayRun
-from stomprelay.pipeline.report.highlights import compared, highlights
-from stomprelay.pipeline.report.indicators import threshold
-from stomprelay.pipeline.report.page import PageOptions, headline, page
+from stomprelay.pipeline.report.findings import Earlier, Findings, Latency, Percentiles, RelayRun
+from stomprelay.pipeline.report.indicators import Threshold, threshold
+from stomprelay.pipeline.report.page import PageOptions, page
 from stomprelay.pipeline.report.text import DAY, HOUR
-from tests.pipeline.report import sample as samples
-from tests.pipeline.report.outline import cells, outline
+from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, damaged, sample
 from tests.pipeline.report.test_findings import NOTHING
+from tests.pipeline.report.test_sections import note, section, table
 
 QUIET = replace(NOTHING, outcomes={"acked": 100}, recorded=[True] * NOTHING.span.bins, octets=1 << 20)
+UNTIMED = [Percentiles(0)] * 200
 SINCE, UNTIL = QUIET.span.since - DAY, QUIET.span.until - DAY
 
 
-def told(*args: object, **more: object) -> list[str]:
+def root(findings: Findings, thresholds: Sequence[Threshold] = ()) -> Element:
+    """The page."""
+    return outline(page(findings, PageOptions(made=BEGIN, thresholds=thresholds)))
+
+
+def said(element: Element) -> str:
+    """Its text with usual spaces."""
+    return " ".join(element.text.split())
+
+
+def items(findings: Findings, thresholds: Sequence[Threshold] = ()) -> list[tuple[str, str, str]]:
+    """Of each highlight the sentence, the section that it leads to, and its tone."""
+    found = []
+    for one in (each for box in root(findings, thresholds).all("ul", "highlights") for each in box.all("li")):
+        link = one.all("a")[-1:]
+        sentence = said(one).removesuffix(said(link[0]) if link else "").rstrip()
+        found.append((sentence, link[0].attributes["href"] if link else "", " ".join(one.classes)))
+    return found
+
+
+def told(findings: Findings, thresholds: Sequence[Threshold] = ()) -> list[str]:
     """The sentences."""
-    return [
-        outline(str(one.said)).text.replace("\u202f", " ")
-        for one in highlights(*args, **more)  # type: ignore[arg-type]
-    ]
+    return [sentence for sentence, _, _ in items(findings, thresholds)]
+
+
+def numbers(findings: Findings) -> list[tuple[str, ...]]:
+    """Of each main number its tone, its name, its value, and what else is told."""
+    found = root(findings).one("dl").children
+    return [(" ".join(one.classes), *(said(each) for each in one.children)) for one in found]
 
 
 def before(**more: object) -> Earlier:
@@ -31,24 +55,17 @@ def before(**more: object) -> Earlier:
 
 def test_nothing_stands_out() -> None:
     """On a good day the page says so."""
-    assert highlights(QUIET) == []
-    root = outline(page(QUIET, PageOptions(made=BEGIN)))
-    (section,) = (one for one in root.all("section") if one.attributes["id"] == "highlights")
+    (section,) = (one for one in root(QUIET).all("section") if one.attributes["id"] == "highlights")
     assert section.one("p").text.startswith("Nothing: no message was lost")
 
 
 def test_thresholds_that_are_kept() -> None:
     """Are listed below all else, so that nobody wonders whether they were looked at."""
     thresholds = tuple(threshold(each) for each in ("errors=0", "delivered=99%", "receipt_p99=200ms"))
-    root = outline(page(QUIET, PageOptions(made=BEGIN, thresholds=thresholds)))
-    assert root.one("p", "kept").text.replace("\u202f", " ") == (
+    assert said(root(QUIET, thresholds).one("p", "kept")) == (
         "Thresholds that are kept: errors (at most 0), delivered (at least 99 %)."
     )
-    assert (
-        root.one("ul", "highlights")
-        .one("li")
-        .text.startswith("receipt_p99 (SEND to RECEIPT, p99): there was")
-    )
+    assert told(QUIET, thresholds) == ["receipt_p99 (SEND to RECEIPT, p99): there was nothing to measure."]
 
 
 def test_damage_is_not_nothing() -> None:
@@ -61,13 +78,12 @@ def test_damage_is_not_nothing() -> None:
 def test_thresholds_that_are_crossed_come_first() -> None:
     """In the order in which they were given, then those that nothing is known for; those that are kept are not told."""
     said = ["errors=0", "delivered=10%", "delivery_p99=1ms", "ack_p99=1s"]
-    findings = replace(sample(), latencies={"delivery": Latency([], Percentiles(1, 5, 5, 2_000, 2_000))})
+    findings = replace(sample(), latencies={"delivery": Latency(UNTIMED, Percentiles(1, 5, 5, 2_000, 2_000))})
     thresholds = [threshold(each) for each in reversed(said)]
-    found = highlights(findings, thresholds)
-    assert [(one.tone, one.target) for one in found[:3]] == [
-        ("bad", "latency"),
-        ("bad", "errors"),
-        ("", "latency"),
+    assert [rest for _, *rest in items(findings, thresholds)[:3]] == [
+        ["#latency", "bad"],
+        ["#errors", "bad"],
+        ["#latency", ""],
     ]
     assert told(findings, thresholds)[:3] == [
         "delivery_p99 (SEND to MESSAGE, p99): 2 ms, above the threshold of 1 ms.",
@@ -87,7 +103,7 @@ def test_what_went_wrong() -> None:
         f"{sum(findings.errors)} errors, most often: The broker went and no other is there.",
         "30 messages were sent to topics where nobody got them.",
     ]
-    assert [one.tone for one in highlights(findings)] == ["bad"] * 4 + [""]
+    assert [tone for _, _, tone in items(findings)] == ["bad"] * 4 + [""]
     assert told(replace(QUIET, outcomes={"acked": 9, "unheard": 1})) == [
         "1 message was sent to a topic where nobody got it."
     ]
@@ -102,14 +118,16 @@ def test_what_the_journal_lacks() -> None:
         "A relay was killed: r1.",
         "Messages were left at brokers: about 12 may wait at tcp://a:1.",
     ]
-    lost = next(one for one in headline(findings) if one.label == "Lost or unconfirmed")
-    assert (lost.tone, lost.detail.partition("; ")[2]) == ("bad", "1,114 frames were not recorded at all")
+    assert numbers(findings)[2] == (
+        *("bad", "Lost or unconfirmed", "0"),
+        "neither delivered nor confirmed; 1,114 frames were not recorded at all",
+    )
 
 
 def test_what_changed() -> None:
     """By a half and more, if it is not tiny; shares by a point."""
-    slow = {"delivery": Latency([], Percentiles(9, 20_000, 30_000, 90_000, 95_000))}
-    fast = {"delivery": Latency([], Percentiles(9, 15_000, 20_000, 30_000, 35_000))}
+    slow = {"delivery": Latency(UNTIMED, Percentiles(9, 20_000, 30_000, 90_000, 95_000))}
+    fast = {"delivery": Latency(UNTIMED, Percentiles(9, 15_000, 20_000, 30_000, 35_000))}
     now = replace(QUIET, outcomes={"acked": 500, "undelivered": 6}, latencies=slow)
     now = replace(now, earlier=replace(before(latencies=fast, redelivered=3), gone=("/queue/a", "/queue/b")))
     assert told(now) == [
@@ -134,11 +152,10 @@ def test_nothing_to_compare_with() -> None:
         "20 Nov 2026, 08:00 to 20 Nov 2026, 09:00 UTC."
     )
     assert told(now) == [sentence]
-    figure = compared(now)
-    assert figure is not None
-    assert outline(str(figure.note)).text == sentence
-    assert figure.sheet is None
-    assert not any(number.before for number in headline(now))
+    found = section("compared", now)
+    assert note(found) == sentence
+    assert found.all("table") == []
+    assert not any(len(number) > 4 for number in numbers(now))
 
 
 def test_a_part_to_compare_with() -> None:
@@ -149,26 +166,21 @@ def test_a_part_to_compare_with() -> None:
         "Of the day before there are records only from 20 Nov 2026, 08:30 to 20 Nov 2026, 09:00 UTC.",
         "Of this time there are records only from 21 Nov 2026, 08:00 to 21 Nov 2026, 08:30 UTC.",
     ]
-    figure = compared(now)
-    assert figure is not None
-    assert "only from 20 Nov 2026, 08:30" in outline(str(figure.note)).text
+    assert "only from 20 Nov 2026, 08:30" in note(section("compared", now))
 
 
 def test_the_comparison() -> None:
     """Each figure that was there now or then, with its name for a threshold."""
-    now = replace(QUIET, outcomes={"acked": 150}, errors=[1], earlier=before())
-    figure = compared(now)
-    assert figure is not None
-    assert figure.title == "Compared with the day before"
-    assert figure.sheet is not None
-    table = [[cell.replace("\u202f", " ") for cell in row] for row in cells(outline(figure.sheet.__html__()))]
-    assert table == [
+    now = replace(QUIET, outcomes={"acked": 150}, errors=[1] + [0] * 59, earlier=before())
+    found = section("compared", now)
+    assert found.one("h2").text == "Compared with the day before"
+    assert table(found) == [
         ["Messages messages", "150", "100", "+50 %"],
         ["Bytes on the wire octets", "1 MiB", "1 MiB", "the same"],
         ["Messages that reached a consumer delivered", "100 %", "100 %", "the same"],
         ["Errors of brokers and the relay errors", "1", "0", "none before"],
     ]
-    assert [number.before.replace("\u202f", " ") for number in headline(now)] == [
+    assert [number[4] if len(number) > 4 else "" for number in numbers(now)] == [
         "day before: 100, +50 %",
         "day before: 100 %, the same",
         "day before: 0, the same",
@@ -177,11 +189,36 @@ def test_the_comparison() -> None:
         "day before: 0, the same",
         "day before: 0, none before",
     ]
-    assert compared(QUIET) is None
 
 
-def test_the_page_has_it() -> None:
-    """Before all other figures."""
-    root = outline(page(samples.compared(sample()), PageOptions(made=BEGIN)))
-    sections = [section.attributes["id"] for section in root.all("section")]
-    assert sections[:4] == ["highlights", "numbers", "compared", "traffic"]
+def test_each_number() -> None:
+    """Value, unit, and what it means."""
+    findings = replace(
+        sample(),
+        outcomes={"acked": 99_900, "undelivered": 1_100, "unconfirmed": 3},
+        redelivered=412,
+        octets=5 * 1024 * 1024,
+        latencies={"delivery": Latency(UNTIMED, Percentiles(9, 2_400, 9_000, 34_000, 40_000))},
+        errors=[0] * 178 + [3, 4],
+    )
+    assert numbers(findings) == [
+        ("", "Messages", "101 k", "4.7/s on average, 5 MiB on the wire"),
+        ("", "Delivered", "98.9 %", "99,900 reached a consumer, 412 times again"),
+        (
+            "bad",
+            *("Lost or unconfirmed", "3", "neither delivered nor confirmed; 1.1 k more not delivered yet"),
+        ),
+        ("", "Latency, p99", "34 ms", "SEND to MESSAGE; the median is 2.4 ms"),
+        ("bad", "Failovers", "3", "longest silence 4.2 s, 137 frames sent again"),
+        ("bad", "Stuck consumers", "3", "longest wait 4 h; 1 waits still"),
+        ("bad", "Errors", "7", "of 2 kinds"),
+    ]
+
+
+def test_numbers_of_nothing() -> None:
+    """Are neither good nor bad; where no message was lost that is good, and a pause that was asked for is not bad."""
+    found = numbers(replace(QUIET, outcomes={}))
+    assert [number[2] for number in found] == ["0", "\u2013", "0", "\u2013", "0", "0", "0"]
+    assert {number[0] for number in found} == {""}
+    assert numbers(QUIET)[2][0] == "good"
+    assert numbers(replace(QUIET, failovers=sample().failovers[1:2]))[4][0] == ""

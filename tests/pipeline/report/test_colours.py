@@ -1,4 +1,4 @@
-"""Figures, and the colours in them."""
+"""The colours of the page."""
 
 import itertools
 import math
@@ -7,9 +7,8 @@ from importlib import resources
 
 import pytest
 
-from stomprelay.pipeline.report.figure import COLOURS, Figure, Palette, destination, swatch
 from stomprelay.pipeline.report.findings import Rest
-from tests.pipeline.report.outline import outline
+from stomprelay.pipeline.report.page import COLOURS, palette
 
 CSS = resources.files("stomprelay.pipeline.report").joinpath("report.css").read_text(encoding="utf-8")
 LIGHT, DARK = CSS.split("@media screen and (prefers-color-scheme: dark)", 1)
@@ -31,25 +30,6 @@ SIGHT = {
         (0.004733, 0.691367, 0.303900),
     ),
 }
-
-
-def test_a_destination() -> None:
-    """By its name, or in words of ours that no name can be taken for."""
-    assert outline(destination("all others")).one("bdi").text == "all others"
-    assert outline(destination(Rest.OTHERS)).one("i").text == "all others"
-    assert outline(destination(None)).one("i").text == "none"
-
-
-def test_a_swatch() -> None:
-    """A colour is for the eye only."""
-    made = outline(swatch("c3", destination("/queue/a")))
-    assert made.one("span", "c3").attributes["aria-hidden"] == "true"
-    assert made.text == "/queue/a"
-
-
-def test_the_sheet_has_an_id() -> None:
-    """By which the script finds it."""
-    assert Figure("traffic", "Traffic", "").sheet_id == "traffic-sheet"
 
 
 # How colours look without one kind of cones (Machado, Oliveira, Fernandes 2009, severity 1), for linear RGB.
@@ -94,9 +74,8 @@ def contrast(one: str, other: str) -> float:
 def test_the_first_names_have_colours() -> None:
     """One each, the same whenever asked; the rest share theirs with all others."""
     names = [f"/queue/{n}" for n in range(9)]
-    palette = Palette([names[0], *names, Rest.OTHERS])
-    assert [palette.of(name) for name in names] == ["c1", "c2", "c3", "c4", "c5", "c6", "c0", "c0", "c0"]
-    assert palette.of(Rest.OTHERS) == palette.of(None) == palette.of("unknown") == "c0"
+    made = palette([names[0], Rest.OTHERS, *names, None])
+    assert made == {name: f"c{rank}" for rank, name in enumerate(names[:6], 1)}
 
 
 @pytest.mark.parametrize("sight", SIGHT)
