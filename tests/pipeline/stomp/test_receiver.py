@@ -1,6 +1,5 @@
 """One connection to a broker, and the spool that it fills."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,15 +21,6 @@ def test_what_is_committed_is_due_once() -> None:
     assert pending.due(3) == {b"1": b"a2", b"0": b"a1"}
     assert pending.due(3) == {}
     assert len(pending) == 1
-
-
-def test_nothing_is_due_behind_what_is_not_committed() -> None:
-    """An ACK is cumulative: a message that came again must not take along one that Spark does not have."""
-    pending = PendingAcks(10)
-    for sequence, ack in ((7, b"x"), (2, b"again")):
-        pending.owe(b"0", PendingAck(sequence, ack))
-    assert pending.due(5) == {}
-    assert pending.due(8) == {b"0": b"again"}
 
 
 def test_a_message_is_known_by_its_id_and_its_body() -> None:
@@ -133,21 +123,6 @@ def test_each_subscription_is_acknowledged_by_itself(broker: ScriptedBroker, tmp
     assert farewell(receiver, peer) == []
 
 
-def test_it_is_quiet_when_all_is_on_disk(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """Not before the last group was written, and not while a broker is sought."""
-    receiver, peer = receiving(broker, tmp_path, groupMs=60000)
-    until(lambda: receiver.quiet(0.0))
-    peer.write(message(1))
-    until(lambda: receiver.unacknowledged > 0)
-    assert not receiver.quiet(0.1)
-    peer.reset()
-    again = accept(broker)
-    again.frame()
-    again.close()
-    receiver.stop()
-    threading.Thread(target=receiver.close).start()
-
-
 def test_a_receiver_that_lost_its_broker_says_why(broker: ScriptedBroker, tmp_path: Path) -> None:
     """Where there is no other."""
     receiver = Receiver(source(tmp_path, f"tcp://127.0.0.1:{broker.port}"), 0, tmp_path / "r0")
@@ -240,15 +215,4 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
     receiver.stop()
     until(lambda: not receiver.running)
     assert (receiver.failure, receiver.end) == (None, 1)
-    receiver.close()
-
-
-def test_one_that_is_not_started_has_its_spool(tmp_path: Path) -> None:
-    """Of a receiver that a query once had."""
-    spool = MessageSpool(tmp_path / "r1")
-    spool.append(batch(0, 3))
-    spool.close()
-    receiver = Receiver(source(tmp_path), 1, tmp_path / "r1")
-    assert (receiver.begin, receiver.end, receiver.running, receiver.quiet(9.0)) == (0, 3, False, True)
-    receiver.stop()
     receiver.close()

@@ -122,20 +122,12 @@ def test_a_session_of_spark_connect_is_told_the_name_alone() -> None:
     assert told == [pyspark_stomp.DefaultSource]
 
 
+@pytest.mark.deep
 def test_plain_python_with_another_one_in_the_path(
     uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
 ) -> None:
     """The session was made without a thought of Python."""
     copied(queue, uri, tmp_path, elsewhere, SESSION + REGISTER + COPIES, sys.executable)
-
-
-@pytest.mark.long
-def test_plain_python_that_names_itself(
-    uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
-    """Then Spark finds the package by itself."""
-    elsewhere["PYSPARK_PYTHON"] = sys.executable
-    copied(queue, uri, tmp_path, elsewhere, SESSION + COPIES, sys.executable)
 
 
 @pytest.mark.long
