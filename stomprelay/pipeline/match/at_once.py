@@ -178,9 +178,7 @@ class _Files:
         return Slice(sum(map(len, rows)), due, sorted(hours), late)
 
     def written(self) -> dict[str, list[str]]:
-        """Write the files. Return the hours of final rows, and the paths of files, by what `AtOnce` calls them. Raises
-        `OSError`.
-        """
+        """Write the files. Return the hours of final rows, and the paths by table. Raises `OSError`."""
         files: dict[str, list[str]] = {"final": [], "messages": [], "slices": []}
         if self._final:
             files["final"] = self._message(self._batch, pa.concat_tables(self._final), files["messages"])

@@ -173,9 +173,7 @@ class SendOrder:
         return str(name)
 
     def _adopting(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message without a SEND that this SEND belongs to: its delivery was journaled by another relay
-        whose clock is ahead.
-        """
+        """Return the message that another relay, by its clock, delivered before this SEND; or None."""
         orphans = self._orphans
         while orphans:
             first = orphans[0]
@@ -239,9 +237,7 @@ class SendOrder:
         return not flight.aborted and ns <= flight.until(self._limits)
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message that was delivered before with the same message-id from the same broker, or the same
-        `relay-copy`; None if there is none that still counts.
-        """
+        """Return the earlier message with this message-id and broker, or this `relay-copy`; or None."""
         found = None if row[MESSAGE_ID] is None else self._named.get((row[BROKER], row[MESSAGE_ID]))
         if found is None and row[COPY] is not None:
             found = self._named.get((COPIED, row[COPY]))
@@ -277,9 +273,7 @@ class SendOrder:
             self._back.setdefault(to, deque()).append((flight, turn))
 
     def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
-        """Return the first message whose last delivery to this recipient was nacked or returned, so that a broker has
-        it again; None if there is none.
-        """
+        """Return the first message that this recipient nacked or returned last; or None."""
         back = self._back.get(to)
         while back:
             flight, turn = back.popleft()

@@ -164,8 +164,6 @@ class Finals:
 
 
 def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:
-    """Return the rows with exactly these fields, cast to their types: from `made` if given there, else the
-    column of that name, else null.
-    """
+    """Return rows with exactly these fields: from `made`, else the column of that name, else null."""
     there = {**{name: F.col(name) for name in rows.columns}, **made}
     return rows.select(*(there.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in fields))

@@ -41,9 +41,7 @@ class Damage(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """A segment that is to be read. `path` is a path, or a URI that Spark understands; `size` in bytes, 0 for one
-    that has vanished.
-    """
+    """A segment to read: a path or a URI of Spark, and its size, 0 for one that has vanished."""
 
     path: str
     size: int

@@ -46,9 +46,7 @@ class Segment(NamedTuple):
     cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
-        """Return a part with all that comes before the first record after `until` (ns), and perhaps some more; and the
-        rest. None for either that has nothing.
-        """
+        """Return what comes before the first record after `until` (ns), about, and the rest; None for nothing."""
         if self.newest_ns is None or self.newest_ns <= until:
             return self, None
         if self.first_ns is not None and self.first_ns > until:
@@ -205,9 +203,7 @@ class _Run:
         return bool(within) and horizon > newest + 2 * within + _GRACE
 
     def put_back(self, number: int, rest: Segment, newest_ns: int) -> None:
-        """Move a segment, or the rest of one, back to those that were not read; the caller must do so with all that
-        follow it. What was read ends with `newest_ns`.
-        """
+        """Have a segment, and the caller all after it, count as not read. What was read ends with `newest_ns`."""
         self.waiting[number] = rest
         self.due = min(self.due, number)
         self.newest_ns = newest_ns
@@ -294,9 +290,7 @@ class Runs:
                     self._runs[name].put_back(number, rest, newest)
 
     def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
-        """Yield the segments of a run up to the first gap. A gap that is older than `patience`, or in a run that is
-        over, is skipped; a segment that arrives later is used all the same.
-        """
+        """Yield the segments of a run up to its first gap that is still waited for."""
         over = run.is_over(horizon)
         while run.waiting:
             number = min(run.waiting)
@@ -307,9 +301,7 @@ class Runs:
             yield run.read(number)
 
     def _forget(self, horizon: int) -> None:
-        """Forget the runs that are silent for long: first all but the numbers of their segments, so that the rest of
-        an old run is no new one, then these, too.
-        """
+        """Forget the runs that are silent for long: all but their segments' numbers, later these, too."""
         keep = max(_DAY, self._limits.give_up)
         old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
         self.gone = {name: self._runs[name].newest_ns for name in old}
@@ -337,9 +329,7 @@ class Runs:
 
     @property
     def until(self) -> int:
-        """Return the time in ns up to which all runs have been read, not counting runs that are over or more
-        than `patience` behind. It never decreases.
-        """
+        """Return the time in ns up to which all runs that are waited for have been read. It never decreases."""
         return self._until
 
     def _read(self, horizon: int) -> int:
@@ -373,9 +363,7 @@ class Runs:
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that are not over, or of which something waits, and that wrote something within `patience`
-        before `horizon`.
-        """
+        """Return the runs that are not over, or wait, and wrote within `patience` before `horizon`."""
         horizon = self.horizon
         earliest = horizon - self._limits.patience
         return frozenset(
@@ -434,8 +422,6 @@ def _lacking(gap: Gap) -> int:
 
 
 def _progress(run: _Run) -> int:
-    """Return the time in ns up to which a run has been read; if nothing was, the time of its first waiting
-    record.
-    """
+    """Return the time in ns up to which a run has been read, or that of its first waiting record."""
     begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
     return run.newest_ns or min(begins, default=0)

@@ -44,9 +44,7 @@ def parts(spark: Any, rows: int) -> int:
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles with those of a part together, of so many parts; without a shuffle where it is one. A task has
-    one part after the other.
-    """
+    """Return the bundles by part, one part after the other in a task; one part needs no shuffle."""
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(

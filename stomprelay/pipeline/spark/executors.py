@@ -83,9 +83,7 @@ def equip(spark: "SparkSession") -> None:
 
 
 def fit(spark: "SparkSession") -> None:
-    """Cut shuffles into as many parts as the executors that are there now have cores for, unless the user chose. Each
-    part is a task, and a file of a table.
-    """
+    """Have shuffles make a part, which is a task and a file, for each core, unless the user chose."""
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
     if not chosen and spark.conf.get(PARTITIONS) in {_BY_DEFAULT, spark.conf.get(_FITTED, "")}:

@@ -264,9 +264,7 @@ def ending(spark: "SparkSession") -> Iterator[None]:
 
 
 def stop(spark: "SparkSession") -> None:
-    """End a session that `session` returned. Where Spark was ours it ends, too, and where Java was, nothing of it runs
-    when this returns.
-    """
+    """End a session that `session` returned, and Spark and Java with it where they were ours."""
     if spark not in _started:
         return
     _started.discard(spark)

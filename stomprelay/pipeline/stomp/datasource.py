@@ -94,9 +94,7 @@ class _Rows:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of one partition (a `Piece`, or None for no rows) as Arrow batches. Raises
-        `SpoolError`.
-        """
+        """Yield the rows of a partition (a `Piece`, or None) as Arrow batches. Raises `SpoolError`."""
         if partition.value is None:
             return
         piece = Piece(*partition.value)
@@ -259,9 +257,7 @@ class BatchReader(_Rows, DataSourceReader):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task reports: how many rows it sent, and how many it skipped because an earlier run had sent
-    them.
-    """
+    """What a task reports: how many rows it sent, and how many an earlier run had sent."""
 
     rows: int
     skipped: int
@@ -387,7 +383,5 @@ class StompDataSource(DataSource):
 
     @_told_alone
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """Return the writer of a streaming query. With the output mode complete, `overwrite` is set, and each batch
-        sends all rows of the result. Raises `SchemaError`.
-        """
+        """Return the writer of a streaming query; mode complete sets `overwrite`. Raises `SchemaError`."""
         return StreamWriter(Sink.read(self.options), schema)

@@ -262,9 +262,7 @@ class Connection:
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:
-        """Return a client that the caller must `connect`. `number`: which of several connections it is, from
-        0. Raises `OptionError`.
-        """
+        """Return a client to `connect`, the `number`th of several, from 0. Raises `OptionError`."""
         named = self.client_id
         if named is not None and number:
             named = f"{named}-{number}"

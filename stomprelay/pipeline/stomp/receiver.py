@@ -82,9 +82,7 @@ class PendingAcks:
         return found
 
     def _forgettable(self, below: int) -> Iterable[bytes]:
-        """Return the ids of remembered messages below this sequence. They are remembered in the order of
-        their sequences.
-        """
+        """Return the ids of remembered messages below this sequence; they are in its order."""
         found = []
         for message_id, (sequence, _) in self._known.items():
             if sequence >= below:
@@ -165,9 +163,7 @@ class Receiver:
 
     @property
     def held(self) -> bool:
-        """Return whether the broker may have more messages that it cannot deliver before Spark commits some
-        of those on disk.
-        """
+        """Return whether the broker may hold messages back until Spark commits some of those on disk."""
         owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 
@@ -188,9 +184,7 @@ class Receiver:
         self._spool.drop_older(seconds)
 
     def stop(self) -> None:
-        """Tell the thread to write and acknowledge what it has received, and to disconnect. Then call
-        `close`.
-        """
+        """Tell the thread to write and acknowledge what it has, and to disconnect. Then call `close`."""
         self._stopping = True
 
     def close(self) -> None:
@@ -238,9 +232,7 @@ class Receiver:
                     self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
 
     def _receive(self, client: Client) -> None:
-        """Do one round: read frames, write a group if it is complete or old enough, send the ACKs that are
-        due.
-        """
+        """Read frames once, write a group that is complete or old enough, send the ACKs that are due."""
         source, columns = self._source, self._columns
         if self._full:
             time.sleep(POLL)
@@ -281,9 +273,7 @@ class Receiver:
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
-        """Write the messages received so far to disk, and then acknowledge them unless that has to wait for
-        Spark.
-        """
+        """Write the received messages to disk, and acknowledge them unless Spark must commit first."""
         if self._columns:
             self._spool.append(self._columns.batch())
             if self._pending_acks is None:

@@ -48,9 +48,7 @@ class Identity(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The rows of a DataFrame; `end` is None until all of them are received. `until`: how long they are kept, in
-    seconds since 1970, None for good.
-    """
+    """The rows of a DataFrame: `end` is None until all are received; `until`: kept up to this time, None for good."""
 
     start: Offset
     end: Offset | None
@@ -88,9 +86,7 @@ class Scans:
             os.close(file)
 
     def found(self) -> Range | None:
-        """Return what an earlier scan has noted, None for the first. Raises `SourceError` once the rows are no longer
-        kept: to receive again would give others.
-        """
+        """Return what an earlier scan has noted, None for the first. Raises `SourceError` once rows are gone."""
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:

@@ -38,9 +38,7 @@ class _Group:
     sure: bool = False
 
     def received(self, *, cumulative: bool) -> None:
-        """Record the RECEIPT for the last row of the group. It confirms all rows of the group if the broker's
-        receipts are `cumulative`.
-        """
+        """Record the RECEIPT for the last row; if `cumulative` it confirms all rows of the group."""
         self.told = True
         self.sure = cumulative or self.first == self.last
 
@@ -85,9 +83,7 @@ class Window:
         return b"%d" % number
 
     def received(self, receipt: bytes, *, cumulative: bool) -> None:
-        """Record a RECEIPT with this id; unknown ids are ignored. `cumulative`: it confirms the rows before
-        it, too.
-        """
+        """Record a RECEIPT; unknown ids are ignored. `cumulative`: it confirms the rows before it, too."""
         group = self._by_last.pop(int(receipt), None) if receipt.isdigit() else None
         if group is None:
             return
@@ -103,9 +99,7 @@ class Window:
 
 
 class SharedRate:
-    """A rate in messages a second, shared by all processes that use the same file. Other machines share it
-    only if they share the file.
-    """
+    """A rate in messages a second that all processes share which use the same file."""
 
     def __init__(self, file: Path, rate: float) -> None:
         self._path = file
@@ -129,9 +123,7 @@ class SharedRate:
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """Reserve `count` messages. Return the time, as of `time.time`, at which they may be sent. Raises
-        `OSError`.
-        """
+        """Reserve `count` messages. Return when they may be sent (`time.time`). Raises `OSError`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -231,9 +223,7 @@ class TaskSender:
         self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Wait until `count` more rows may be sent. Return False if this connection can never send them.
-        Raises `Lost` if no receipt comes in time.
-        """
+        """Wait for room for `count` rows. Return False if there can be none here. Raises `Lost`."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:

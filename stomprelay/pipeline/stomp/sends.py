@@ -86,9 +86,7 @@ def check(schema: StructType, sink: Sink) -> None:
 
 
 class SendFrames:
-    """Makes header lines and bodies of SENDs. `place`: the first part of the keys that are made for rows
-    without one.
-    """
+    """Makes header lines and bodies of SENDs. `place`: the beginning of keys for rows without one."""
 
     def __init__(self, sink: Sink, place: str) -> None:
         self._place = place

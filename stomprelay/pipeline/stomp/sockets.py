@@ -34,9 +34,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Unreachable(ValueError):
-    """An address that cannot be connected to from Spark, or a certificate that cannot be used; the text has
-    the reason.
-    """
+    """An address or a certificate that cannot be used from Spark; the text has the reason."""
 
 
 class Endpoint(NamedTuple):

@@ -49,9 +49,7 @@ class Group(NamedTuple):
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:
-    """Return the segments of a spool, each with the sequence that it begins with, sorted. Empty without a
-    folder.
-    """
+    """Return the segments of a spool, sorted, each with its first sequence; none without a folder."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -160,9 +158,7 @@ class MessageSpool:
             self.begin = after
 
     def drop_older(self, seconds: float) -> None:
-        """Remove the segments that were last written more than so many seconds ago, except the one that is
-        being written.
-        """
+        """Remove the segments last written more than so many seconds ago, except the current one."""
         found, now = segments(self.folder), time.time()
         for (_, path), (after, _) in pairwise(found):
             if now - path.stat().st_mtime < seconds:
@@ -212,9 +208,7 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
 
 
 def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges of the sequences from `first` up to `end`, not included, cut where segments begin.
-    Raises `SpoolError` if the spool begins after `first`.
-    """
+    """Return the ranges from `first` to `end`, cut at segments. Raises `SpoolError` for a missing beginning."""
     found = segments(folder)
     begins = [begin for begin, _ in found if begin < end]
     if first < end and (not begins or begins[0] > first):
@@ -296,9 +290,7 @@ def _write(file: int, data: Any) -> int:
 
 
 def _locked(folder: Path, patience: float) -> int:
-    """Take the folder's lock and return its open file. Waits up to `patience` seconds, as a process that was
-    just killed takes a moment to release it. Raises `SpoolError` and `OSError`.
-    """
+    """Return the folder's lock, open, within `patience` seconds. Raises `SpoolError` and `OSError`."""
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while True:

@@ -26,9 +26,7 @@ def opened(spark: "SparkSession", root: str, form: str, as_of: datetime | int | 
 
 
 def found(root: str) -> str:
-    """Return the format of the tables in a folder of this machine; the default where there are none, or the folder is
-    on another machine: it is asked before there is Spark.
-    """
+    """Return the format of the tables in a folder of this machine, else the default. Needs no Spark."""
     place = local(absolute(root))
     try:
         there = None if place is None else layout.told((place / layout.NAME).read_text(encoding="utf-8"))

@@ -81,9 +81,7 @@ def _repeating(facts: Iterable[Any]) -> list[str]:
 
 @dataclass
 class _Source:
-    """A file and the part of it that is in memory: `held`, with the times of its rows, sorted. `first`: no row is
-    earlier, if the file is sorted.
-    """
+    """A file and its rows in memory: `held`, and their times, sorted. `first`: the earliest time of a sorted file."""
 
     path: Path
     first: int
