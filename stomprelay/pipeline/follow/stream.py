@@ -19,7 +19,7 @@ from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import executors, launch, tasks
 from stomprelay.pipeline.store import upkeep
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import Batch, StoreError
 from stomprelay.pipeline.store.upkeep import migrate

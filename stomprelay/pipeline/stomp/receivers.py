@@ -63,11 +63,11 @@ class Receivers:
         receiver = self._receivers[number] = Receiver(source, number, folder, first=start or 0)
         if start is None:
             return
-        if start < receiver.begin:
-            self._lost(folder, f"begins at message {receiver.begin}", start)
-        if start > receiver.end:
-            self._lost(folder, f"ends at message {receiver.end}", start)
-            receiver.skip(start)
+        if start < receiver.spool.begin:
+            self._lost(folder, f"begins at message {receiver.spool.begin}", start)
+        if start > receiver.spool.end:
+            self._lost(folder, f"ends at message {receiver.spool.end}", start)
+            receiver.spool.skip(start)
 
     def _lost(self, folder: Path, what: str, start: int) -> None:
         text = (
@@ -89,12 +89,12 @@ class Receivers:
     @property
     def begin(self) -> dict[str, int]:
         """Return the offset of the first rows in the spools."""
-        return {f"r{number}": receiver.begin for number, receiver in self._receivers.items()}
+        return {f"r{number}": receiver.spool.begin for number, receiver in self._receivers.items()}
 
     @property
     def end(self) -> dict[str, int]:
         """Return the offset after the last rows on disk."""
-        return {f"r{number}": receiver.end for number, receiver in self._receivers.items()}
+        return {f"r{number}": receiver.spool.end for number, receiver in self._receivers.items()}
 
     @property
     def unacknowledged(self) -> int:
@@ -112,7 +112,7 @@ class Receivers:
     def commit(self, offset: Offset) -> None:
         """Record that Spark has committed all rows before this offset. Raises `SpoolError`."""
         for number, receiver in self._receivers.items():
-            receiver.commit(offset.get(f"r{number}", receiver.begin))
+            receiver.commit(offset.get(f"r{number}", receiver.spool.begin))
 
     def settle(self) -> None:
         """Wait until what Spark has committed is acknowledged, up to half a minute. Raises `SourceError`."""
@@ -145,7 +145,7 @@ class Receivers:
     def drop_older(self, seconds: float) -> None:
         """Remove from the spools what was written more than so many seconds ago. Raises `SpoolError`."""
         for receiver in self._receivers.values():
-            receiver.drop_older(seconds)
+            receiver.spool.drop_older(seconds)
 
     def close(self) -> None:
         """Disconnect and close the spools. Call `check` afterwards to know of failed receivers."""

@@ -73,17 +73,12 @@ class Scans:
         """Wait until no other scan of this spool looks or receives, and keep others waiting."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.fdopen(os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise _unusable(self._folder, error) from None
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:
-                raise _unusable(self._folder, error) from None
+        with file:
             yield
-        finally:
-            os.close(file)
 
     def found(self) -> Range | None:
         """Return what an earlier scan has noted, None for the first. Raises `SourceError` once rows are gone."""

@@ -178,29 +178,22 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
     `SpoolError` if any is missing; if not `strict`, yields those that are there.
     """
     found = segments(folder)
-    begins = [begin for begin, _ in found]
     at = first
     for number, (_, path) in enumerate(found):
-        behind = begins[number + 1] if number + 1 < len(begins) else None
-        if at >= end:
-            return
-        if behind is not None and behind <= at:
+        if number + 1 < len(found) and found[number + 1][0] <= at:
             continue
-        for group in _groups(path):
+        for group, _ in _walk(path, checked=False) if at < end else ():
             if group.end <= at:
                 continue
-            if group.first > at and strict:
+            if group.first >= end or (group.first > at and strict):
                 break
-            at = max(at, group.first)
-            if at >= end:
-                return
-            upto = min(group.end, end)
+            at, upto = max(at, group.first), min(group.end, end)
             yield Group(at, group.batch.slice(at - group.first, upto - at))
             at = upto
             if at >= end:
                 return
     if at < end and strict:
-        holds = f"{begins[0]} on" if begins else "nothing"
+        holds = f"{found[0][0]} on" if found else "nothing"
         raise SpoolError(
             f"spool {folder} does not hold messages {at} to {end - 1} any more (it holds {holds}): was it emptied,"
             " or is it another folder than before?"
@@ -231,12 +224,6 @@ def _message(batch: Any, first: int) -> Any:
         start = batch.schema.serialize().size
         end = sink.tell()
     return sink.getvalue().slice(start, end - start)
-
-
-def _groups(path: Path) -> Iterator[Group]:
-    """Yield the groups of a segment up to the first that is not whole."""
-    for group, _ in _walk(path, checked=False):
-        yield group
 
 
 def _examined(path: Path, begin: int) -> tuple[int, int]:

@@ -411,6 +411,19 @@ class DeltaStore(Store):
             self._alter(table, f"ADD COLUMNS ({added})")
 
 
+def opened(spark: "SparkSession", root: str, form: str, as_of: datetime | int | None = None) -> Store:
+    """Return the tables under a root, of one of `layout.FORMATS`; `as_of` as in `DeltaStore`. Raises `StoreError`
+    where this session has not what the format needs, and for `as_of` with tables that are files.
+    """
+    if form == "delta":
+        return DeltaStore(spark, root, as_of)
+    if as_of is not None:
+        raise StoreError(
+            f"tables of format {form} are files, which do not remember what they were: --as-of is for --format delta"
+        )
+    return Store(spark, root, form)
+
+
 def _renamed(rows: "DataFrame", kinds: Mapping[str, str]) -> "DataFrame":
     """Return the rows of a version of the layout before under the names of this one; others as they are."""
     from pyspark.sql import functions as f

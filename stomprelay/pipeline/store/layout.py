@@ -9,6 +9,8 @@ import json
 import re
 from typing import Final, NamedTuple
 
+from stomprelay.pipeline.store.volume import absolute, local
+
 NAME: Final = "_layout"
 VERSION: Final = 5
 """Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone, before
@@ -68,6 +70,16 @@ def told(said: str | None) -> Layout | None:
         return Layout(int(found["version"]), str(found["format"]), tuple(map(str, found.get("headers", ()))))
     except (ValueError, KeyError, TypeError):
         return Layout(0, "")
+
+
+def found(root: str) -> str:
+    """Return the format of the tables in a folder of this machine, else the default. Needs no Spark."""
+    place = local(absolute(root))
+    try:
+        there = None if place is None else told((place / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        there = None
+    return FORMATS[0] if there is None or there.format not in FORMATS else there.format
 
 
 def unlike(there: Layout, form: str, root: str) -> str:

@@ -96,7 +96,7 @@ class Compacted(NamedTuple):
 
 class Store:
     """The tables under one root: a path, or a URI that Spark understands. They are files in folders; `format` is that
-    of the files, as Spark calls it. `formats.opened` returns the store for any format.
+    of the files, as Spark calls it. `delta.opened` returns the store for any format.
     """
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:

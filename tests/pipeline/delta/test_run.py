@@ -16,7 +16,7 @@ from stomprelay.pipeline.follow.stream import Stream
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import StoreError
 from tests.pipeline.follow.test_stream import kill_when
 

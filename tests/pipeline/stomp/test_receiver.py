@@ -88,7 +88,7 @@ def test_a_group_is_acknowledged_when_it_is_on_disk(broker: ScriptedBroker, tmp_
     receiver, peer = receiving(broker, tmp_path, groupSize=3, groupMs=60000)
     peer.write(b"".join(message(number, body=b"%d" % number) for number in range(5)))
     assert peer.frame() == b"ACK\nid:a2\n\n\0"
-    assert receiver.end == 3
+    assert receiver.spool.end == 3
     assert bodies(tmp_path, 0, 3) == [b"0", b"1", b"2"]
     assert farewell(receiver, peer) == [b"ACK\nid:a4\n\n\0"]
     assert bodies(tmp_path, 0, 5) == [b"%d" % number for number in range(5)]
@@ -110,7 +110,7 @@ def test_large_messages_make_small_groups(
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     peer.write(message(0, body=b"x" * 60) + message(1, body=b"x" * 60) + message(2))
     assert peer.frame() == b"ACK\nid:a1\n\n\0"
-    assert receiver.end == 2
+    assert receiver.spool.end == 2
     assert farewell(receiver, peer) == [b"ACK\nid:a2\n\n\0"]
 
 
@@ -159,10 +159,10 @@ def test_no_more_is_received_than_may_be_uncommitted(broker: ScriptedBroker, tmp
     peer.write(b"".join(message(number) for number in range(2)))
     peer.write(b"".join(message(number) for number in range(2, 4)))
     until(lambda: receiver.held)
-    assert receiver.end == 4
+    assert receiver.spool.end == 4
     peer.write(message(4))
     receiver.commit(2)
-    until(lambda: receiver.end == 5)
+    until(lambda: receiver.spool.end == 5)
     farewell(receiver, peer)
 
 
@@ -170,7 +170,7 @@ def test_late_acks_follow_what_spark_has_committed(broker: ScriptedBroker, tmp_p
     """With `ack=commit` the broker keeps a message until then."""
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=4, prefetch=4)
     peer.write(b"".join(message(number) for number in range(4)))
-    until(lambda: receiver.end == 4)
+    until(lambda: receiver.spool.end == 4)
     until(lambda: receiver.held)
     receiver.commit(3)
     assert peer.frame() == b"ACK\nid:a2\n\n\0"
@@ -186,7 +186,7 @@ def test_what_is_not_on_disk_yet_holds_nothing_back(broker: ScriptedBroker, tmp_
     until(lambda: receiver.unacknowledged > 0)
     assert not receiver.held
     until(lambda: receiver.held)
-    assert receiver.end == 2
+    assert receiver.spool.end == 2
     farewell(receiver, peer)
 
 
@@ -197,7 +197,7 @@ def test_what_comes_again_is_not_spooled_again(broker: ScriptedBroker, tmp_path:
     spool.close()
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=1)
     peer.write(b"".join(message(number, body=b"%d" % number) for number in (1, 2, 3)))
-    until(lambda: receiver.end == 4)
+    until(lambda: receiver.spool.end == 4)
     receiver.commit(3)
     assert peer.frame() == b"ACK\nid:a2\n\n\0"
     assert bodies(tmp_path, 0, 4) == [b"0", b"1", b"2", b"3"]
@@ -214,5 +214,5 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
     until(lambda: receiver.unacknowledged > 0)
     receiver.stop()
     until(lambda: not receiver.running)
-    assert (receiver.failure, receiver.end) == (None, 1)
+    assert (receiver.failure, receiver.spool.end) == (None, 1)
     receiver.close()
