@@ -212,9 +212,7 @@ def advance(
     known: Mapping[str, Slice],
     rows: int,
 ) -> Done | None:
-    """Do all passes over a batch of so many `rows` in one task. Return what was done; None where it is too large, or
-    its rows are not this batch's alone, or only Spark can write its tables.
-    """
+    """Do all passes in one task. Return what was done, None where the batch is too large or only Spark can write."""
     store, number = batch.store, batch.number
     fits = 0 < rows <= ROWS and is_single(batch.spark)
     fits = fits and any(each.newest_ns is not None for each in ready)

@@ -119,9 +119,7 @@ class Message:
         return before
 
     def was_settled(self, delivery: Transfer, ns: int, settled: int | None, outcome: str) -> None:
-        """Record that a delivery was acked, nacked or returned. `settled`: when the ACK or NACK was sent;
-        `ns`: when it took effect (a transaction's COMMIT). A delivery that has an outcome keeps it.
-        """
+        """Record the first outcome of a delivery. `settled`: when it was said; `ns`: when it took effect."""
         self.last = max(self.last, ns)
         if delivery[OUTCOME] is not None:
             return
@@ -191,9 +189,7 @@ class Message:
         return count
 
     def row(self, key: str, method: str, *, final: bool) -> list[Any]:
-        """Return the values of a row of `MESSAGES`, in the table's order, with times in ns, durations in us,
-        `headers` as JSON and `deliveries` as a list of tuples. At least its SEND or one delivery must be known.
-        """
+        """Return the values of a row of `MESSAGES`: times in ns, durations in µs, `headers` as JSON."""
         sent, deliveries = self.sent, self.deliveries
         begun = deliveries[0] if sent is None else sent
         ns = begun[NS]

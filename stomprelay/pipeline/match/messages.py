@@ -61,10 +61,7 @@ _WORTH: Final = 4
 
 
 def advance(batch: Batch) -> list[str]:
-    """Match the messages of this batch: write its rows of `messages`, and the state that the functions below
-    and the next batch read. Doing a batch again gives the same files. Return a sentence for each stretch of the
-    journal that is missing.
-    """
+    """Match the messages of this batch and write all of it. Return a sentence for each stretch that is missing."""
     number = batch.number
     limits = _limits(batch)
     before = _noted(batch, number - 1)
@@ -216,9 +213,7 @@ def segments(batch: Batch) -> list[Segment]:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch changed in `messages`: the hours in which rows became final; slices of open rows that it made, that
-    are gone, and all that are there, each with the hours of its rows.
-    """
+    """What a batch changed in `messages`: hours of final rows; slices made, gone and there, with their hours."""
 
     final: list[str]
     made: dict[str, list[str]]

@@ -283,9 +283,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the first message that another session was delivered and has not acked. Its broker redelivers it
-        before the relay has noticed that this session's client is gone. None if there is none.
-        """
+        """Return the first message that another session has and has not acked, redelivered by its broker; or None."""
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
@@ -295,9 +293,7 @@ class SendOrder:
         return None
 
     def _of_topic(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the next message for the subscription: the first after the one it got last, or since it subscribed;
-        one that it nacked or returned, where the broker says so or there is no other. None if there is none.
-        """
+        """Return the subscription's next message; or, if there is none or the broker says so, one that went back."""
         to = recipient(row, topic=True)
         if row[AGAIN]:
             found = self._again(to, ns)
@@ -370,9 +366,7 @@ class SendOrder:
                 del self._named[name]
 
     def dump(self, until: int) -> tuple[str, int] | None:
-        """Return the state at `until` (ns), up to which `advance` must have gone, as JSON that `load` reads, and the
-        time up to which anything in it counts; None if nothing does.
-        """
+        """Return the state at `until` (ns) as JSON, and up to when it counts; None if nothing does."""
         for flight in [each for each in self._flights.values() if until > each.until(self._limits)]:
             self._forget(flight)
         self._waiting.expire(until)

@@ -264,9 +264,7 @@ class Runs:
         return ready if unread is None else [*self._within(ready, read)]
 
     def _within(self, ready: Iterable[Segment], read: Mapping[str, tuple[int, int]]) -> Iterator[Segment]:
-        """Yield of these segments, which are in order, what comes up to `until`. The others wait on; but what came late
-        does not, nor what follows a gap. `read`: what was due of each run before, and its newest record.
-        """
+        """Yield what of these segments is up to `until`; late ones whole. `read`: what was due of each run before."""
         for name, segments in groupby(ready, lambda each: run_of(each.name)):
             due, newest = read.get(name, (1, 0))
             found = [(number_of(each.name), each) for each in segments]
@@ -315,9 +313,7 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the time in ns of the newest record that arrived; 0 without any. A relay that was found to be gone
-        was found at some time, too, perhaps long after what is still unread: no later than that it is now.
-        """
+        """Return the time in ns of the newest record or, up to what is unread, of a relay found dead; 0 without any."""
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
@@ -355,9 +351,7 @@ class Runs:
 
     @property
     def ended(self) -> dict[str, int]:
-        """Return the runs that ended, as they or who found them dead say, and have been read; with the time in ns of
-        their newest record. Those that the last call forgot, too: who found them dead may have come days later.
-        """
+        """Return the runs that ended and were read, also those that were forgotten, with their newest time in ns."""
         there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
         return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 

@@ -96,9 +96,7 @@ def mapping(
     values: Sequence[bytes] | pa.Array,
     nulls: Any = None,
 ) -> pa.Array:
-    """A column of maps, whose names and values are given one map behind the other; `ends` holds 0 and where each map
-    ends. `nulls`: which of them are null. All are Arrow arrays or sequences.
-    """
+    """Return a column of maps from names and values of all, 0 and where each ends, and which are null."""
     offsets = ends if isinstance(ends, pa.Array) else pa.array(ends, pa.int32())
     return pa.MapArray.from_arrays(offsets, text(names), text(values), type=MAP, mask=nulls)
 

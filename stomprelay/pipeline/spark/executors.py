@@ -225,9 +225,7 @@ def _why(told: str) -> str | None:
 
 
 def _ship(spark: "SparkSession", digest: str) -> None:
-    """Send our code: pure Python, as an extension module cannot be imported out of an archive. The archive must
-    stay, for executors fetch it when they come; `digest`, of our code, is in its name.
-    """
+    """Send our Python code in an archive named by its `digest`, which stays for executors that come later."""
     import stomprelay
 
     package = Path(stomprelay.__file__).parent

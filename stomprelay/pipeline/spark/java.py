@@ -156,9 +156,7 @@ def _feature(version: str) -> int:
 
 
 def home(java: Java, folder: Path | None) -> Path:
-    """What Spark gets as its JAVA_HOME: one with a `bin/java` of ours, in `folder` or, where that is None and there
-    is no other way, in a temporary one that goes with this process.
-    """
+    """Return the JAVA_HOME for Spark, with a `bin/java` of ours, in `folder` or for this process alone."""
     text = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java.home / "bin" / "java")))
     if folder is not None:
         ours = folder / f"java-{java.version}-{crc32(text.encode()):08x}"

@@ -249,9 +249,7 @@ def _created(builder: Any, chosen: Mapping[str, str]) -> "SparkSession":
 
 @contextmanager
 def ending(spark: "SparkSession") -> Iterator[None]:
-    """End a session that `session` returned with the context. Raises `FailedSpark` in place of Spark's exceptions: what
-    they say is asked of Java, so it must be before that ends.
-    """
+    """End the session with the context. Raises `FailedSpark` in place of Spark's exceptions."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

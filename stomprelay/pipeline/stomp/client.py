@@ -142,9 +142,8 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait for its RECEIPT, which confirms everything sent before. Return the ids of
-        other RECEIPTs received meanwhile; messages received meanwhile are dropped. Raises `Lost` after
-        `within` seconds.
+        """Send DISCONNECT and wait for its RECEIPT, dropping messages. Return the ids of other RECEIPTs. Raises `Lost`
+        after `within` seconds.
         """
         self.send(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
         receipts: list[bytes] = []

@@ -67,9 +67,7 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
-    """Have Spark show what is wrong with options, columns or the spool without a traceback above it. The process in
-    which it calls these methods ends with the error, so nobody else's tracebacks are hidden.
-    """
+    """Have Spark show an error about options, columns or the spool without a traceback; its process ends with it."""
 
     @wraps(method)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -217,9 +215,7 @@ class BatchReader(_Rows, DataSourceReader):
 
     @_told_alone
     def partitions(self) -> list[InputPartition]:
-        """Receive until nothing more comes, in the process that plans the query, unless an earlier scan has. Return
-        the partitions of the job. Raises `SourceError` and `SpoolError`.
-        """
+        """Receive until nothing more comes, unless an earlier scan has. Raises `SourceError` and `SpoolError`."""
         source = self._source
         scans = Scans(source.spool, self._identity, source.retain)
         with scans.alone():

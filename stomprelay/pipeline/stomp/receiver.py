@@ -69,9 +69,7 @@ class PendingAcks:
         self._count += 1
 
     def due(self, committed: int) -> dict[bytes, bytes]:
-        """Remove and return the ACKs that can be sent: by subscription, the last `ack` of a message below the
-        sequence `committed`. The caller must send them as cumulative ACKs.
-        """
+        """Remove and return the ACKs to send, each cumulative: by subscription the last `ack` below `committed`."""
         found: dict[bytes, bytes] = {}
         for subscription, owed in self._owed.items():
             while owed and owed[0].sequence < committed:
@@ -128,9 +126,7 @@ class Receiver:
         self._thread.start()
 
     def commit(self, sequence: int) -> None:
-        """Record that Spark has committed all messages below this sequence: the thread acknowledges them, if
-        they were not yet, and the spool drops those that are no longer needed. Raises `SpoolError`.
-        """
+        """Have messages below this sequence acknowledged and dropped: Spark has committed them. Raises `SpoolError`."""
         if sequence == self._committed:
             return
         self._committed = sequence
@@ -158,9 +154,7 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether no message came for so many seconds although a broker was connected, and all that
-        came are on disk; True as well once it does not run.
-        """
+        """Return whether all is on disk and no message came for so many seconds from a broker, or it does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds

@@ -68,9 +68,7 @@ class ClientQueues:
             return data
 
     def put_outward(self, data: bytes) -> bool:
-        """Add bytes for the client. Return whether `ROOM` is used up; the caller must then stop reading from
-        brokers until `take` reports that there was no room.
-        """
+        """Add bytes for the client. Return whether `ROOM` is used up, so that brokers must not be read from."""
         with self._news:
             self._outward.append(data)
             self._outward_size += len(data)

@@ -107,8 +107,7 @@ class SharedRate:
 
     @classmethod
     def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
-        """Return the rate that all tasks of a job share: through a file in `folder` (that of the progress),
-        else, on each machine, through one named by `name`, which must be the job's own. None if `rate` is
+        """Return a job's rate, shared by a file in `folder`, else by one with the job's `name` on each machine; or
         None.
         """
         if rate is None:
@@ -186,10 +185,7 @@ class TaskSender:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send `chunk` and further `rows` over one connection until all are confirmed. Return the rows that
-        it did not send: none, or, after a failover to a broker whose receipts confirm one row each, a chunk
-        for a new session.
-        """
+        """Send `chunk` and further `rows` over one connection. Return rows that need a new one, after a failover."""
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
             client.connect(self._sink.connection.timeout)

@@ -100,10 +100,7 @@ class SendFrames:
         self._destinations: dict[str, bytes] = {}
 
     def of(self, batch: Any, first: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield for each row of an Arrow batch its header lines, without the blank one, and its body.
-        `first`: the number of the first row in its partition. Raises `SchemaError` for a row without a
-        destination.
-        """
+        """Yield header lines and body for each row; `first` is the number of the first. Raises `SchemaError`."""
         count = batch.num_rows
         names = batch.schema.names
         bodies = batch.column("body").cast(pa.binary()).to_pylist()

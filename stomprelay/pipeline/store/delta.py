@@ -53,9 +53,7 @@ _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 class DeltaStore(Store):
-    """The tables under one root, as Delta tables. `as_of`: read them as they were at this time or, where it is a
-    number, after this batch; then nothing may be written. Raises `StoreError` if this session has no Delta Lake.
-    """
+    """The tables as Delta tables. `as_of`: read-only, as at this time or after this batch. Raises `StoreError`."""
 
     def __init__(self, spark: "SparkSession", root: str, as_of: datetime | int | None = None) -> None:
         super().__init__(spark, root, "delta")
@@ -412,9 +410,7 @@ class DeltaStore(Store):
 
 
 def opened(spark: "SparkSession", root: str, form: str, as_of: datetime | int | None = None) -> Store:
-    """Return the tables under a root, of one of `layout.FORMATS`; `as_of` as in `DeltaStore`. Raises `StoreError`
-    where this session has not what the format needs, and for `as_of` with tables that are files.
-    """
+    """Return the tables under a root in this format; `as_of` as in `DeltaStore`. Raises `StoreError`."""
     if form == "delta":
         return DeltaStore(spark, root, as_of)
     if as_of is not None:

@@ -95,9 +95,7 @@ class Compacted(NamedTuple):
 
 
 class Store:
-    """The tables under one root: a path, or a URI that Spark understands. They are files in folders; `format` is that
-    of the files, as Spark calls it. `delta.opened` returns the store for any format.
-    """
+    """Tables in folders under a path or a URI of Spark, of files of this `format`. `delta.opened` takes any."""
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
