@@ -21,7 +21,7 @@ _EARLIEST: Final = -(1 << 63)
 
 
 def merge(sources: Sequence[Path], folder: Path, large: int) -> int:
-    """Write these files as new ones of about `large` bytes. Return the number. Raises `OSError` and Arrow's exceptions."""
+    """Write these files as new ones of about `large` bytes; return how many. Raises `OSError` and Arrow's errors."""
     facts = [parquet.read_metadata(path) for path in sources]
     schema = _joined(parquet.read_schema(path) for path in sources)
     time = next((name for name in _TIMES if name in schema.names), None)
