@@ -85,7 +85,7 @@ def receive(uri: str, folder: Path, messages: int) -> None:
     said = {"uri": uri, "destination": QUEUE, "spool": str(folder)}
     receiver = Receiver(Source.read(said), 0, folder / "r0")
     receiver.start()
-    while receiver.end < messages and receiver.failure is None:
+    while receiver.spool.end < messages and receiver.failure is None:
         time.sleep(0.002)
     receiver.stop()
     receiver.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from stomprelay.pipeline.bar import Bar
 from stomprelay.pipeline.settings import LONGEST_HEADER, MOST_HEADERS, Settings
 from stomprelay.pipeline.spark import delta, launch
-from stomprelay.pipeline.store import formats, layout
+from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.volume import local
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def settings(options: argparse.Namespace) -> Settings:
 
 def table_format(options: argparse.Namespace) -> str:
     """Return the format that the option of `add_format` says, else that of the tables that are there."""
-    return str(options.table_format or formats.found(options.tables))
+    return str(options.table_format or layout.found(options.tables))
 
 
 def say(text: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from stomprelay.pipeline import options
 from stomprelay.pipeline.bar import Bar
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import StoreError
 from stomprelay.pipeline.store.upkeep import migrate

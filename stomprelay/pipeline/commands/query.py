@@ -16,7 +16,7 @@ from stomprelay.pipeline.bar import Bar, tasks
 from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import Store, StoreError
 from stomprelay.wire.errors import visible
 

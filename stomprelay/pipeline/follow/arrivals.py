@@ -32,9 +32,7 @@ class Part(NamedTuple):
 
 
 class Arrivals:
-    """The segments that came, read from the log in the checkpoint of a query with one file source. `most`:
-    bytes in a part. Raises `OSError` where the checkpoint is incomplete or cannot be written.
-    """
+    """The segments that the checkpoint's log names, in parts of `most` bytes. Raises `OSError`."""
 
     def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:
         self._volume = volume
@@ -53,9 +51,7 @@ class Arrivals:
                 yield Part(number, tuple(paths), not unread, unread[0] if unread else None)
 
     def waiting(self, batch: int) -> int:
-        """Return the bytes of the segments of Spark's batch in parts that are not done; 0 where they are not known: the
-        parts were written down by a release that did not count them.
-        """
+        """Return the bytes of segments in parts that are not done; 0 where they are not known."""
         first, _, sizes = self._planned(batch)
         return sum(size for number, size in enumerate(sizes, first) if number > self.finished)
 
@@ -73,9 +69,7 @@ class Arrivals:
 
     @property
     def finished(self) -> int:
-        """Return the number of the last part that is done; -1 before the first. Only the first time it is looked for:
-        nobody else writes there.
-        """
+        """Return the number of the last part that is done; -1 before the first."""
         if self._finished is None:
             marks = self._volume.find(self._parts, f"{_DONE}*")
             numbers = sorted(int(mark.rpartition(_DONE)[2]) for mark in marks)
@@ -100,9 +94,7 @@ class Arrivals:
         return int(told["first"]), list(told["parts"]), list(told.get("sizes", ()))
 
     def _cut(self, paths: Sequence[str]) -> tuple[list[list[str]], list[int]]:
-        """Return groups of the paths in their order, of `most` bytes at most each, or of one larger segment, and the
-        bytes of each group.
-        """
+        """Return the paths in groups of `most` bytes, or of one larger segment, each with its bytes."""
         groups: list[list[str]] = []
         sizes: list[int] = []
         for path in paths:
@@ -115,9 +107,7 @@ class Arrivals:
         return groups, sizes
 
     def _logged(self, batch: int) -> list[str]:
-        """Return the paths of the files of a batch, as the source logged them, including those that no longer
-        exist.
-        """
+        """Return the paths of a batch as the source logged them, also of files that are gone."""
         end = self._offset(batch)
         begin = self._offset(batch - 1) if batch > 0 else -1
         log = posixpath.join(self._checkpoint, "sources", "0")
@@ -136,9 +126,7 @@ class Arrivals:
 
 
 def logged(text: str, entry: int) -> list[str]:
-    """Return the paths of one entry of the source's log; a compacted text holds all entries before it, too.
-    Raises `ValueError` for an unknown version of the log.
-    """
+    """Return the paths of a batch in an entry of the source's log. Raises `ValueError` for an unknown version."""
     head, *lines = text.splitlines() or [""]
     if head != _HEAD:
         raise ValueError(f"the log of Spark's file source is of a version that is not known here: {head!r}")
@@ -160,9 +148,7 @@ def begun(path: str) -> int | None:
 
 
 def ordered(paths: Sequence[str]) -> list[str]:
-    """Return the segments, each once, by the time when they were begun, those of one run by number; other
-    files last.
-    """
+    """Return the segments, each once, by the time of their beginning and number; other files last."""
 
     def place(path: str) -> tuple[bool, int, str, str, int, str]:
         read = parse_name(posixpath.basename(path))

@@ -68,9 +68,7 @@ class ProgressLine:
         self.tick()
 
     def end(self, segments: int, frames: int, damages: int, missing: Sequence[str] = ()) -> None:
-        """Show that the batch is done, and count what it had for `summary`. `missing`: sentences about what is not
-        there; of many the first are shown.
-        """
+        """Show that the batch is done. `missing`: sentences about gaps; the first are shown."""
         self.segments += segments
         self.frames += frames
         self.damages += damages
@@ -100,9 +98,7 @@ class ProgressLine:
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show another bar, for what is no part of a batch and done in this thread. Gives what is to be called with how
-        many `unit` are done, of how many.
-        """
+        """Show another bar while in the context. Gives the function to call with how many of all are done."""
         bar = Bar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)

@@ -19,7 +19,7 @@ from stomprelay.pipeline.read import frames, gaps
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import executors, launch, tasks
 from stomprelay.pipeline.store import upkeep
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import Batch, StoreError
 from stomprelay.pipeline.store.upkeep import migrate
@@ -62,9 +62,7 @@ class _Stopped(Exception):
 
 
 class Stream:
-    """One run over a journal; call `once` or `endless`, one time. `steps`: what a batch does besides its
-    frames.
-    """
+    """One run over a journal: call `once` or `endless`. `steps`: what a batch does after its frames."""
 
     def __init__(
         self,
@@ -99,9 +97,7 @@ class Stream:
         self._stopping.set()
 
     def once(self) -> None:
-        """Read all segments that are there. Raises `StoreError`, what the tables raise, and Spark's
-        exceptions.
-        """
+        """Read all segments that are there. Raises `StoreError`, and the errors of the tables and Spark."""
         with self._prepared():
             self._recover()
             self._follow(self._begun(availableNow=True))

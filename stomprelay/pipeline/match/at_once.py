@@ -178,9 +178,7 @@ class _Files:
         return Slice(sum(map(len, rows)), due, sorted(hours), late)
 
     def written(self) -> dict[str, list[str]]:
-        """Write the files. Return the hours of final rows, and the paths of files, by what `AtOnce` calls them. Raises
-        `OSError`.
-        """
+        """Write the files. Return the hours of final rows, and the paths by table. Raises `OSError`."""
         files: dict[str, list[str]] = {"final": [], "messages": [], "slices": []}
         if self._final:
             files["final"] = self._message(self._batch, pa.concat_tables(self._final), files["messages"])
@@ -214,9 +212,7 @@ def advance(
     known: Mapping[str, Slice],
     rows: int,
 ) -> Done | None:
-    """Do all passes over a batch of so many `rows` in one task. Return what was done; None where it is too large, or
-    its rows are not this batch's alone, or only Spark can write its tables.
-    """
+    """Do all passes in one task. Return what was done, None where the batch is too large or only Spark can write."""
     store, number = batch.store, batch.number
     fits = 0 < rows <= ROWS and is_single(batch.spark)
     fits = fits and any(each.newest_ns is not None for each in ready)

@@ -72,9 +72,7 @@ class Flight:
         self.names: list[tuple[str | None, str]] = []
 
     def until(self, limits: TimeLimits) -> int:
-        """Return the time in ns up to which a further sign still counts as one of this message: what
-        `Message.until` says.
-        """
+        """Return the time in ns up to which a sign still counts as one of this message."""
         unconfirmed = self.unconfirmed and not self.aborted
         missing = any(back == RETURNED for _, back in self.ends.values()) if self.turn else not self.aborted
         if unconfirmed or self.waiting or missing:

@@ -170,9 +170,7 @@ class Matching:
     # What follows
 
     def go(self, until: int) -> None:
-        """Apply all rows that were seen, in the order of time. What happened up to `until` (ns) is kept; what
-        happened later shows in `open()` but is left for the next batch to do again. Call it once.
-        """
+        """Apply the rows that were seen, once. What is later than `until` (ns) shows in `open()` alone."""
         happenings = self._happenings
         if len(happenings) > 1:
             happenings.sort(key=_order)

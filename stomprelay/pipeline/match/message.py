@@ -88,9 +88,7 @@ class Message:
         self.last = max(self.last, ns)
 
     def became_available(self, ns: int) -> None:
-        """Record that a broker can deliver it from `ns` on: it was sent outside a transaction, or its
-        transaction was committed.
-        """
+        """Record that a broker can deliver it from `ns` on: it was sent or committed."""
         self.available = ns
         self.last = max(self.last, ns)
 
@@ -106,9 +104,7 @@ class Message:
         self.last = max(self.last, ns)
 
     def was_delivered(self, transfer: Transfer, ns: int) -> Transfer | None:
-        """Record a MESSAGE, which may be settled already (as in mode `auto`). Return the previous delivery to
-        the same recipient, which this one repeats; None if there was none.
-        """
+        """Record a MESSAGE. Return the earlier delivery that it repeats, None if there was none."""
         self.deliveries.append(transfer)
         self.last = max(self.last, ns)
         to = self.recipient(transfer)
@@ -123,9 +119,7 @@ class Message:
         return before
 
     def was_settled(self, delivery: Transfer, ns: int, settled: int | None, outcome: str) -> None:
-        """Record that a delivery was acked, nacked or returned. `settled`: when the ACK or NACK was sent;
-        `ns`: when it took effect (a transaction's COMMIT). A delivery that has an outcome keeps it.
-        """
+        """Record the first outcome of a delivery. `settled`: when it was said; `ns`: when it took effect."""
         self.last = max(self.last, ns)
         if delivery[OUTCOME] is not None:
             return
@@ -135,9 +129,7 @@ class Message:
             self._bad += 1
 
     def recipient(self, delivery: Transfer) -> tuple[Any, ...]:
-        """Return the key of `ends` for a delivery: (client, subscription) for a topic's message, () for a
-        queue's, which only one consumer has to get.
-        """
+        """Return the key of `ends`: (client, subscription) of a topic's message, () of a queue's."""
         return (delivery[CLIENT], delivery[SUBSCRIPTION]) if self.topic else ()
 
     # What is known
@@ -154,18 +146,14 @@ class Message:
 
     @property
     def settled(self) -> bool:
-        """Return whether nothing more is expected: no RECEIPT and no ACK is missing, and no returned delivery
-        waits to be repeated; without deliveries, whether it was aborted.
-        """
+        """Return whether no RECEIPT, ACK or repetition is missing; without deliveries, whether it was aborted."""
         sent = self.sent
         if sent is not None and sent[RECEIPT] is not None and sent[RECEIPT_NS] is None and not self.aborted:
             return False
         return not self._open and not self._bad if self.deliveries else self.aborted
 
     def until(self, limits: TimeLimits) -> int:
-        """Return the time in ns up to which a further record still counts as one of this message. After it,
-        the message is final.
-        """
+        """Return the time in ns after which the message is final."""
         if not self.settled:
             return self.last + limits.give_up
         if self.sent is None:
@@ -174,9 +162,7 @@ class Message:
 
     @property
     def outcome(self) -> str:
-        """Return the `outcome` of its row, one of the outcomes in `schema`. With several recipients the worst
-        counts: not settled, returned, nacked, acked.
-        """
+        """Return the worst outcome of all recipients: not settled, returned, nacked, acked."""
         if not self.deliveries:
             if self.aborted:
                 return ABORTED
@@ -190,9 +176,7 @@ class Message:
 
     @property
     def redelivered(self) -> int:
-        """Return the number of deliveries that repeat an earlier one: to the same subscription, or to the
-        same recipient after a NACK or a return.
-        """
+        """Return how many deliveries repeat one to the same subscription, or one that went back."""
         seen: set[tuple[Any, ...]] = set()
         returned: set[tuple[Any, ...]] = set()
         count = 0
@@ -205,9 +189,7 @@ class Message:
         return count
 
     def row(self, key: str, method: str, *, final: bool) -> list[Any]:
-        """Return the values of a row of `MESSAGES`, in the table's order, with times in ns, durations in us,
-        `headers` as JSON and `deliveries` as a list of tuples. At least its SEND or one delivery must be known.
-        """
+        """Return the values of a row of `MESSAGES`: times in ns, durations in µs, `headers` as JSON."""
         sent, deliveries = self.sent, self.deliveries
         begun = deliveries[0] if sent is None else sent
         ns = begun[NS]
@@ -246,9 +228,7 @@ class Message:
 
     @classmethod
     def load(cls, key: str, values: list[Any]) -> "Message":
-        """Return the message whose state `dump` returned. `key`: the key of its transfers, which the state
-        leaves out.
-        """
+        """Return the message whose state `dump` returned; the state leaves out its `key`."""
         sent, deliveries, available, aborted, topic, first, last = values
         message = cls(first, topic=topic)
         message.available, message.aborted = available, aborted

@@ -61,10 +61,7 @@ _WORTH: Final = 4
 
 
 def advance(batch: Batch) -> list[str]:
-    """Match the messages of this batch: write its rows of `messages`, and the state that the functions below
-    and the next batch read. Doing a batch again gives the same files. Return a sentence for each stretch of the
-    journal that is missing.
-    """
+    """Match the messages of this batch and write all of it. Return a sentence for each stretch that is missing."""
     number = batch.number
     limits = _limits(batch)
     before = _noted(batch, number - 1)
@@ -112,9 +109,7 @@ def _matched(
     said: DataFrame,
     rows: int,
 ) -> Done:
-    """Match the transfers `said`, of so many `rows` of the journal, with what is open in the slices `known`, and write
-    what comes of it.
-    """
+    """Match these transfers with what is open in the slices `known`, and write the rows."""
     store = batch.store
     held: list[DataFrame] = []
     touched: DataFrame | None = None
@@ -153,9 +148,7 @@ def _matched(
 
 
 def _watched(doing: Plan) -> Sequence[Column]:
-    """Return what is observed of a batch's rows: the hours of final ones, `hours` of slices, rows and due of each slice
-    that is made.
-    """
+    """Return what is observed of the rows: hours of final ones; hours, rows and due of each new slice."""
     finals = F.col("final") & F.col("slice").isNull()
     told = [
         F.collect_set(F.when(finals, F.col("hour"))).alias(_FINAL),
@@ -198,9 +191,7 @@ def _note(
 
 
 def segments(batch: Batch) -> list[Segment]:
-    """Return the segments that this batch read, including those of which nothing could be read (their times
-    are None).
-    """
+    """Return the segments that this batch read; the times of unreadable ones are None."""
     told = batch.noted_frames()
     if told is not None and told["segments"] is not None:
         return [segment_of(batch.number, *each) for each in told["segments"]]
@@ -222,9 +213,7 @@ def segments(batch: Batch) -> list[Segment]:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch changed in `messages`: the hours in which rows became final; slices of open rows that it made, that
-    are gone, and all that are there, each with the hours of its rows.
-    """
+    """What a batch changed in `messages`: hours of final rows; slices made, gone and there, with their hours."""
 
     final: list[str]
     made: dict[str, list[str]]
@@ -268,9 +257,7 @@ def outages(batch: Batch) -> list[tuple[Any, ...]]:
 
 
 def waits(batch: Batch) -> list[Wait]:
-    """Return the waits that ended in this batch, and those that go on after it, in no order. They are collected to the
-    driver: a session has one for all of its deliveries that waited at the same time.
-    """
+    """Return the waits that ended in this batch and those that go on, in no order, on the driver."""
     if not batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT)):
         return []
     told = passes.said(batch, batch.number, SessionRow.WAIT).select("text").collect()
@@ -285,9 +272,7 @@ def _noted(batch: Batch, number: int) -> dict[str, Any]:
 
 
 def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
-    """Return the outages of the sessions in this batch and of those that `before` still holds. They are
-    collected to the driver: there are few of them.
-    """
+    """Return the outages of the sessions in this batch and of `before`, on the driver."""
     told = passes.said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
     outages = Outages(before)
     outages.told([row[name] for name in OUTAGE.names] for row in (json.loads(each.text) for each in told))

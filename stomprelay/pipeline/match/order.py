@@ -173,9 +173,7 @@ class SendOrder:
         return str(name)
 
     def _adopting(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message without a SEND that this SEND belongs to: its delivery was journaled by another relay
-        whose clock is ahead.
-        """
+        """Return the message that another relay, by its clock, delivered before this SEND; or None."""
         orphans = self._orphans
         while orphans:
             first = orphans[0]
@@ -239,9 +237,7 @@ class SendOrder:
         return not flight.aborted and ns <= flight.until(self._limits)
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message that was delivered before with the same message-id from the same broker, or the same
-        `relay-copy`; None if there is none that still counts.
-        """
+        """Return the earlier message with this message-id and broker, or this `relay-copy`; or None."""
         found = None if row[MESSAGE_ID] is None else self._named.get((row[BROKER], row[MESSAGE_ID]))
         if found is None and row[COPY] is not None:
             found = self._named.get((COPIED, row[COPY]))
@@ -277,9 +273,7 @@ class SendOrder:
             self._back.setdefault(to, deque()).append((flight, turn))
 
     def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
-        """Return the first message whose last delivery to this recipient was nacked or returned, so that a broker has
-        it again; None if there is none.
-        """
+        """Return the first message that this recipient nacked or returned last; or None."""
         back = self._back.get(to)
         while back:
             flight, turn = back.popleft()
@@ -289,9 +283,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the first message that another session was delivered and has not acked. Its broker redelivers it
-        before the relay has noticed that this session's client is gone. None if there is none.
-        """
+        """Return the first message that another session has and has not acked, redelivered by its broker; or None."""
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
@@ -301,9 +293,7 @@ class SendOrder:
         return None
 
     def _of_topic(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the next message for the subscription: the first after the one it got last, or since it subscribed;
-        one that it nacked or returned, where the broker says so or there is no other. None if there is none.
-        """
+        """Return the subscription's next message; or, if there is none or the broker says so, one that went back."""
         to = recipient(row, topic=True)
         if row[AGAIN]:
             found = self._again(to, ns)
@@ -376,9 +366,7 @@ class SendOrder:
                 del self._named[name]
 
     def dump(self, until: int) -> tuple[str, int] | None:
-        """Return the state at `until` (ns), up to which `advance` must have gone, as JSON that `load` reads, and the
-        time up to which anything in it counts; None if nothing does.
-        """
+        """Return the state at `until` (ns) as JSON, and up to when it counts; None if nothing does."""
         for flight in [each for each in self._flights.values() if until > each.until(self._limits)]:
             self._forget(flight)
         self._waiting.expire(until)

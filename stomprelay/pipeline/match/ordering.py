@@ -27,9 +27,7 @@ _AHEAD: Final = "a"
 
 
 class _Current:
-    """The key that is being read. `texts`: the state for the next batch; `out`: rows that are not passed on as they
-    came.
-    """
+    """The key that is being read. `texts`: its state for the next batch; `out`: rows that were changed."""
 
     __slots__ = ("_ahead", "_limits", "_order", "_text", "_until", "_waiting", "key", "out")
 

@@ -40,9 +40,7 @@ def said(batch: Batch, number: int, what: int) -> DataFrame:
 
 
 def records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
-    """Return bundles that `then` makes of rows of `record.FIELDS`: the frames and events of sessions that matter to
-    messages, of these segments and parts of segments, whichever batch read them.
-    """
+    """Return bundles that `then` makes of `record.FIELDS` of these segments, whichever batch read them."""
     by_batch: dict[int, list[Segment]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
@@ -58,9 +56,7 @@ def records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
 def conversations(
     batch: Batch, runs: Runs, limits: TimeLimits, ready: Iterable[Segment], parts: int
 ) -> DataFrame:
-    """Return bundles of rows of `transfer.FIELDS`, in so many `parts`, made of the frames of these segments and of the
-    sessions' state from the last batch: transfers, and the rows that `SessionRow` lists.
-    """
+    """Return bundles of `transfer.FIELDS`, and rows of `SessionRow`, from frames and the sessions' state."""
     before = said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     bundling = Bundling("session", parts, coded=record.REPEATING)
@@ -96,9 +92,7 @@ def keys(told: DataFrame) -> DataFrame:
 
 
 def ordered(batch: Batch, runs: Runs, limits: TimeLimits, told: DataFrame, parts: int) -> DataFrame:
-    """Return the bundles of `conversations` with the keys of single messages, where theirs was that of an order, and
-    what the next batch needs of orders.
-    """
+    """Return the bundles with the keys of single messages in place of orders', and the orders' state."""
     before = said(batch, batch.number - 1, SessionRow.ORDER)
     kept = _filled(
         before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.Kind.KEPT))
@@ -116,10 +110,7 @@ def matched(
     parts: int,
     folder: Path | None = None,
 ) -> DataFrame:
-    """Return rows of `matching.DDL`, made of the bundles of `ordered` and of the rows that were kept of the same keys:
-    messages, and the rows that `MatchRow` and `SessionRow` list. Final ones are written to files in `folder` instead,
-    if it is given.
-    """
+    """Return rows of `matching.DDL` of these bundles and kept rows; `folder`: write final ones to files there."""
     before = _filled(
         kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
         transfer.FIELDS,
@@ -134,9 +125,7 @@ def matched(
 
 @dataclass(frozen=True)
 class Finals:
-    """Call it with batches of `matching.DDL`: final rows are written to files in folders by hour below `folder`, and in
-    their place it yields a row for each file (`MatchRow.FILE`). Raises `OSError`.
-    """
+    """Call it with `matching.DDL`: it writes final rows to files by hour and yields a row each. Raises `OSError`."""
 
     folder: Path
 
@@ -164,8 +153,6 @@ class Finals:
 
 
 def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:
-    """Return the rows with exactly these fields, cast to their types: from `made` if given there, else the
-    column of that name, else null.
-    """
+    """Return rows with exactly these fields: from `made`, else the column of that name, else null."""
     there = {**{name: F.col(name) for name in rows.columns}, **made}
     return rows.select(*(there.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in fields))

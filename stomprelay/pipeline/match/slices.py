@@ -119,9 +119,7 @@ def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fres
 
 @dataclass(frozen=True)
 class Touched:
-    """Call it with rows of (match, due, slice) that are together by their `match`: those of a batch, without a slice,
-    and those of slices. It yields those of slices that have the key of one of the batch, or are due before `until`.
-    """
+    """Call it with rows (match, due, slice), sorted. It yields the kept ones that a batch has, or before `until`."""
 
     until: int
 
@@ -151,9 +149,7 @@ def special(number: int, what: int) -> str:
 
 
 def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) -> DataFrame:
-    """Return key and slice of the rows that a batch touches: those of the `keys` of its transfers, and those whose
-    time is over.
-    """
+    """Return key and slice of the kept rows that have one of the `keys`, or whose time is over."""
     index = store.slices(KEPT, _INDEX, known).select("match", "due", "slice")
     news = keys.select(F.col("key").alias("match"), F.lit(0).cast("bigint"), F.lit(None).cast("string"))
     rows = together(news.union(index), "match")
@@ -182,9 +178,7 @@ def bounds(found: DataFrame) -> list[int]:
 
 
 def sliced(found: DataFrame, same: DataFrame, doing: Plan, number: int) -> DataFrame:
-    """Return rows that a batch has made, and the others of the slices that are gone, with the `slice` that they go to,
-    null for final ones.
-    """
+    """Return the new rows and the rest of the slices that go, with their new `slice`, null for final ones."""
     what, at = F.col("what"), F.unix_micros("seen_at")
     first, *further = doing.fresh
     fresh = F.lit(first)

@@ -41,18 +41,14 @@ class Damage(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """A segment that is to be read. `path` is a path, or a URI that Spark understands; `size` in bytes, 0 for one
-    that has vanished.
-    """
+    """A segment to read: a path or a URI of Spark, and its size, 0 for one that has vanished."""
 
     path: str
     size: int
 
 
 class Taken(NamedTuple):
-    """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any. `missing`:
-    sentences about frames that were taken out of segments, or that the relay dropped.
-    """
+    """What a batch had: the time (ns) of its newest record, and sentences about frames that are missing."""
 
     frames: int
     damages: int
@@ -61,9 +57,7 @@ class Taken(NamedTuple):
 
 
 def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[SegmentFile] = ()) -> Taken:
-    """Write the frames and events of these segments, and what could not be read to `quarantine`. There, too, are those
-    of `again`, which are not read: other files were of the same run and number.
-    """
+    """Write the frames of these segments, and to `quarantine` what cannot be read, and the copies in `again`."""
     taken, damages = _placed(batch, arrivals) or _appended(batch, arrivals)
     damages += [Damage(each.path, 0, each.size, _AGAIN) for each in again]
     if damages:
@@ -128,9 +122,7 @@ def _appended(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, lis
 def parsed(
     spark: "SparkSession", arrivals: Sequence[SegmentFile], then: Rows = iter, ddl: str = segments.DDL
 ) -> "DataFrame":
-    """Return rows of `segments.DDL` from these segments, or what each task makes of its by `then`, rows of `ddl`. Spark
-    fetches those that are on another file system.
-    """
+    """Return rows of `segments.DDL` from these segments, or rows of `ddl` that each task makes of them by `then`."""
     is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
     far = [each.path for each in arrivals if is_far[each]]
     shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)
@@ -147,9 +139,7 @@ def _both(first: Rows, then: Rows) -> Rows:
 
 
 def shared(arrivals: Sequence[SegmentFile], processors: int) -> list[tuple[str, ...]]:
-    """Return the paths for each task: one large segment, or several small ones; two tasks for each processor where
-    there is enough for all, as segments are not of one size.
-    """
+    """Return the paths for each task: one large segment or several small ones, two tasks for each processor."""
     enough = sum(each.size for each in arrivals) // (2 * processors)
     enough = min(max(enough, _LEAST), _MOST)
     shares: list[tuple[str, ...]] = []

@@ -30,9 +30,7 @@ _INCOMPLETE: Final = "messages, sessions and figures of that time may be incompl
 
 
 class MissingRow(NamedTuple):
-    """A row of `quarantine`. `segment` is the path of the first of the segments, with a `*` for the time in its name,
-    which nobody knows.
-    """
+    """A row of `quarantine`; `segment` is the first one's path, with `*` for the unknown time in it."""
 
     segment: str
     position: int
@@ -65,9 +63,7 @@ def _rank(arrival: SegmentFile) -> tuple[bool, int]:
 
 
 def _name(arrival: SegmentFile) -> str:
-    """Return the name of the segment in a file, without the ending: by the header where the file has another name and
-    is on this machine, as with a copy.
-    """
+    """Return the segment's name: from its header where the file has another name and is on this machine."""
     file = posixpath.basename(arrival.path)
     path = local(arrival.path)
     if path is None or parse_name(file) is not None:
@@ -100,9 +96,7 @@ def segment_of(
 
 
 def advance(batch: Batch, runs: Runs) -> list[str]:
-    """Write the rows of the runs in which something else is missing than before the batch. Return a sentence for each
-    row that is new.
-    """
+    """Write the rows of the runs whose gaps have changed. Return a sentence for each row that is new."""
     told: list[str] = []
     patience = round(batch.settings.patience)
     for run, gaps in sorted(runs.gaps.items()):

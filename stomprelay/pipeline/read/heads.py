@@ -55,9 +55,7 @@ NAMED: Final = {
 
 @lru_cache
 def dialect(version: str) -> Dialect:
-    """Return the dialect to read frames of this version with. Without a version, a leg has not got beyond
-    CONNECT, which is the same in all versions.
-    """
+    """Return the dialect of this version; without one, what all have in common up to CONNECT."""
     return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
 
 

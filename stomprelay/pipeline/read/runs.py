@@ -46,9 +46,7 @@ class Segment(NamedTuple):
     cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
-        """Return a part with all that comes before the first record after `until` (ns), and perhaps some more; and the
-        rest. None for either that has nothing.
-        """
+        """Return what comes before the first record after `until` (ns), about, and the rest; None for nothing."""
         if self.newest_ns is None or self.newest_ns <= until:
             return self, None
         if self.first_ns is not None and self.first_ns > until:
@@ -205,9 +203,7 @@ class _Run:
         return bool(within) and horizon > newest + 2 * within + _GRACE
 
     def put_back(self, number: int, rest: Segment, newest_ns: int) -> None:
-        """Move a segment, or the rest of one, back to those that were not read; the caller must do so with all that
-        follow it. What was read ends with `newest_ns`.
-        """
+        """Have a segment, and the caller all after it, count as not read. What was read ends with `newest_ns`."""
         self.waiting[number] = rest
         self.due = min(self.due, number)
         self.newest_ns = newest_ns
@@ -268,9 +264,7 @@ class Runs:
         return ready if unread is None else [*self._within(ready, read)]
 
     def _within(self, ready: Iterable[Segment], read: Mapping[str, tuple[int, int]]) -> Iterator[Segment]:
-        """Yield of these segments, which are in order, what comes up to `until`. The others wait on; but what came late
-        does not, nor what follows a gap. `read`: what was due of each run before, and its newest record.
-        """
+        """Yield what of these segments is up to `until`; late ones whole. `read`: what was due of each run before."""
         for name, segments in groupby(ready, lambda each: run_of(each.name)):
             due, newest = read.get(name, (1, 0))
             found = [(number_of(each.name), each) for each in segments]
@@ -294,9 +288,7 @@ class Runs:
                     self._runs[name].put_back(number, rest, newest)
 
     def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
-        """Yield the segments of a run up to the first gap. A gap that is older than `patience`, or in a run that is
-        over, is skipped; a segment that arrives later is used all the same.
-        """
+        """Yield the segments of a run up to its first gap that is still waited for."""
         over = run.is_over(horizon)
         while run.waiting:
             number = min(run.waiting)
@@ -307,9 +299,7 @@ class Runs:
             yield run.read(number)
 
     def _forget(self, horizon: int) -> None:
-        """Forget the runs that are silent for long: first all but the numbers of their segments, so that the rest of
-        an old run is no new one, then these, too.
-        """
+        """Forget the runs that are silent for long: all but their segments' numbers, later these, too."""
         keep = max(_DAY, self._limits.give_up)
         old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
         self.gone = {name: self._runs[name].newest_ns for name in old}
@@ -323,9 +313,7 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the time in ns of the newest record that arrived; 0 without any. A relay that was found to be gone
-        was found at some time, too, perhaps long after what is still unread: no later than that it is now.
-        """
+        """Return the time in ns of the newest record or, up to what is unread, of a relay found dead; 0 without any."""
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
@@ -337,9 +325,7 @@ class Runs:
 
     @property
     def until(self) -> int:
-        """Return the time in ns up to which all runs have been read, not counting runs that are over or more
-        than `patience` behind. It never decreases.
-        """
+        """Return the time in ns up to which all runs that are waited for have been read. It never decreases."""
         return self._until
 
     def _read(self, horizon: int) -> int:
@@ -365,17 +351,13 @@ class Runs:
 
     @property
     def ended(self) -> dict[str, int]:
-        """Return the runs that ended, as they or who found them dead say, and have been read; with the time in ns of
-        their newest record. Those that the last call forgot, too: who found them dead may have come days later.
-        """
+        """Return the runs that ended and were read, also those that were forgotten, with their newest time in ns."""
         there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
         return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that are not over, or of which something waits, and that wrote something within `patience`
-        before `horizon`.
-        """
+        """Return the runs that are not over, or wait, and wrote within `patience` before `horizon`."""
         horizon = self.horizon
         earliest = horizon - self._limits.patience
         return frozenset(
@@ -434,8 +416,6 @@ def _lacking(gap: Gap) -> int:
 
 
 def _progress(run: _Run) -> int:
-    """Return the time in ns up to which a run has been read; if nothing was, the time of its first waiting
-    record.
-    """
+    """Return the time in ns up to which a run has been read, or that of its first waiting record."""
     begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
     return run.newest_ns or min(begins, default=0)

@@ -55,9 +55,7 @@ _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a segment in its order, damages last. Never raises for the contents of a file.
-    `origin`: the path to show, if `path` is a copy.
-    """
+    """Yield all rows of a segment, damages last; never raises for its contents. `origin`: the path to show."""
     reading = _Reading(path)
     for found in segment.read(path):
         if isinstance(found, Block):
@@ -118,9 +116,7 @@ class _Reading:
         return self.count >= ROWS or self._octets >= OCTETS
 
     def block(self, block: Block) -> None:
-        """Add the rows of a block. A block whose contents make no sense is added to `damages`, even if its
-        checksum is right.
-        """
+        """Add the rows of a block; one whose contents make no sense goes to `damages`."""
         try:
             known = self.contexts[block.context]
         except KeyError:

@@ -81,9 +81,7 @@ _DAMAGE: Final = ("segment", "position", "length", "reason")
 
 
 def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write the frames and events among rows of `segments.DDL` to files in folders by hour below this one. Yield rows
-    of `DDL`. Raises `OSError`.
-    """
+    """Write rows of `segments.DDL` to files by hour below this folder. Yield rows of `DDL`. Raises `OSError`."""
     files: dict[str, NewFile] = {}
     read: dict[str, _Sums] = {}
     told: list[dict[str, Any]] = []
@@ -108,9 +106,7 @@ def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.Reco
 
 
 def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Take the columns `READ` of rows that are in the table already, and yield the same about their segments, as far as
-    their rows are among these.
-    """
+    """Yield rows of `DDL` about the segments of rows that the table has already (the columns `READ`)."""
     read: dict[str, _Sums] = {}
     for batch in batches:
         for name, rows in _by_segment(batch):

@@ -15,7 +15,7 @@ from stomprelay.pipeline.replay.watch import Watch
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import Store
 
 if TYPE_CHECKING:

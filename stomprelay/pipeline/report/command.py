@@ -18,7 +18,7 @@ from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 
 _AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
 _MOST: Final = 100

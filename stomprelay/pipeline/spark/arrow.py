@@ -28,9 +28,7 @@ ROWS: Final = 8192
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Switch Python's search for reference cycles off while the context is entered: rows have none, and
-    searching so many objects takes long.
-    """
+    """Have Python not search for reference cycles while in the context: rows have none."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -82,9 +80,7 @@ def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def text(values: Sequence[bytes | None] | pa.Array) -> pa.Array:
-    """Return a column of texts from bytes in UTF-8, an Arrow array or a sequence. Bytes that are no UTF-8 become
-    `\\xNN`.
-    """
+    """Return a column of texts from bytes in UTF-8; other bytes become `\\xNN`."""
     try:
         return values.cast(pa.string()) if isinstance(values, pa.Array) else pa.array(values, pa.string())
     except pa.ArrowInvalid:
@@ -100,9 +96,7 @@ def mapping(
     values: Sequence[bytes] | pa.Array,
     nulls: Any = None,
 ) -> pa.Array:
-    """A column of maps, whose names and values are given one map behind the other; `ends` holds 0 and where each map
-    ends. `nulls`: which of them are null. All are Arrow arrays or sequences.
-    """
+    """Return a column of maps from names and values of all, 0 and where each ends, and which are null."""
     offsets = ends if isinstance(ends, pa.Array) else pa.array(ends, pa.int32())
     return pa.MapArray.from_arrays(offsets, text(names), text(values), type=MAP, mask=nulls)
 
@@ -117,9 +111,7 @@ _hours: dict[int, str] = {}
 
 
 def hour(nanoseconds: int) -> str:
-    """Return the name of the folder `hour` that a time in nanoseconds since 1970 belongs to, such as
-    `2026-11-21-08`.
-    """
+    """Return the name of the hour, `2026-11-21-08`, of a time in ns since 1970."""
     number = nanoseconds // _HOUR
     found = _hours.get(number)
     if found is None:

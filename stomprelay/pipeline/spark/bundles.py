@@ -44,9 +44,7 @@ def parts(spark: Any, rows: int) -> int:
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles with those of a part together, of so many parts; without a shuffle where it is one. A task has
-    one part after the other.
-    """
+    """Return the bundles by part, one part after the other in a task; one part needs no shuffle."""
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(
@@ -56,9 +54,8 @@ def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
 
 @dataclass(frozen=True)
 class Bundling:
-    """Call it with batches of rows; it yields bundles of them, in which all with the same value in the column `by` are
-    of one of `parts` parts. `passes`: which rows the next function has nothing to do with, if any; `coded`: the columns
-    in which values repeat.
+    """Call it with rows. It yields bundles by part of the column `by`; `passes`: rows that go on unread; `coded`:
+    columns that repeat.
     """
 
     by: str

@@ -39,10 +39,7 @@ def path(java: Java, folder: Path) -> Path:
 
 
 def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator[str]:
-    """The options with which Java uses the archive, which is made where it is missing; nothing where it cannot be made.
-
-    `folder`: the cache. `say` is called before it is made, as that takes a while.
-    """
+    """Return Java's options for the archive; `say` is called before it is made in `folder`, which takes a while."""
     yield _QUIET
     if folder is None or os.environ.get(SWITCH) == "0":
         return

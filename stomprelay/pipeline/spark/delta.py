@@ -68,9 +68,7 @@ def found() -> list[Path] | None:
 
 
 def fetched(ivy_settings: str | None = None, say: Callable[[str], None] | None = None) -> list[Path]:
-    """Fetch the jars from Maven Central, or from where the file `ivy_settings` says, to our cache. Return them. Raises
-    `MissingJars` and `java.MissingJava`.
-    """
+    """Fetch the jars to our cache and return them. Raises `MissingJars` and `java.MissingJava`."""
     folder = java.folder()
     if folder is None:
         raise MissingJars(_sorry(f"there is no folder to keep them in: set {java.CACHE}"))

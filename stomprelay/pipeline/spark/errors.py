@@ -12,9 +12,7 @@ _CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:: |$)")
 
 
 class MissingSpark(Exception):
-    """PySpark, what it needs from other packages, or the cluster is not there or does not start. The text is for the
-    user.
-    """
+    """PySpark, a package that it needs, or the cluster is missing. The text is for the user."""
 
 
 class FailedSpark(Exception):
@@ -61,9 +59,7 @@ def thrown(log: str) -> str | None:
 
 
 def sentence(said: str) -> str:
-    """Return the text of one of Spark's errors in one line: without its class, the query's plan and the place
-    in Spark.
-    """
+    """Return the text of one of Spark's errors in one line, without class, plan and place."""
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
     if "Traceback (most recent call last):" in lines:  # of a task in Python, which ends with what was raised

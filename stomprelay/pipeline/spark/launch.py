@@ -249,9 +249,7 @@ def _created(builder: Any, chosen: Mapping[str, str]) -> "SparkSession":
 
 @contextmanager
 def ending(spark: "SparkSession") -> Iterator[None]:
-    """End a session that `session` returned with the context. Raises `FailedSpark` in place of Spark's exceptions: what
-    they say is asked of Java, so it must be before that ends.
-    """
+    """End the session with the context. Raises `FailedSpark` in place of Spark's exceptions."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -264,9 +262,7 @@ def ending(spark: "SparkSession") -> Iterator[None]:
 
 
 def stop(spark: "SparkSession") -> None:
-    """End a session that `session` returned. Where Spark was ours it ends, too, and where Java was, nothing of it runs
-    when this returns.
-    """
+    """End a session that `session` returned, and Spark and Java with it where they were ours."""
     if spark not in _started:
         return
     _started.discard(spark)

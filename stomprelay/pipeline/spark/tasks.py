@@ -35,9 +35,7 @@ would broadcast, in a job of its own, is in that task anyway.
 
 @contextmanager
 def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """Have Spark plan for a batch of so many bytes of a journal while the context is entered: fewer partitions than the
-    session has where these are not worth as many.
-    """
+    """Have Spark use as few partitions as so many bytes of a journal are worth, while in the context."""
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}
@@ -61,9 +59,7 @@ def is_single(spark: "SparkSession") -> bool:
 
 
 def together(rows: "DataFrame", *by: str) -> "DataFrame":
-    """Return the rows with those that have the same values in these columns in one partition. Where shuffles have one
-    partition, all rows come to it without one.
-    """
+    """Return the rows with those that have the same values in these columns in one partition."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows.repartition(*by)
 
 

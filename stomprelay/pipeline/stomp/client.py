@@ -89,15 +89,11 @@ class Client:
 
     @property
     def cumulative(self) -> bool:
-        """Return whether a RECEIPT for a SEND also confirms all SENDs before it, at the brokers that the
-        session has now.
-        """
+        """Return whether, at all brokers of now, a RECEIPT also confirms the SENDs before its own."""
         return self._relay_thread.cumulative
 
     def connect(self, within: float) -> None:
-        """Send CONNECT and wait for CONNECTED from the first broker that can be reached. Raises `Lost` after
-        `within` seconds. Call it once.
-        """
+        """Send CONNECT and wait for CONNECTED. Raises `Lost` after `within` seconds. Call it once."""
         headers = [(ACCEPT_VERSION, V1_2.version), (HOST, b"/"), (HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
@@ -116,16 +112,12 @@ class Client:
         self._relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
-        """Send SUBSCRIBE with ack mode `client`, in which an ACK is cumulative. `number`: the subscription's
-        id.
-        """
+        """Send SUBSCRIBE with the id `number`; an ACK of the subscription is cumulative."""
         lines = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
         self.send(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(lines)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
-        """Send ACKs for these deliveries and all before them. `acks`: by subscription id, the `ack` header of
-        its last delivery.
-        """
+        """Send ACKs for these deliveries (header `ack` by subscription id) and all before them."""
         if acks:
             self.send(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
@@ -150,9 +142,8 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait for its RECEIPT, which confirms everything sent before. Return the ids of
-        other RECEIPTs received meanwhile; messages received meanwhile are dropped. Raises `Lost` after
-        `within` seconds.
+        """Send DISCONNECT and wait for its RECEIPT, dropping messages. Return the ids of other RECEIPTs. Raises `Lost`
+        after `within` seconds.
         """
         self.send(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
         receipts: list[bytes] = []

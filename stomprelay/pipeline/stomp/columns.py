@@ -93,9 +93,7 @@ class Columns:
 
     @staticmethod
     def read(frame: Frame) -> dict[bytes, bytes]:
-        """Return the headers of a MESSAGE. Of repeated ones the first counts (STOMP 1.2, "Repeated Header
-        Entries").
-        """
+        """Return the headers of a MESSAGE; of repeated ones the first counts (STOMP 1.2)."""
         said = frame.headers(V1_2)
         named = dict(said)
         return named if len(named) == len(said) else dict(reversed(said))
@@ -124,9 +122,7 @@ class Columns:
         self._ends.append(len(self._names))
 
     def batch(self) -> Any:
-        """Return what was added since the last call as one Arrow batch with the columns `STORED`. At least
-        one message must have been added.
-        """
+        """Return what was added since the last call, at least one message, with the columns `STORED`."""
         destination, message_id, subscription, content_type, body, redelivered, received = zip(
             *self._rows, strict=True
         )

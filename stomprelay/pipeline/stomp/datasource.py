@@ -3,16 +3,12 @@
 Spark makes readers and writers on the driver, pickles them, and calls `read` or `write` in each task on an executor.
 See `options` for what can be set, `columns` for the rows.
 
-Reading, as Spark calls it: which process does what is the key to it.
-
-Spark makes these objects in processes that live for a moment, too, and pickles them to its executors: so they hold
-options alone, and connect only when the first offset is asked for. From then on one process serves a query until its
-end, and its threads receive. `read` runs elsewhere and knows nothing but the spool.
+Readers live for a moment in some processes and are pickled to executors: they hold options alone, and connect only when
+the first offset is asked for. From then on one process receives until the query's end. `read` knows nothing but the
+spool.
 
 The `start` of `latestOffset` is what Spark has committed: it is written to the commit log before Spark asks again.
 `commit` comes a batch later, and never for the last one; it is not used.
-
-Writing, as Spark calls it: made on the driver, pickled, and `write` called by each task on its executor.
 
 A task is done when the broker has confirmed its rows. A job that fails in between has sent some of them: what is sent
 again has the same key, in the header that the option `keyHeader` names, so that consumers can drop it.
@@ -71,9 +67,7 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
-    """Have Spark show what is wrong with options, columns or the spool without a traceback above it. The process in
-    which it calls these methods ends with the error, so nobody else's tracebacks are hidden.
-    """
+    """Have Spark show an error about options, columns or the spool without a traceback; its process ends with it."""
 
     @wraps(method)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -94,9 +88,7 @@ class _Rows:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of one partition (a `Piece`, or None for no rows) as Arrow batches. Raises
-        `SpoolError`.
-        """
+        """Yield the rows of a partition (a `Piece`, or None) as Arrow batches. Raises `SpoolError`."""
         if partition.value is None:
             return
         piece = Piece(*partition.value)
@@ -223,9 +215,7 @@ class BatchReader(_Rows, DataSourceReader):
 
     @_told_alone
     def partitions(self) -> list[InputPartition]:
-        """Receive until nothing more comes, in the process that plans the query, unless an earlier scan has. Return
-        the partitions of the job. Raises `SourceError` and `SpoolError`.
-        """
+        """Receive until nothing more comes, unless an earlier scan has. Raises `SourceError` and `SpoolError`."""
         source = self._source
         scans = Scans(source.spool, self._identity, source.retain)
         with scans.alone():
@@ -259,9 +249,7 @@ class BatchReader(_Rows, DataSourceReader):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task reports: how many rows it sent, and how many it skipped because an earlier run had sent
-    them.
-    """
+    """What a task reports: how many rows it sent, and how many an earlier run had sent."""
 
     rows: int
     skipped: int
@@ -276,13 +264,14 @@ class _Writer:
         if sink.progress is not None:
             self._id = JobProgress(sink.progress).identity(sink.id)
 
-    def _send(self, batches: Iterator[Any]) -> Sent:
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send the rows of a task and return a `Sent`. Raises `Lost`, `ProgressError` and `SchemaError`."""
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
         said = {} if context is None else {key: context.getLocalProperty(key) for key in (_BATCH, _QUERY)}
         job = Job(self._id or said.get(_QUERY) or self._name, said.get(_BATCH) or "0", partition, attempt)
         sending = TaskSender(self._sink, job, self._pace())
-        rows = sending.run(batches)
+        rows = sending.run(iterator)
         return Sent(rows, sending.skipped)
 
     def _pace(self) -> SharedRate | None:
@@ -300,10 +289,6 @@ class _Writer:
 class BatchWriter(_Writer, DataSourceArrowWriter):
     """The writer behind `frame.write.format("stomp")`."""
 
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Send the rows of a task and return a `Sent`. Raises `Lost`, `ProgressError` and `SchemaError`."""
-        return self._send(iterator)
-
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log how many rows were sent: all tasks have succeeded."""
         self._done(messages, "written")
@@ -315,10 +300,6 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer behind `frame.writeStream.format("stomp")`."""
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Send the rows of a task and return a `Sent`. Raises `Lost`, `ProgressError` and `SchemaError`."""
-        return self._send(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Log how many rows of the batch were sent: all its tasks have succeeded."""
@@ -387,7 +368,5 @@ class StompDataSource(DataSource):
 
     @_told_alone
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """Return the writer of a streaming query. With the output mode complete, `overwrite` is set, and each batch
-        sends all rows of the result. Raises `SchemaError`.
-        """
+        """Return the writer of a streaming query; mode complete sets `overwrite`. Raises `SchemaError`."""
         return StreamWriter(Sink.read(self.options), schema)

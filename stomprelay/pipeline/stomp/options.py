@@ -204,9 +204,7 @@ _EARLIEST: Final = "earliest"
 
 @dataclass(frozen=True)
 class Connection:
-    """Where to connect and how. `values`: the keys of an upstream's table in the relay's configuration,
-    secrets included; `timeout` is in seconds.
-    """
+    """Where to connect and how. `values`: keys of an upstream's table, with secrets; `timeout` in seconds."""
 
     values: Mapping[str, Any] = field(repr=False)
     client_id: str | None
@@ -214,9 +212,7 @@ class Connection:
 
     @classmethod
     def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "Connection":
-        """Return the connection that the options describe. `confirmed`: values to add for lists of brokers.
-        Raises `OptionError` for what is wrong whatever machine it is read on.
-        """
+        """Return the connection of the options. `confirmed`: values for lists of brokers. Raises `OptionError`."""
         uri, path = given.get("uri", text), given.get("path", text)
         if uri is not None and path is not None and uri != path:
             raise wrong("uri", "is said twice, as an option and as the path")
@@ -262,9 +258,7 @@ class Connection:
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:
-        """Return a client that the caller must `connect`. `number`: which of several connections it is, from
-        0. Raises `OptionError`.
-        """
+        """Return a client to `connect`, the `number`th of several, from 0. Raises `OptionError`."""
         named = self.client_id
         if named is not None and number:
             named = f"{named}-{number}"

@@ -31,9 +31,7 @@ class JobProgress:
         self._folder = folder
 
     def identity(self, wanted: str | None) -> str:
-        """Return the id of the job: the one in the folder, or, if there is none yet, `wanted` or a random
-        one, which is then stored. Raises `ProgressError` if the folder has another id than `wanted`.
-        """
+        """Return the id of the job, stored by the first call. Raises `ProgressError` if it is not `wanted`."""
         path = self._folder / "id"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -59,9 +57,7 @@ class JobProgress:
             raise ProgressError(f"progress {path}: {error}") from None
 
     def advance(self, batch: str, partition: int, position: int) -> None:
-        """Store that the broker has confirmed the first `position` rows of a partition. It is synced to disk
-        on return.
-        """
+        """Store on disk that the broker has confirmed the first `position` rows of a partition."""
         path = self._path(batch, partition)
         try:
             replace(path, str(position))

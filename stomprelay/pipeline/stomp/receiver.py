@@ -69,9 +69,7 @@ class PendingAcks:
         self._count += 1
 
     def due(self, committed: int) -> dict[bytes, bytes]:
-        """Remove and return the ACKs that can be sent: by subscription, the last `ack` of a message below the
-        sequence `committed`. The caller must send them as cumulative ACKs.
-        """
+        """Remove and return the ACKs to send, each cumulative: by subscription the last `ack` below `committed`."""
         found: dict[bytes, bytes] = {}
         for subscription, owed in self._owed.items():
             while owed and owed[0].sequence < committed:
@@ -82,9 +80,7 @@ class PendingAcks:
         return found
 
     def _forgettable(self, below: int) -> Iterable[bytes]:
-        """Return the ids of remembered messages below this sequence. They are remembered in the order of
-        their sequences.
-        """
+        """Return the ids of remembered messages below this sequence; they are in its order."""
         found = []
         for message_id, (sequence, _) in self._known.items():
             if sequence >= below:
@@ -97,7 +93,7 @@ class Receiver:
     """Receives messages of all destinations over one connection into one spool. The constructor opens the
     spool and raises `SpoolError` where it cannot.
 
-    After `start` the spool grows up to `end`, until `failure` has a reason. Call `commit` with what Spark has
+    After `start` the `spool` grows, until `failure` has a reason. Call `commit` with what Spark has
     committed, and at the end `stop`, then `close`. A receiver that is not started gives access to what is in
     its spool.
     """
@@ -106,12 +102,12 @@ class Receiver:
         self.number = number
         self.failure: str | None = None
         self._source = source
-        self._spool = MessageSpool(folder, first=first)
+        self.spool = MessageSpool(folder, first=first)
         self._columns = Columns(list(source.destinations), headers=source.include_headers)
         self._pending_acks = PendingAcks(2 * source.prefetch) if source.late else None
         self._acks: dict[bytes, bytes] = {}
-        self._committed = self._spool.begin
-        self._settled = self._spool.begin
+        self._committed = self.spool.begin
+        self._settled = self.spool.begin
         self._began: float | None = None
         self._last_frame = 0.0
         self._busy = False
@@ -119,16 +115,6 @@ class Receiver:
         self._thread = threading.Thread(target=self._run, name=f"stomp receiver {number}", daemon=True)
 
     # From any thread
-
-    @property
-    def begin(self) -> int:
-        """Return the first sequence in the spool."""
-        return self._spool.begin
-
-    @property
-    def end(self) -> int:
-        """Return the sequence after the last message that is on disk."""
-        return self._spool.end
 
     @property
     def running(self) -> bool:
@@ -139,19 +125,13 @@ class Receiver:
         """Start the thread, which connects and receives. Call it once."""
         self._thread.start()
 
-    def skip(self, first: int) -> None:
-        """Give the next message this later sequence. Only before `start`. Raises `SpoolError`."""
-        self._spool.skip(first)
-
     def commit(self, sequence: int) -> None:
-        """Record that Spark has committed all messages below this sequence: the thread acknowledges them, if
-        they were not yet, and the spool drops those that are no longer needed. Raises `SpoolError`.
-        """
+        """Have messages below this sequence acknowledged and dropped: Spark has committed them. Raises `SpoolError`."""
         if sequence == self._committed:
             return
         self._committed = sequence
         kept = 2 * self._source.prefetch if self._source.late else 0
-        self._spool.drop_below(sequence - kept)
+        self.spool.drop_below(sequence - kept)
 
     @property
     def settled(self) -> bool:
@@ -165,39 +145,29 @@ class Receiver:
 
     @property
     def held(self) -> bool:
-        """Return whether the broker may have more messages that it cannot deliver before Spark commits some
-        of those on disk.
-        """
+        """Return whether the broker may hold messages back until Spark commits some of those on disk."""
         owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 
     @property
     def _full(self) -> bool:
-        return self._spool.end - self._committed >= self._source.backlog
+        return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether no message came for so many seconds although a broker was connected, and all that
-        came are on disk; True as well once it does not run.
-        """
+        """Return whether all is on disk and no message came for so many seconds from a broker, or it does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
 
-    def drop_older(self, seconds: float) -> None:
-        """Remove from the spool what was written more than so many seconds ago. Raises `SpoolError`."""
-        self._spool.drop_older(seconds)
-
     def stop(self) -> None:
-        """Tell the thread to write and acknowledge what it has received, and to disconnect. Then call
-        `close`.
-        """
+        """Tell the thread to write and acknowledge what it has, and to disconnect. Then call `close`."""
         self._stopping = True
 
     def close(self) -> None:
         """Wait for the thread to end, up to twice `DISCONNECT_WITHIN`, and release the spool."""
         if self._thread.ident is not None:
             self._thread.join(2 * DISCONNECT_WITHIN)
-        self._spool.close()  # whatever hangs in a search for a broker writes no more
+        self.spool.close()  # whatever hangs in a search for a broker writes no more
 
     # The thread
 
@@ -231,16 +201,14 @@ class Receiver:
         """Remember the messages that are in the spool already, in case the broker delivers them again."""
         if self._pending_acks is None:
             return
-        for group in read(self._spool.folder, self._spool.begin, self._spool.end):
+        for group in read(self.spool.folder, self.spool.begin, self.spool.end):
             named = zip(group.batch.column("message_id"), group.batch.column("body"), strict=True)
             for sequence, (message_id, body) in enumerate(named, group.first):
                 if message_id.is_valid:
                     self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
 
     def _receive(self, client: Client) -> None:
-        """Do one round: read frames, write a group if it is complete or old enough, send the ACKs that are
-        due.
-        """
+        """Read frames once, write a group that is complete or old enough, send the ACKs that are due."""
         source, columns = self._source, self._columns
         if self._full:
             time.sleep(POLL)
@@ -275,17 +243,15 @@ class Receiver:
                 self._pending_acks.owe(subscription, PendingAck(known, ack))
                 self._settle_down()
                 return
-            sequence = self._spool.end + len(self._columns)
+            sequence = self.spool.end + len(self._columns)
             self._pending_acks.remember(sequence, message_id, body)
             self._pending_acks.owe(subscription, PendingAck(sequence, ack))
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
-        """Write the messages received so far to disk, and then acknowledge them unless that has to wait for
-        Spark.
-        """
+        """Write the received messages to disk, and acknowledge them unless Spark must commit first."""
         if self._columns:
-            self._spool.append(self._columns.batch())
+            self.spool.append(self._columns.batch())
             if self._pending_acks is None:
                 client.acknowledge(self._acks)
                 self._acks.clear()

@@ -63,11 +63,11 @@ class Receivers:
         receiver = self._receivers[number] = Receiver(source, number, folder, first=start or 0)
         if start is None:
             return
-        if start < receiver.begin:
-            self._lost(folder, f"begins at message {receiver.begin}", start)
-        if start > receiver.end:
-            self._lost(folder, f"ends at message {receiver.end}", start)
-            receiver.skip(start)
+        if start < receiver.spool.begin:
+            self._lost(folder, f"begins at message {receiver.spool.begin}", start)
+        if start > receiver.spool.end:
+            self._lost(folder, f"ends at message {receiver.spool.end}", start)
+            receiver.spool.skip(start)
 
     def _lost(self, folder: Path, what: str, start: int) -> None:
         text = (
@@ -89,12 +89,12 @@ class Receivers:
     @property
     def begin(self) -> dict[str, int]:
         """Return the offset of the first rows in the spools."""
-        return {f"r{number}": receiver.begin for number, receiver in self._receivers.items()}
+        return {f"r{number}": receiver.spool.begin for number, receiver in self._receivers.items()}
 
     @property
     def end(self) -> dict[str, int]:
         """Return the offset after the last rows on disk."""
-        return {f"r{number}": receiver.end for number, receiver in self._receivers.items()}
+        return {f"r{number}": receiver.spool.end for number, receiver in self._receivers.items()}
 
     @property
     def unacknowledged(self) -> int:
@@ -112,7 +112,7 @@ class Receivers:
     def commit(self, offset: Offset) -> None:
         """Record that Spark has committed all rows before this offset. Raises `SpoolError`."""
         for number, receiver in self._receivers.items():
-            receiver.commit(offset.get(f"r{number}", receiver.begin))
+            receiver.commit(offset.get(f"r{number}", receiver.spool.begin))
 
     def settle(self) -> None:
         """Wait until what Spark has committed is acknowledged, up to half a minute. Raises `SourceError`."""
@@ -127,9 +127,7 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until no more messages come, or until `until` on the monotonic clock. Return the offset after
-        the last row. Raises `SourceError`.
-        """
+        """Wait for silence, or until `until` (monotonic). Return the offset at the end. Raises `SourceError`."""
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -140,21 +138,17 @@ class Receivers:
         return self.end
 
     def deadline(self) -> float:
-        """Return when a call of `drained` that begins now must end, in seconds of the monotonic clock;
-        infinite without the option `drainMs`.
-        """
+        """Return the monotonic time until which `drained` may wait, by the option `drainMs`."""
         drain = self._source.drain
         return float("inf") if drain is None else time.monotonic() + drain
 
     def drop_older(self, seconds: float) -> None:
         """Remove from the spools what was written more than so many seconds ago. Raises `SpoolError`."""
         for receiver in self._receivers.values():
-            receiver.drop_older(seconds)
+            receiver.spool.drop_older(seconds)
 
     def close(self) -> None:
-        """Disconnect from the brokers and close the spools. A receiver that failed is no error here; call
-        `check` afterwards.
-        """
+        """Disconnect and close the spools. Call `check` afterwards to know of failed receivers."""
         for receiver in self._receivers.values():
             receiver.stop()
         for receiver in self._receivers.values():
@@ -162,9 +156,7 @@ class Receivers:
 
 
 def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
-    """Return the offset at most `most` rows after `start`, not beyond `end`. The rows are shared evenly among
-    receivers.
-    """
+    """Return the offset at most `most` rows after `start`, up to `end`, shared evenly among receivers."""
     chosen = {name: start.get(name, 0) for name in end}
     left = most
     waiting = sorted(end, key=lambda name: end[name] - chosen[name])
@@ -177,9 +169,7 @@ def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
 
 
 def pieces(source: Source, start: Offset, end: Offset) -> list[Piece]:
-    """Return what each task of a batch reads. Raises `SpoolError` where rows are missing and `failOnDataLoss`
-    is set.
-    """
+    """Return what each task of a batch reads. Raises `SpoolError` for missing rows if `failOnDataLoss`."""
     ranges: list[Piece] = []
     for name in sorted(end):
         number, first, last = int(name[1:]), start.get(name, 0), end[name]
@@ -208,9 +198,7 @@ def _numbers(offset: Offset) -> set[int]:
 
 
 def _spooled(source: Source) -> set[int]:
-    """Return the numbers of the receivers that have a spool, including those that the options no longer ask
-    for.
-    """
+    """Return the numbers of the receivers that have a spool, whether the options ask for them or not."""
     if not source.spool.is_dir():
         return set()
     names = [each.name for each in source.spool.iterdir() if each.is_dir()]

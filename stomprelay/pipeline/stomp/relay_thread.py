@@ -68,9 +68,7 @@ class ClientQueues:
             return data
 
     def put_outward(self, data: bytes) -> bool:
-        """Add bytes for the client. Return whether `ROOM` is used up; the caller must then stop reading from
-        brokers until `take` reports that there was no room.
-        """
+        """Add bytes for the client. Return whether `ROOM` is used up, so that brokers must not be read from."""
         with self._news:
             self._outward.append(data)
             self._outward_size += len(data)
@@ -78,9 +76,7 @@ class ClientQueues:
             return self._outward_size >= ROOM
 
     def take(self, timeout: float) -> tuple[list[bytes], bool]:
-        """Remove and return all bytes for the client, waiting up to `timeout` seconds for some; and whether
-        `ROOM` was used up.
-        """
+        """Wait up to `timeout` seconds. Return all bytes for the client, and whether `ROOM` was used up."""
         with self._news:
             if not self._outward and not self.closed:
                 self._news.wait(timeout)
@@ -89,9 +85,7 @@ class ClientQueues:
             return taken, full
 
     def close(self) -> None:
-        """Take no more bytes from the client, and drop those that wait; those for the client can still be
-        taken.
-        """
+        """Drop the client's bytes and take no more; those for the client can still be taken."""
         with self._room:
             self.closed = True
             self._inward.clear()
@@ -138,16 +132,12 @@ class RelayThread:
         return self._queues.closed
 
     def feed(self, data: bytes) -> None:
-        """Pass bytes from the client to the core. Waits while too many are unread; once `over` they are
-        dropped.
-        """
+        """Pass bytes to the core. Waits while too many are unread; once `over` they are dropped."""
         self._queues.feed(data)
         self._soon(self._happened)
 
     def take(self, timeout: float) -> list[bytes]:
-        """Return the bytes for the client, waiting up to `timeout` seconds for some. Empty if there were
-        none, or once `over` and all was taken.
-        """
+        """Wait up to `timeout` seconds. Return the bytes for the client, perhaps none."""
         taken, full = self._queues.take(timeout)
         if full:
             self._soon(self._relieve)
@@ -161,9 +151,7 @@ class RelayThread:
 
     @property
     def cumulative(self) -> bool:
-        """Return whether a RECEIPT for a SEND also confirms all SENDs before it, at each broker that the
-        session has now.
-        """
+        """Return whether, at all brokers of now, a RECEIPT also confirms the SENDs before its own."""
         brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)

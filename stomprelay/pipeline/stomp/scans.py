@@ -48,9 +48,7 @@ class Identity(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The rows of a DataFrame; `end` is None until all of them are received. `until`: how long they are kept, in
-    seconds since 1970, None for good.
-    """
+    """The rows of a DataFrame: `end` is None until all are received; `until`: kept up to this time, None for good."""
 
     start: Offset
     end: Offset | None
@@ -75,22 +73,15 @@ class Scans:
         """Wait until no other scan of this spool looks or receives, and keep others waiting."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.fdopen(os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise _unusable(self._folder, error) from None
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:
-                raise _unusable(self._folder, error) from None
+        with file:
             yield
-        finally:
-            os.close(file)
 
     def found(self) -> Range | None:
-        """Return what an earlier scan has noted, None for the first. Raises `SourceError` once the rows are no longer
-        kept: to receive again would give others.
-        """
+        """Return what an earlier scan has noted, None for the first. Raises `SourceError` once rows are gone."""
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:

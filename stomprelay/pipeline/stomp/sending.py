@@ -38,9 +38,7 @@ class _Group:
     sure: bool = False
 
     def received(self, *, cumulative: bool) -> None:
-        """Record the RECEIPT for the last row of the group. It confirms all rows of the group if the broker's
-        receipts are `cumulative`.
-        """
+        """Record the RECEIPT for the last row; if `cumulative` it confirms all rows of the group."""
         self.told = True
         self.sure = cumulative or self.first == self.last
 
@@ -85,9 +83,7 @@ class Window:
         return b"%d" % number
 
     def received(self, receipt: bytes, *, cumulative: bool) -> None:
-        """Record a RECEIPT with this id; unknown ids are ignored. `cumulative`: it confirms the rows before
-        it, too.
-        """
+        """Record a RECEIPT; unknown ids are ignored. `cumulative`: it confirms the rows before it, too."""
         group = self._by_last.pop(int(receipt), None) if receipt.isdigit() else None
         if group is None:
             return
@@ -103,9 +99,7 @@ class Window:
 
 
 class SharedRate:
-    """A rate in messages a second, shared by all processes that use the same file. Other machines share it
-    only if they share the file.
-    """
+    """A rate in messages a second that all processes share which use the same file."""
 
     def __init__(self, file: Path, rate: float) -> None:
         self._path = file
@@ -113,8 +107,7 @@ class SharedRate:
 
     @classmethod
     def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
-        """Return the rate that all tasks of a job share: through a file in `folder` (that of the progress),
-        else, on each machine, through one named by `name`, which must be the job's own. None if `rate` is
+        """Return a job's rate, shared by a file in `folder`, else by one with the job's `name` on each machine; or
         None.
         """
         if rate is None:
@@ -129,9 +122,7 @@ class SharedRate:
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """Reserve `count` messages. Return the time, as of `time.time`, at which they may be sent. Raises
-        `OSError`.
-        """
+        """Reserve `count` messages. Return when they may be sent (`time.time`). Raises `OSError`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -194,10 +185,7 @@ class TaskSender:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send `chunk` and further `rows` over one connection until all are confirmed. Return the rows that
-        it did not send: none, or, after a failover to a broker whose receipts confirm one row each, a chunk
-        for a new session.
-        """
+        """Send `chunk` and further `rows` over one connection. Return rows that need a new one, after a failover."""
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
             client.connect(self._sink.connection.timeout)
@@ -231,9 +219,7 @@ class TaskSender:
         self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Wait until `count` more rows may be sent. Return False if this connection can never send them.
-        Raises `Lost` if no receipt comes in time.
-        """
+        """Wait for room for `count` rows. Return False if there can be none here. Raises `Lost`."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:

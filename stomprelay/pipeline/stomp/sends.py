@@ -86,9 +86,7 @@ def check(schema: StructType, sink: Sink) -> None:
 
 
 class SendFrames:
-    """Makes header lines and bodies of SENDs. `place`: the first part of the keys that are made for rows
-    without one.
-    """
+    """Makes header lines and bodies of SENDs. `place`: the beginning of keys for rows without one."""
 
     def __init__(self, sink: Sink, place: str) -> None:
         self._place = place
@@ -102,10 +100,7 @@ class SendFrames:
         self._destinations: dict[str, bytes] = {}
 
     def of(self, batch: Any, first: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield for each row of an Arrow batch its header lines, without the blank one, and its body.
-        `first`: the number of the first row in its partition. Raises `SchemaError` for a row without a
-        destination.
-        """
+        """Yield header lines and body for each row; `first` is the number of the first. Raises `SchemaError`."""
         count = batch.num_rows
         names = batch.schema.names
         bodies = batch.column("body").cast(pa.binary()).to_pylist()

@@ -34,9 +34,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Unreachable(ValueError):
-    """An address that cannot be connected to from Spark, or a certificate that cannot be used; the text has
-    the reason.
-    """
+    """An address or a certificate that cannot be used from Spark; the text has the reason."""
 
 
 class Endpoint(NamedTuple):
@@ -53,9 +51,7 @@ class Endpoint(NamedTuple):
     name: str = ""
 
     async def connected(self, within: float) -> socket.socket:
-        """Return a connected socket, without TLS. Takes up to `within` seconds for each address. Raises `OSError`,
-        or `ValueError` for a host name that is none.
-        """
+        """Return a socket, connected within so many seconds for each address. Raises `OSError` and `ValueError`."""
         loop = asyncio.get_running_loop()
         places: list[tuple[int, Any]] = [(socket.AF_UNIX, self.path)]
         if self.host:
@@ -196,9 +192,7 @@ class LegConnection(asyncio.Protocol):
     # What the owner asks for
 
     async def open(self, endpoint: Endpoint, within: float) -> None:
-        """Connect, with the TLS handshake. Takes up to `within` seconds for each address and for the handshake.
-        Raises `OSError`, or `ValueError` for a host name that is none.
-        """
+        """Connect within so many seconds for each address and the handshake. Raises `OSError` and `ValueError`."""
         self._socket = await endpoint.connected(within)
         tls, loop = endpoint.tls, asyncio.get_running_loop()
         try:

@@ -49,9 +49,7 @@ class Group(NamedTuple):
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:
-    """Return the segments of a spool, each with the sequence that it begins with, sorted. Empty without a
-    folder.
-    """
+    """Return the segments of a spool, sorted, each with its first sequence; none without a folder."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -160,9 +158,7 @@ class MessageSpool:
             self.begin = after
 
     def drop_older(self, seconds: float) -> None:
-        """Remove the segments that were last written more than so many seconds ago, except the one that is
-        being written.
-        """
+        """Remove the segments last written more than so many seconds ago, except the current one."""
         found, now = segments(self.folder), time.time()
         for (_, path), (after, _) in pairwise(found):
             if now - path.stat().st_mtime < seconds:
@@ -182,29 +178,22 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
     `SpoolError` if any is missing; if not `strict`, yields those that are there.
     """
     found = segments(folder)
-    begins = [begin for begin, _ in found]
     at = first
     for number, (_, path) in enumerate(found):
-        behind = begins[number + 1] if number + 1 < len(begins) else None
-        if at >= end:
-            return
-        if behind is not None and behind <= at:
+        if number + 1 < len(found) and found[number + 1][0] <= at:
             continue
-        for group in _groups(path):
+        for group, _ in _walk(path, checked=False) if at < end else ():
             if group.end <= at:
                 continue
-            if group.first > at and strict:
+            if group.first >= end or (group.first > at and strict):
                 break
-            at = max(at, group.first)
-            if at >= end:
-                return
-            upto = min(group.end, end)
+            at, upto = max(at, group.first), min(group.end, end)
             yield Group(at, group.batch.slice(at - group.first, upto - at))
             at = upto
             if at >= end:
                 return
     if at < end and strict:
-        holds = f"{begins[0]} on" if begins else "nothing"
+        holds = f"{found[0][0]} on" if found else "nothing"
         raise SpoolError(
             f"spool {folder} does not hold messages {at} to {end - 1} any more (it holds {holds}): was it emptied,"
             " or is it another folder than before?"
@@ -212,9 +201,7 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
 
 
 def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges of the sequences from `first` up to `end`, not included, cut where segments begin.
-    Raises `SpoolError` if the spool begins after `first`.
-    """
+    """Return the ranges from `first` to `end`, cut at segments. Raises `SpoolError` for a missing beginning."""
     found = segments(folder)
     begins = [begin for begin, _ in found if begin < end]
     if first < end and (not begins or begins[0] > first):
@@ -237,12 +224,6 @@ def _message(batch: Any, first: int) -> Any:
         start = batch.schema.serialize().size
         end = sink.tell()
     return sink.getvalue().slice(start, end - start)
-
-
-def _groups(path: Path) -> Iterator[Group]:
-    """Yield the groups of a segment up to the first that is not whole."""
-    for group, _ in _walk(path, checked=False):
-        yield group
 
 
 def _examined(path: Path, begin: int) -> tuple[int, int]:
@@ -296,9 +277,7 @@ def _write(file: int, data: Any) -> int:
 
 
 def _locked(folder: Path, patience: float) -> int:
-    """Take the folder's lock and return its open file. Waits up to `patience` seconds, as a process that was
-    just killed takes a moment to release it. Raises `SpoolError` and `OSError`.
-    """
+    """Return the folder's lock, open, within `patience` seconds. Raises `SpoolError` and `OSError`."""
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while True:

@@ -40,9 +40,7 @@ class OptionError(ValueError):
 
 
 class GivenOptions:
-    """The options of one reader or writer. Call `only` first, so that a misspelt one is told before what is missing
-    without it; then `get` each one by its documented name.
-    """
+    """The options of one reader or writer. Call `only` first, to name misspelt ones; then `get` each."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
@@ -84,9 +82,7 @@ class GivenOptions:
         return self.get(other if other in self else name, read)
 
     def headers(self) -> dict[bytes, bytes]:
-        """Return the headers given as `header.NAME` and in the JSON object `headers`, which keeps the case of
-        names. Raises `OptionError`.
-        """
+        """Return the headers given as `header.NAME` and in the JSON object `headers`. Raises `OptionError`."""
         found = {
             _SPELLED.get(name := key.removeprefix(HEADER), name): value
             for key, value in self._said.items()
@@ -116,9 +112,7 @@ def flag(value: str) -> bool:
 
 
 def number(lowest: int) -> Callable[[str], int]:
-    """Return a function that converts a text to a whole number, `lowest` or more, and raises `ValueError`
-    otherwise.
-    """
+    """Return a function that reads a whole number, `lowest` or more, or raises `ValueError`."""
 
     def read(value: str) -> int:
         if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= lowest):
@@ -140,9 +134,7 @@ def positive(value: str) -> float:
 
 
 def choice(*known: str) -> Callable[[str], str]:
-    """Return a function that returns a text in lower case if it is one of `known`, and raises `ValueError`
-    otherwise.
-    """
+    """Return a function that reads one of `known`, in any case, or raises `ValueError`."""
 
     def read(value: str) -> str:
         if value.lower() not in known:
@@ -153,9 +145,7 @@ def choice(*known: str) -> Callable[[str], str]:
 
 
 def listed(value: str) -> tuple[str, ...]:
-    """Return the texts of a list with commas or of a JSON array, each once. Raises `ValueError` if there is
-    none or one is empty.
-    """
+    """Return the texts of a list with commas or of a JSON array, each once. Raises `ValueError`."""
     if value.startswith("["):
         try:
             found = json.loads(value)

@@ -48,9 +48,7 @@ class CompactionError(Exception):
 
 @dataclass(frozen=True)
 class _Folder:
-    """The files that one batch, or several joined ones (`first` to `last`), wrote to an hour; `size` in
-    bytes.
-    """
+    """The files that one batch, or joined ones (`first` to `last`), wrote to an hour; `size` in bytes."""
 
     path: Path
     first: int
@@ -93,9 +91,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
 
 
 def recover(root: Path) -> None:
-    """Put back the hours that a run which was cut short had moved away, and remove its leftovers. The caller
-    must hold the `Lock`. Raises `OSError`.
-    """
+    """Put back hours that a killed run had moved away. Hold the `Lock`. Raises `OSError`."""
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)
@@ -151,9 +147,7 @@ def _folders(hour: Path) -> Iterator[_Folder]:
 
 
 def _write(folders: Sequence[_Folder], target: Path) -> int:
-    """Write the rows of these folders to one, in files of about `LARGE` bytes. Return how many files it has. Raises
-    `CompactionError` when the number of rows differs, or they do not go together.
-    """
+    """Write the rows of these folders to one. Return how many files it has. Raises `CompactionError`."""
     files = [file for one in folders for file in one.files]
     try:
         count = merge(files, target, LARGE)
@@ -179,18 +173,14 @@ def _link(folder: _Folder, target: Path) -> None:
 
 
 def swap(new: Path, place: Path, old: Path) -> None:
-    """Put the folder `new` in the place of `place`. The old folder is then at `new` or at `old`; the caller
-    must remove it. Raises `OSError`.
-    """
+    """Put the folder `new` at `place`; the old one is then at `new` or `old`, to be removed. Raises `OSError`."""
     if not exchange(new, place):
         place.rename(old)
         new.rename(place)
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two folders change places in one step. Return whether this system can do that; if not, nothing was
-    changed. Raises `OSError`.
-    """
+    """Exchange two folders in one step. Return False where the system cannot. Raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         return False

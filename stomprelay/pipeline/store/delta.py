@@ -53,9 +53,7 @@ _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 class DeltaStore(Store):
-    """The tables under one root, as Delta tables. `as_of`: read them as they were at this time or, where it is a
-    number, after this batch; then nothing may be written. Raises `StoreError` if this session has no Delta Lake.
-    """
+    """The tables as Delta tables. `as_of`: read-only, as at this time or after this batch. Raises `StoreError`."""
 
     def __init__(self, spark: "SparkSession", root: str, as_of: datetime | int | None = None) -> None:
         super().__init__(spark, root, "delta")
@@ -188,9 +186,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ while batches go on
 
     def tidy(self, before: str) -> Iterator[Compacted]:
-        """As in `Store`, with rows near to each other by destination and time; nothing, after a run in which no batch
-        came.
-        """
+        """As in `Store`, rows near to each other by destination and time; only after a batch was written."""
         if self._batch < 0:
             return
         for table in TABLES.values():
@@ -215,9 +211,7 @@ class DeltaStore(Store):
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
-        """As in `Store`. Too old are those that no version of the last seven days has; that is Delta's default, and the
-        table property `delta.deletedFileRetentionDuration` says otherwise.
-        """
+        """As in `Store`: files older than `delta.deletedFileRetentionDuration`, seven days by default."""
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return
@@ -316,9 +310,7 @@ class DeltaStore(Store):
         return int(found.get()) if found.isDefined() else -1
 
     def _counts(self, table: str, below: int | None = None) -> dict[str, int]:
-        """Return the number of files by hour, from the log; of a table without hours under an empty name. `below`: only
-        files of fewer bytes, of rows that stay.
-        """
+        """Return the number of files by hour ("" without hours). `below`: only final ones of fewer bytes."""
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as f
 
@@ -332,9 +324,7 @@ class DeltaStore(Store):
         return {_name(row.date, row.hour) if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
-        """Return the version that is asked for, -1 for the newest; None where there was no table then. Raises
-        `StoreError` where the log does not reach back so far.
-        """
+        """Return the version asked for, -1 for the newest; None before the first. Raises `StoreError`."""
         if self._as_of is None:
             return -1
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql(table)}")
@@ -419,6 +409,17 @@ class DeltaStore(Store):
             self._alter(table, f"ADD COLUMNS ({added})")
 
 
+def opened(spark: "SparkSession", root: str, form: str, as_of: datetime | int | None = None) -> Store:
+    """Return the tables under a root in this format; `as_of` as in `DeltaStore`. Raises `StoreError`."""
+    if form == "delta":
+        return DeltaStore(spark, root, as_of)
+    if as_of is not None:
+        raise StoreError(
+            f"tables of format {form} are files, which do not remember what they were: --as-of is for --format delta"
+        )
+    return Store(spark, root, form)
+
+
 def _renamed(rows: "DataFrame", kinds: Mapping[str, str]) -> "DataFrame":
     """Return the rows of a version of the layout before under the names of this one; others as they are."""
     from pyspark.sql import functions as f
@@ -437,9 +438,7 @@ def _folders(table: Table) -> list[str]:
 
 
 def _statistics(table: Table) -> str:
-    """Return the columns of which files have the smallest and the largest value, between commas. Of long texts and maps
-    there is none that would help to skip a file.
-    """
+    """Return the columns of which the log has each file's least and greatest value, between commas."""
     known = ("seen_at", "minute", "ns", "destination", "session", "since")
     return ",".join([name for name in known if name in table.names] + ["batch"] * table.incremental)
 

@@ -9,6 +9,8 @@ import json
 import re
 from typing import Final, NamedTuple
 
+from stomprelay.pipeline.store.volume import absolute, local
+
 NAME: Final = "_layout"
 VERSION: Final = 5
 """Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone, before
@@ -28,9 +30,7 @@ BEFORE: Final = "*/hour=*"
 
 
 def both(schema: str) -> str:
-    """Return a schema of this layout with the columns of the layout before beside those that took their place. Files
-    of both have it: what a file has not is null.
-    """
+    """Return a schema with the columns of the layout before beside the new ones, to read files of both."""
     old = {new: old for old, new in RENAMED.items()}
     return _RENAMED.sub(lambda it: f"{it[1]}{it[2]}{it[3]}{it[4]}, {it[1]}{old[it[2]]}{it[3]}{it[4]}", schema)
 
@@ -62,9 +62,7 @@ def text(form: str, headers: tuple[str, ...] = ()) -> str:
 
 
 def told(said: str | None) -> Layout | None:
-    """Return what the file's text says; None where there is no file. Of a text that is not understood, a layout that
-    is none of ours.
-    """
+    """Return what the file's text says; None where there is no file; version 0 for an unknown text."""
     if said is None:
         return None
     try:
@@ -74,10 +72,18 @@ def told(said: str | None) -> Layout | None:
         return Layout(0, "")
 
 
+def found(root: str) -> str:
+    """Return the format of the tables in a folder of this machine, else the default. Needs no Spark."""
+    place = local(absolute(root))
+    try:
+        there = None if place is None else told((place / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        there = None
+    return FORMATS[0] if there is None or there.format not in FORMATS else there.format
+
+
 def unlike(there: Layout, form: str, root: str) -> str:
-    """Return why tables of this layout cannot be used as those of the format `form`, a sentence for the user; empty if
-    they can, or could if they were migrated.
-    """
+    """Return, for the user, why such tables cannot be used with the format `form`; empty if they can."""
     if there.version > VERSION or not there.format:
         return f"the tables in {root} were made by a newer stomprelay than this, which has layouts up to {VERSION}"
     if there.version < VERSION - 1:

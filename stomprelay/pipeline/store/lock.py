@@ -11,10 +11,7 @@ _NAME: Final = "_lock"
 
 
 class Lock(AbstractContextManager["Lock"]):
-    """Keeps other runs away from the tables while the context is entered; the system releases it when the
-    process ends. `folder` is None for tables on another machine, which are not locked. Entering raises
-    `StoreError` where another process holds the lock or the folder cannot be written.
-    """
+    """Keeps other runs away in its context; `folder` is None on another machine. Raises `StoreError` on entering."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

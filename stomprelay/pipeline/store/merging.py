@@ -21,10 +21,7 @@ _EARLIEST: Final = -(1 << 63)
 
 
 def merge(sources: Sequence[Path], folder: Path, large: int) -> int:
-    """Write the rows of these files, at least one, to files of about `large` bytes in a new folder. Return how many
-    files. Columns that some of them lack are null. Raises `OSError`, and Arrow's
-    exceptions for files that do not go together.
-    """
+    """Write these files as new ones of about `large` bytes; return how many. Raises `OSError` and Arrow's errors."""
     facts = [parquet.read_metadata(path) for path in sources]
     schema = _joined(parquet.read_schema(path) for path in sources)
     time = next((name for name in _TIMES if name in schema.names), None)
@@ -81,9 +78,7 @@ def _repeating(facts: Iterable[Any]) -> list[str]:
 
 @dataclass
 class _Source:
-    """A file and the part of it that is in memory: `held`, with the times of its rows, sorted. `first`: no row is
-    earlier, if the file is sorted.
-    """
+    """A file and its rows in memory: `held`, and their times, sorted. `first`: the earliest time of a sorted file."""
 
     path: Path
     first: int

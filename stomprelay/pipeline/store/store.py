@@ -51,9 +51,7 @@ class StoreError(Exception):
 
 
 def batch_name(batch: int | str) -> str:
-    """Return a batch's number padded with zeros for a folder's name, so that names sort like numbers; `OPEN`
-    stays as it is.
-    """
+    """Return a batch's number with leading zeros, so that names sort like numbers; other names as they are."""
     return batch if isinstance(batch, str) else f"{batch:09d}"
 
 
@@ -97,9 +95,7 @@ class Compacted(NamedTuple):
 
 
 class Store:
-    """The tables under one root: a path, or a URI that Spark understands. They are files in folders; `format` is that
-    of the files, as Spark calls it. `formats.opened` returns the store for any format.
-    """
+    """Tables in folders under a path or a URI of Spark, of files of this `format`. `delta.opened` takes any."""
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -214,9 +210,7 @@ class Store:
         return self._folders(self.format, path, self._whole(known), folders)
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """Remove these hours; those that do not exist are skipped. Each one disappears in one step for
-        readers that list the table.
-        """
+        """Remove these hours, if they exist, each in one step for readers that list the table."""
         for hour in hours:
             path = f"{self.root}/{table}/{layout.place(hour)}"
             self._remove_at_once(path)
@@ -233,9 +227,7 @@ class Store:
         return set(map(layout.hour_at, self._find(f"{table}/{layout.HOURS}/batch={_pattern(batch)}")))
 
     def wrote(self, table: str, batch: int) -> bool:
-        """Return whether a batch wrote rows to a table without hours, as far as that is known without reading
-        it.
-        """
+        """Return whether a batch wrote rows to a table without hours, without reading the table."""
         return bool(self._find(f"{table}/batch={batch_name(batch)}"))
 
     def expire(self, table: str, before: str) -> list[str]:
@@ -251,9 +243,7 @@ class Store:
                 self._remove_at_once(path)
 
     def tidy(self, before: str) -> Iterable[Compacted]:
-        """Join the files of the hours before `before` that have many, as far as the format has means of its own.
-        Return those hours. The caller must hold the `Lock`.
-        """
+        """Join small files of hours before `before` by the format's own means. Return these hours. Hold the `Lock`."""
         return ()
 
     def sweep(self, now: datetime) -> None:
@@ -266,9 +256,7 @@ class Store:
         self.volume.put(self._state(name, batch), text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
-        """Return the text that a batch left; None before the first batch. Raises `StoreError` where it is
-        missing.
-        """
+        """Return the text that a batch left, None before the first. Raises `StoreError` if it is missing."""
         path = self._state(name, batch)
         return self.volume.text(path) if self._is_there(name, batch, path) else None
 
@@ -286,9 +274,7 @@ class Store:
         return there
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Keep rows until `keep_slices` is called without the slice that their column `slice` names; a slice that is
-        written again replaces the one before.
-        """
+        """Keep rows by the slice in their column `slice`, in place of that slice's rows, for `keep_slices`."""
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
@@ -308,9 +294,7 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the rows in these folders, such as `hour=H/batch=N`, of what a table of sums is folded from. They
-        have `hour` and `batch`, too.
-        """
+        """Return the rows, with `hour` and `batch`, in such folders (`hour=H/batch=N`) of what sums are made of."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
@@ -498,9 +482,7 @@ class Store:
         return renamed(reader.schema(layout.both(schema)).load(places))
 
     def _remove_at_once(self, path: str) -> None:
-        """Remove a folder in one step for readers that list it: it is renamed, and then its files are
-        removed.
-        """
+        """Remove a folder in one step for readers that list it: rename it, then remove its files."""
         aside = f"{self.root}/{DROPPED}/{uuid4().hex}"
         self.volume.rename(path, aside)
         self.volume.remove(aside)
@@ -515,9 +497,7 @@ class Store:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
 
     def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return the names of the files in each of these folders that has any. Spark never uses a file's name
-        again.
-        """
+        """Return the names of the files in each of these folders. Spark uses no file's name again."""
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
 
@@ -552,9 +532,7 @@ class Batch:
         return sorted(self.store.hours_of("frames", self.number)) if told is None else list(told["hours"])
 
     def note_frames(self, hours: Iterable[str], segments: Sequence[Sequence[Any]] | None) -> None:
-        """Record the hours of these rows and, if known, the values of the `Segment`s that they are of, each with its
-        number of rows, so that nobody has to look for them.
-        """
+        """Record the hours of these rows and, if known, their `Segment`s with numbers of rows."""
         told = {"hours": sorted(hours), "segments": segments}
         self.store.save_text(_FRAMES, self.number, json.dumps(told))
 

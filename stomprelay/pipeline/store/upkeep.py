@@ -87,10 +87,7 @@ def after(
 
 
 def thorough(store: Store, now: datetime, retain: float | None = None, shown: Shown = unshown) -> list[str]:
-    """Remove old hours and join all small files. Call it after the last batch of a run, when Spark has
-    recorded that as done; `now` is in UTC, `retain` in seconds, `shown` as `compact` takes it. Return
-    sentences for the log. Raises `CompactionError` and `OSError`.
-    """
+    """Remove old hours and join small files after a run's last batch. Return sentences. Raises as `after` does."""
     told = [] if retain is None else [*_expired(store, now, retain)]
     told += _joined(store, hour_name(now - AGE), None, shown)
     store.sweep(now)

@@ -10,10 +10,7 @@ if TYPE_CHECKING:
 
 
 def local(path: str) -> Path | None:
-    """Return the path in this machine's file system; None for a URI of another one.
-
-    As in Hadoop, nothing is unquoted: `file:/a%20b` has a percent sign in its name.
-    """
+    """Return the path in this machine's file system, not unquoted, as Hadoop does; None for another URI."""
     scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
     if not scheme:
         return Path(path)
@@ -26,9 +23,7 @@ def local(path: str) -> Path | None:
 
 
 def absolute(path: str) -> str:
-    """Return the path made absolute, so that it does not depend on the folder Spark runs in. A URI is
-    returned as it is.
-    """
+    """Return the path made absolute, whatever folder Spark runs in; a URI as it is."""
     place = local(path)
     return path if place is None or ":" in path.split("/", 1)[0] else str(place.absolute())
 
@@ -99,9 +94,7 @@ class Volume:
             source.close()
 
     def put(self, path: str, text: str) -> None:
-        """Write a small file in UTF-8, all of it or nothing, in the place of one that is there. (On another machine's
-        file system that one is removed before.) Raises `OSError`.
-        """
+        """Write a small file in UTF-8, on this machine in one step. Raises `OSError`."""
         system, place = self._at(path)
         partial = self._at(posixpath.join(posixpath.dirname(path), f"_{posixpath.basename(path)}"))[1]
         out = system.create(partial, True)

@@ -140,18 +140,6 @@ def test_a_session_beside_another(spark: "SparkSession") -> None:
 
 
 @pytest.mark.spark
-def test_what_is_asked_of_executors(spark: "SparkSession", tmp_path: Path) -> None:
-    """It goes there as its code; the same question here has the same answer."""
-    (tmp_path / "seen").touch()
-    probe = executors._probe()
-    (found, *_) = executors._asked(spark, probe, [str(tmp_path / "seen"), str(tmp_path / "not")])
-    (here,) = probe([])([0])
-    assert found.unseen == [str(tmp_path / "not")]
-    assert found.pyarrow is not None
-    assert found.code == here[2]
-
-
-@pytest.mark.spark
 def test_partitions_fit_the_cores(spark: "SparkSession") -> None:
     """Two for each core that is there; what the user chose stays."""
     executors.fit(spark)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGCONT, SIGSTOP
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,13 +101,6 @@ def test_more_memory_than_any_worker_has(cluster: Standalone, small: Path, tmp_p
     assert f"no executor of {cluster.url} took work within 15 s" in said
 
 
-def test_jars_that_are_not_there(small: Path, tmp_path: Path) -> None:
-    """Spark's long story in one line."""
-    conf = {"spark.jars.packages": "stomprelay.tests:nothing:1", "spark.jars.ivy": str(tmp_path / "ivy")}
-    said = failed(once("local[1]", small, tmp_path / "t", **conf))
-    assert "unresolved dependency: stomprelay.tests#nothing;1" in said
-
-
 @pytest.mark.parametrize("master", ["local[2]", "cluster"])
 def test_a_disk_that_is_full(
     spark: "SparkSession", cluster: Standalone, small: Path, tmp_path: Path, master: str
@@ -141,21 +133,6 @@ def test_a_checkpoint_that_cannot_be_written(
     place = tmp_path / "file" / "checkpoint"
     said = failed(once(url, small, tmp_path / "t", "--checkpoint", str(place)))
     assert str(tmp_path / "file") in said
-
-
-def test_two_runs_at_once(cluster: Standalone, small: Path, tmp_path: Path) -> None:
-    """The second is refused, and the first does not notice."""
-    first = once(cluster.url, small, tmp_path / "t")
-    try:
-        while not (tmp_path / "t" / "_lock").exists():
-            assert not first.exited(0.1), first.output
-        os.kill(first.pid, SIGSTOP)  # so that it is still at work when the second looks
-        said = failed(once("local[1]", small, tmp_path / "t"))
-        os.kill(first.pid, SIGCONT)
-        assert said == f"stomprelay-pipeline: another run is at work on the tables in {tmp_path / 't'}"
-        assert "3 segments" in through(first)
-    finally:
-        tables.end(first)
 
 
 def test_the_same_code_installed(cluster: Standalone, small: Path, tmp_path: Path) -> None:

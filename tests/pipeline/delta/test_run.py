@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +15,8 @@ from stomprelay.pipeline.follow.stream import Stream
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import StoreError
-from tests.pipeline.follow.test_stream import kill_when
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,25 +80,3 @@ def test_the_tables_are_those_of_files(
     replay = ["replay", "--tables", delta.tables, "--dry-run", "--skip-incomplete"]
     assert cli.main([*replay, "--where", "destination IS NOT NULL"]) in (0, 1)
     assert "messages" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_a_driver_that_is_killed_leaves_no_trace(with_delta: "SparkSession", tmp_path: Path) -> None:
-    """At whatever point of a batch: after the next run all tables are as without the kill, row by row."""
-    most = journal(tmp_path / "j")
-    whole = Settings(str(tmp_path / "j"), str(tmp_path / "whole"), bytes_per_batch=most, format="delta")
-    run(with_delta, whole)
-    killed = replace(whole, tables=str(tmp_path / "killed"), checkpoint="")
-    tables = Path(killed.tables)
-
-    def wrote(pattern: str) -> bool:
-        return any(tables.glob(pattern))
-
-    kill_when(killed, lambda: wrote("frames/date=*/hour=*/*.parquet"))
-    kill_when(killed, lambda: wrote("frames/_delta_log/*1.json"))
-    kill_when(killed, lambda: wrote("messages/_delta_log/*1.json"))
-    kill_when(killed, lambda: wrote("_sums/*/hour=*/batch=000000001"))
-    run(with_delta, killed)
-    for name in TABLES:
-        assert content(with_delta, killed, name) == content(with_delta, whole, name), name
-    assert os.path.exists(tables / "_layout")

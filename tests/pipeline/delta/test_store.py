@@ -10,8 +10,8 @@ import pytest
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TABLES, TRAFFIC, Column
 from stomprelay.pipeline.store import delta as module
-from stomprelay.pipeline.store.delta import DeltaStore
-from stomprelay.pipeline.store.formats import found, opened
+from stomprelay.pipeline.store.delta import DeltaStore, opened
+from stomprelay.pipeline.store.layout import found
 from stomprelay.pipeline.store.store import Compacted, StoreError, batch_name
 from tests.pipeline import rows as made
 from tests.pipeline.store.test_store import HOUR, LATER, NEXT, messages, said, traffic

@@ -97,23 +97,6 @@ def test_a_part_ends_before_it_is_too_large() -> None:
     ]
 
 
-def test_entries_are_found_among_those_before() -> None:
-    """When Spark has joined them."""
-    files = Files()
-    for batch in range(9):
-        files.came(batch)
-    files.came(9, f"{JOURNAL}/new.journal")
-    (part,) = arrivals(files).parts(9)
-    assert part.paths == ("/j/new.journal",)
-
-
-def test_nothing_came() -> None:
-    """No part, then."""
-    files = Files()
-    files.came(0)
-    assert list(arrivals(files).parts(0)) == []
-
-
 @pytest.mark.parametrize(
     ("uri", "path"),
     [

@@ -72,17 +72,6 @@ def test_a_terminal_shows_what_goes_on() -> None:
     assert out.screen[1] == ""
 
 
-def test_what_was_not_planned_is_a_plan_of_its_own() -> None:
-    """As after a run that another release began: the bar is of the batch that is read."""
-    out, clock = Terminal(), Clock()
-    progress = ProgressLine(out, clock)
-    progress.plan(0)
-    progress.begin(0, 1, 1 << 20)
-    clock.now += 5
-    progress.tick(1, 2)
-    assert " of 1.0 MiB, " in out.screen[0]
-
-
 def test_another_bar_for_what_is_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the joining of small files."""
     monkeypatch.setattr(bar, "AFTER", 0.0)
@@ -117,12 +106,3 @@ def test_a_file_gets_whole_lines_only() -> None:
 def test_nothing_new_is_told() -> None:
     """A run that finds nothing is no failure."""
     assert ProgressLine(io.StringIO()).summary() == "nothing new in the journal"
-
-
-def test_large_numbers_are_short() -> None:
-    """Octets have units."""
-    out = io.StringIO()
-    progress = ProgressLine(out, Clock())
-    progress.begin(0, 1, 5 << 30)
-    progress.end(1, 0, 0)
-    assert "5.0 GiB" in out.getvalue()

@@ -2,25 +2,17 @@
 
 import io
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench import journals
 from stomprelay.pipeline.follow import stream
 from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.follow.stream import Step, Stream
 from stomprelay.pipeline.read import frames
-from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import LONGEST_HEADER, Settings
 from stomprelay.pipeline.store.store import Batch, Store, StoreError
 from tests.e2e.child import PATIENCE
@@ -228,61 +220,3 @@ def test_two_runs_do_not_share_tables(spark: "SparkSession", tmp_path: Path) -> 
 
     run(spark, settings, (("meanwhile", meanwhile),))
     assert receipts(spark, settings) == ["1"]
-
-
-# ---------------------------------------------------------------- kill -9
-
-
-@pytest.mark.deep
-def test_a_driver_that_is_killed_leaves_no_trace(spark: "SparkSession", tmp_path: Path) -> None:
-    """At whatever point of a batch: after the next run all tables are as without the kill, row by row."""
-    journal = tmp_path / "j"
-    journal.mkdir()
-    truth = journals.write(journal, journals.Load(3000, segment=60_000, rate=50.0, trace=True))
-    assert len(list(journal.iterdir())) > 2
-    size = sum(path.stat().st_size for path in journal.iterdir())
-    whole = Settings(journal=str(journal), tables=str(tmp_path / "whole"), bytes_per_batch=size - 1)
-    run(spark, whole, stream.STEPS)
-    killed = replace(whole, tables=str(tmp_path / "killed"), checkpoint="")
-    tables = Path(killed.tables)
-    kill_when(killed, lambda: bool(list(tables.glob("frames/.staging-*"))))
-    kill_when(killed, lambda: bool(list(tables.glob("_state/*/batch=000000000"))))
-    kill_when(killed, lambda: bool(list(tables.glob("_sums/*/hour=*/batch=000000001"))))
-    run(spark, killed, stream.STEPS)
-    for name in TABLES:
-        assert content(spark, killed, name) == content(spark, whole, name), name
-    assert Store(spark, killed.tables).read("frames").count() == truth.records
-
-
-def content(spark: "SparkSession", settings: Settings, table: str) -> list[str]:
-    """All of a table, row by row."""
-    rows = Store(spark, settings.tables).read(table)
-    return sorted(row[0] for row in rows.selectExpr("to_json(struct(*))").collect())
-
-
-def kill_when(settings: Settings, reached: Callable[[], bool]) -> None:
-    """Run in a child, and kill its Java and itself as soon as it has come to this point."""
-    command = [
-        sys.executable, "-m", "stomprelay.pipeline.cli", "once",
-        "--journal", settings.journal, "--tables", settings.tables,
-        "--bytes-per-batch", str(settings.bytes_per_batch), "--format", settings.format, "--master", "local[2]",
-        "--conf", "spark.driver.memory=768m", "--conf", "spark.sql.shuffle.partitions=1",
-    ]  # fmt: skip
-    with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stderr=said) as child:
-        try:
-            late = time.monotonic() + 3 * PATIENCE
-            while not reached():
-                if child.poll() is not None or time.monotonic() > late:
-                    said.seek(0)
-                    pytest.fail(f"the run was not where it was to be killed: {said.read()[-2000:]}")
-                time.sleep(0.001)
-            for pid in children(child.pid):
-                os.kill(pid, signal.SIGKILL)
-        finally:
-            child.kill()
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    return [int(each) for each in listed]

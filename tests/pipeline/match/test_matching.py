@@ -48,15 +48,6 @@ def test_in_order() -> None:
     assert (first["matched"], first["key"], third["matched"]) == ("order", None, None)
 
 
-def test_by_what_was_kept_of_the_body() -> None:
-    """Then two of the same size are told apart."""
-    p, c = _three("auto")
-    p.sends(digest=1)
-    p.sends(digest=2)
-    _at(c, 200).gets("m", trace=None, digest=2)
-    assert [len(each["deliveries"]) for each in _seen(p, c)] == [0, 1]
-
-
 def test_by_the_publisher_s_id() -> None:
     """It is matched exactly, but a reply to another destination is another message."""
     p, c = _three("auto")
@@ -243,13 +234,6 @@ def test_signs_that_come_too_late_are_another_message() -> None:
     _at(one, 200).gets("m1", trace="t")
     _at(one, 20_000).gets("m2", trace="t")
     assert [len(each["deliveries"]) for each in _seen(p, one)] == [1, 1]
-
-
-def test_unconfirmed() -> None:
-    """Neither delivered nor the receipt given."""
-    p, _ = _three("auto")
-    p.sends("t", receipt="r")
-    assert p.row()["outcome"] == "unconfirmed"
 
 
 def test_repeats() -> None:

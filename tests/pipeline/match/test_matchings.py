@@ -62,19 +62,3 @@ def test_keys_one_behind_the_other(most: int) -> None:
     later = Matchings(TimeLimits(), script.ns + 3601 * SECOND)(_batches(again, most))
     rest = [row for batch in later for row in batch.to_pylist()]
     assert [(row["what"], row["key"]) for row in rest] == [(MatchRow.FINAL, "t1"), (MatchRow.FINAL, "t3")]
-
-
-def test_many() -> None:
-    """More than an Arrow batch has room for."""
-    script = Script()
-    for at in range(arrow.ROWS + 1):
-        script.sends(str(at))
-    rows = sorted(script.transfers, key=lambda row: str(row[s.KEY]))
-    batches = list(Matchings(TimeLimits(), script.ns + 3601 * SECOND)(_batches(rows, 5000)))
-    assert sum(batch.num_rows for batch in batches) == arrow.ROWS + 1
-    assert max(batch.num_rows for batch in batches) == arrow.ROWS
-
-
-def test_nothing() -> None:
-    """Is nothing."""
-    assert list(Matchings(TimeLimits(), 0)(iter(()))) == []

@@ -76,14 +76,6 @@ def test_two_deliveries(
         assert message.settled == (None not in (first, second) and outcome != "returned")
 
 
-def test_the_same_subscription_again() -> None:
-    """Is a redelivery, whatever became of the first."""
-    message = Message(1, topic=True)
-    for ns in (1, 2):
-        message.was_delivered(_delivered(ns), ns)
-    assert message.redelivered == 1
-
-
 def test_an_answer_counts_once() -> None:
     """What is told in two continuations is one thing."""
     message = Message(1, topic=False)

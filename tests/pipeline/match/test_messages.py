@@ -231,37 +231,6 @@ def test_a_relay_that_was_killed_is_waited_for_by_nobody(tmp_path: Path) -> None
     assert _sorted(found.final) == _sorted(want.final)
 
 
-def test_a_quiet_relay_holds_nothing_open(tmp_path: Path) -> None:
-    """It says that it is there, and so up to when it was; one that says no more is not waited for."""
-    limits = TimeLimits(10**5 * SECOND, SECOND, 2 * SECOND, SECOND)
-    world = _world(5)
-    quiet, other = Run("quiet", "eeeeeeee"), Run("other", "dddddddd")
-    quiet.lives(world.run.blocks[0][0], 20.0)
-    other.lives(world.ns, 20.0)
-    tables = Tables(limits)
-    tables.advance([*world.run.write(tmp_path), *quiet.write(tmp_path), *other.write(tmp_path)])
-    assert tables.final == []
-    for run, part in ((quiet, 1), (world.run, 2)):
-        run.lives(world.ns + 60 * SECOND, 20.0)
-        tables.advance(run.write(tmp_path, [len(run.blocks) - 1])[-1:])
-        assert (tables.open == []) is (part == 2)
-    assert tables.final
-
-
-def test_a_segment_that_comes_late(tmp_path: Path) -> None:
-    """What is behind it waits; then all is as if it had not been late."""
-    world = _world(5)
-    paths = world.run.write(tmp_path, [20, 40, 60])
-    want, late = Tables(PATIENT), Tables(PATIENT)
-    want.advance(paths)
-    late.advance([paths[0], paths[2]])
-    before = len(late.rows)
-    late.advance([paths[3]])
-    assert len(late.rows) == before
-    late.advance([paths[1]])
-    assert _told(late.rows) == _told(want.rows)
-
-
 def test_two_relays(tmp_path: Path) -> None:
     """One that is behind holds nobody up, but nothing is final before it had its say."""
     first, second = Run("one", "11111111"), Run("two", "22222222")
@@ -408,7 +377,7 @@ def test_tasks_write_the_final_rows_of_large_batches(
     """They are those that Spark writes, in files of theirs, also where a batch is done again; open rows are Spark's."""
     journal = tmp_path / "journal"
     journal.mkdir()
-    worlds = [_world(seed) for seed in (4, 8)]
+    worlds = [_world(seed) for seed in (3, 4, 8)]
     paths = [path for world in worlds for path in world.run.write(journal, [50])]
     paths += _late(worlds[0]).write(journal)
     monkeypatch.setattr(at_once, "ROWS", 0)

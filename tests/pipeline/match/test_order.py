@@ -62,30 +62,6 @@ class _Line:
         return left is not None
 
 
-def test_a_queue() -> None:
-    """First in, first out; what went back is next when there is nothing new, or when the broker says so."""
-    line = _Line()
-    for ns in (1, 2, 3):
-        line.sends(ns)
-    assert [line.gets(10), line.gets(11)] == [0, 1]
-    line.answers(1, 12, "nacked")
-    line.answers(0, 13, "returned")
-    assert line.gets(14, again=True) == 1
-    line.goes_on(14)
-    assert [line.gets(15), line.gets(16), line.gets(17)] == [2, 0, 3]
-
-
-def test_what_was_answered_for_good_does_not_come_again() -> None:
-    """Nor what was given up."""
-    line = _Line()
-    line.sends(1)
-    assert line.gets(2) == 0
-    line.answers(0, 3, "acked")
-    assert line.gets(4) == 1
-    line.sends(5)
-    assert line.gets(106) == 3
-
-
 def test_the_broker_knows_first_that_somebody_is_gone() -> None:
     """Then what another session has is given again; never what the same one has."""
     line = _Line()
@@ -95,31 +71,6 @@ def test_the_broker_knows_first_that_somebody_is_gone() -> None:
     assert line.gets(11, "c", again=True) == 1
     line.goes_on(11)
     assert line.gets(12, "d", again=True) == 0
-
-
-def test_names_that_come_again() -> None:
-    """The broker's message-id, and the relay's mark on copies."""
-    line = _Line()
-    for ns in (1, 2):
-        line.sends(ns)
-    assert line.gets(10, message_id="m", copy="x") == 0
-    line.goes_on(10)
-    assert [line.gets(11, message_id="m"), line.gets(12, copy="x"), line.gets(13, message_id="n")] == [
-        0,
-        0,
-        1,
-    ]
-
-
-def test_a_topic() -> None:
-    """Each subscriber gets each message since it subscribed."""
-    line = _Line(topic=True)
-    for ns in (1, 5, 9):
-        line.sends(ns)
-    assert [line.gets(10, "c", since_ns=0), line.gets(10, "d", since_ns=4)] == [0, 1]
-    line.goes_on(10)
-    assert [line.gets(11, "c", since_ns=0), line.gets(11, "d", since_ns=4)] == [1, 2]
-    assert [line.gets(12, "c", since_ns=0), line.gets(12, "d", since_ns=4)] == [2, 3]
 
 
 def test_a_topics_message_that_comes_again() -> None:
@@ -141,14 +92,6 @@ def test_a_topics_message_that_comes_again() -> None:
     line.answers(2, 21, "nacked")
     line.goes_on(21)
     assert [line.gets(22, "c", since_ns=0, message_id="c22"), line.gets(23, "d", since_ns=0)] == [2, 3]
-
-
-def test_a_subscriber_that_was_quicker_than_the_send() -> None:
-    """At the broker, but not at the relay."""
-    line = _Line(topic=True)
-    line.sends(1)
-    line.sends(5)
-    assert [line.gets(8, "c", since_ns=6), line.gets(8, "d", since_ns=40)] == [1, 1]
 
 
 def test_orphans() -> None:
@@ -173,14 +116,6 @@ def test_what_does_not_count_any_more_is_forgotten(end: str) -> None:
     assert line.goes_on(13)
     assert not line.goes_on(14 if end == "acked" else 103)
     assert [line.gets(104, message_id="m"), line.gets(105, copy="x"), line.gets(106, again=True)] == [1, 2, 3]
-
-
-def test_a_number_does_not_come_again() -> None:
-    """When an order begins anew."""
-    line = _Line()
-    line.sends(1)
-    line.goes_on(200)
-    assert line.sends(201) == 1
 
 
 @pytest.mark.parametrize("topic", [False, True])

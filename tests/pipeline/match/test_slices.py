@@ -7,7 +7,7 @@ import pytest
 
 from stomprelay.pipeline.match import slices
 from stomprelay.pipeline.match.matching import MatchRow
-from stomprelay.pipeline.match.slices import Slice, Touched, bounds, dumped, loaded, plan
+from stomprelay.pipeline.match.slices import Slice, Touched, bounds, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,14 +37,6 @@ def test_what_is_not_touched_stays() -> None:
     assert (doing.fresh, doing.made) == (["7-0002"], ["7-0000", "7-0001", "7-0002"])
     assert plan("8", known, {"b": 7}, 2).made == ["8-0000"]
     assert plan("8", known, {"b": 7}, 4).made == ["8-0000", "8-0001"]
-
-
-def test_a_slice_of_which_nothing_is_left_takes_no_room() -> None:
-    """So small ones become one."""
-    known = _known(a=9, b=4, c=4, d=9)
-    doing = plan("7", known, {"a": 9, "b": 1, "c": 1, "d": 0}, 2)
-    assert doing.into == {"a": "7-0000", "b": "7-0000", "c": "7-0000", "d": "7-0001"}
-    assert doing.fresh == ["7-0002"]
 
 
 def test_small_slices_become_one_before_they_are_many() -> None:
@@ -101,9 +93,3 @@ def test_who_is_touched() -> None:
     assert found.column("slice").to_pylist() == ["a", "b", "b"]
     (found,) = Touched(10)([kept])
     assert found.column("match").to_pylist() == ["3"]
-
-
-def test_from_batch_to_batch() -> None:
-    """As JSON has them."""
-    known = {"a": Slice(3, 7, HOURS)}
-    assert loaded(dumped(known)) == known

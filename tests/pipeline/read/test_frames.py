@@ -73,12 +73,3 @@ def test_a_batch_has_its_own_frames(spark: "SparkSession", tmp_path: Path) -> No
         frames.advance(Batch(spark, store, number, settings), [SegmentFile(str(path), path.stat().st_size)])
     found = Batch(spark, store, 1, settings).frames()
     assert [(row.receipt, str(row.date), row.hour) for row in found.collect()] == [("r-1", "2026-11-21", 8)]
-
-
-@pytest.mark.spark
-def test_nothing_is_nothing(spark: "SparkSession", tmp_path: Path) -> None:
-    """A batch whose segments are all empty leaves the tables as they are."""
-    store = Store(spark, str(tmp_path))
-    batch = Batch(spark, store, 0, Settings(journal=str(tmp_path), tables=store.root))
-    assert frames.advance(batch, []) == frames.Taken(0, 0, None)
-    assert store.read("frames").count() == 0

@@ -28,17 +28,6 @@ def test_names() -> None:
     assert run_of("a-copy-of-1") == "a-copy-of-1"
 
 
-def test_in_order() -> None:
-    """A segment that is ahead of a missing one waits until that is there."""
-    runs = Runs(TERMS)
-    assert _numbers(runs.arrived([_segment(2, 10, 20), _segment(1, 0, 10)])) == [1, 2]
-    assert _numbers(runs.arrived([_segment(4, 30, 40)])) == []
-    assert runs.until == 20 * SECOND
-    runs = Runs.load(runs.dump(), TERMS)
-    assert _numbers(runs.arrived([_segment(5, 40, 50), _segment(3, 20, 30)])) == [3, 4, 5]
-    assert (runs.until, runs.horizon) == (50 * SECOND, 50 * SECOND)
-
-
 def test_a_missing_segment_is_not_waited_for_for_ever() -> None:
     """After `patience` of journal time those behind it are read, and later the missing one, too late as it is."""
     runs = Runs(TERMS)
@@ -109,17 +98,6 @@ def test_what_comes_after_all_that_is_read_waits_as_a_whole() -> None:
     assert _numbers(runs.arrived(segments, 10 * SECOND)) == [1]
     assert _numbers(runs.arrived([_segment(1, 10, 30, "b")])) == [2, 3, 1]
     assert runs.gaps == {}
-
-
-def test_what_follows_a_gap_is_not_parted() -> None:
-    """Nor what came late."""
-    runs = Runs(TERMS)
-    runs.arrived([_marked(1, 0, 9)])
-    after = [_marked(3, 20, 30), _marked(1, 1, 1000, "b")]
-    assert _parts(runs.arrived(after, 15 * SECOND)) == [("b", 1, 10, 0, 1000)]
-    assert _numbers(runs.arrived([_marked(1, 2, 1000, "c")], 700 * SECOND))[0] == 3
-    late = _marked(2, 10, 2000)
-    assert ("a", 2, late.rows, 0, 0) in _parts(runs.arrived([late], 800 * SECOND))
 
 
 def test_a_relay_that_was_found_dead_long_after() -> None:
@@ -297,14 +275,6 @@ def test_what_is_told_of_each_run() -> None:
     runs.arrived([_segment(5, 901, 902, "e", ended=True)._replace(found_ns=90_000 * SECOND)])
     assert runs.rows() == {}
     assert runs.rows(gone=True)["my-relay-eeeeeeee"][4:7] == (902 * SECOND, "killed", 90_000 * SECOND)
-
-
-def test_files_of_other_names() -> None:
-    """Each is a run of its own, of which nothing more is expected."""
-    runs = Runs(TERMS)
-    copies = [_segment(1, 0, 10, ended=True)._replace(name=name) for name in ("copy-a-1", "copy-b-1")]
-    assert runs.arrived([*copies, _segment(1, 0, 50)]) == [*copies, _segment(1, 0, 50)]
-    assert (runs.until, runs.gaps) == (50 * SECOND, {})
 
 
 def test_a_run_of_long_ago() -> None:

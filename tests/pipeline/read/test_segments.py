@@ -107,32 +107,6 @@ def test_the_frames_of_a_block_are_numbered(tmp_path: Path) -> None:
     assert [len(row["headers"]) for row in rows] == [2, 2, 0, 2]
 
 
-def test_events_and_frames_may_alternate(tmp_path: Path) -> None:
-    """What belongs to one is never seen in the other."""
-    blocks = [made.frames([SEND % 1]), made.event("retried"), made.frames([SEND % 2, SEND % 3], number=1)]
-    rows = read(made.put(tmp_path, made.name(), made.header(), *blocks))
-    assert [row["kind"] for row in rows] == ["frame", "event", "frame", "frame"]
-    assert [row.get("receipt") for row in rows] == ["r-1", None, "r-2", "r-3"]
-    assert [row.get("event") for row in rows] == [None, "retried", None, None]
-
-
-def test_a_brokers_frames_go_to_the_client(tmp_path: Path) -> None:
-    """And name the broker."""
-    of = made.context(side="broker", upstream="main", broker="b:61613")
-    (row,) = read(
-        made.put(tmp_path, made.name(), made.header(), made.frames([b"RECEIPT\nreceipt-id:r\n\n"], of=of))
-    )
-    assert (row["direction"], row["upstream"], row["broker"]) == ("to_client", "main", "b:61613")
-
-
-def test_heads_are_read_in_the_dialect_of_their_leg(tmp_path: Path) -> None:
-    """The same octets mean other things in 1.0."""
-    head = b"SEND\ndestination: /queue/a\\n\n\n"
-    blocks = [made.frames([head], of=made.context(version=version)) for version in ("1.0", "1.2")]
-    rows = read(made.put(tmp_path, made.name(), made.header(), *blocks))
-    assert [row["destination"] for row in rows] == ["/queue/a\\n", " /queue/a\n"]
-
-
 def test_an_older_segment_has_fewer_fields(tmp_path: Path) -> None:
     """What it does not know is null; fields that are not known here are left out."""
     older = ("session", "side", "colour")
@@ -141,14 +115,6 @@ def test_an_older_segment_has_fewer_fields(tmp_path: Path) -> None:
     (row,) = read(path)
     assert (row["session"], row["side"]) == ("s-1", "client")
     assert not {"client", "peer", "listener", "version"} & row.keys()
-
-
-def test_hours_are_those_of_the_records(tmp_path: Path) -> None:
-    """A segment may reach into the next."""
-    hour = 3600 * 10**9
-    blocks = [made.frames([SEND % 1], made.START + hour - 1), made.frames([SEND % 2], made.START + hour)]
-    rows = read(made.put(tmp_path, made.name(), made.header(), *blocks))
-    assert [row["hour"] for row in rows] == ["2026-11-21-08", "2026-11-21-09"]
 
 
 def test_damage_in_the_middle_costs_what_is_damaged(tmp_path: Path) -> None:
@@ -219,13 +185,6 @@ def test_an_event_that_says_nothing_is_a_damage(tmp_path: Path, bad: bytes) -> N
     assert len(damages(rows)) == 1
 
 
-def test_octets_that_are_no_utf_8_are_spelled_out(tmp_path: Path) -> None:
-    """Nothing else of the segment suffers."""
-    rows = read(made.put(tmp_path, made.name(), made.header(), made.frames([b"SEND\nx:\xff\n\n", SEND % 1])))
-    assert rows[0]["headers"] == [("x", "\\xff")]
-    assert rows[1]["receipt"] == "r-1"
-
-
 @pytest.mark.parametrize(("rows", "octets"), [(1, 1 << 30), (7, 1 << 30), (1 << 30, 100)])
 def test_batches_are_cut_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, octets: int
@@ -238,13 +197,3 @@ def test_batches_are_cut_anywhere(
     monkeypatch.setattr(segments, "ROWS", rows)
     monkeypatch.setattr(segments, "OCTETS", octets)
     assert [row for file in files for row in read(file)] == whole
-
-
-def test_what_is_made_up_for_the_bench_is_read(tmp_path: Path) -> None:
-    """All of it, in the order of its times."""
-    truth = journals.write(tmp_path, journals.Load(2000, segment=50_000))
-    rows = [row for file in sorted(tmp_path.iterdir()) for row in read(file)]
-    commands = [row.get("command", "event") for row in rows]
-    assert {each: commands.count(each) for each in set(commands)} == dict(truth.commands)
-    assert len(list(tmp_path.iterdir())) > 2
-    assert [row["ns"] for row in rows] == sorted(row["ns"] for row in rows)

@@ -12,7 +12,6 @@ from bench import journals
 from stomprelay.pipeline.read import segments, writing
 from stomprelay.pipeline.read.writing import written
 from stomprelay.pipeline.schema import FRAMES
-from stomprelay.pipeline.store import files
 from tests.pipeline import journal_files as made
 
 HOUR = 3600 * 10**9
@@ -82,12 +81,6 @@ def test_each_segment_is_told_of(tmp_path: Path) -> None:
     assert second == [paths[1].stem, start, start, False, None, None, 1, [], "r1", 0, 0, 0]
 
 
-def test_nothing_is_told_of_nothing(tmp_path: Path) -> None:
-    """And no folder made."""
-    assert told(iter([]), tmp_path / "t") == []
-    assert not (tmp_path / "t").exists()
-
-
 @pytest.mark.parametrize("most", [1, 2, 100])
 def test_each_hour_has_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Few are open at a time, so an hour may get several; no row is lost."""
@@ -103,36 +96,3 @@ def test_each_hour_has_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             n for n, each in enumerate(hours) if each == hour
         ]
     assert len(rows) == 3 if most == 100 else len(rows) > 3
-
-
-@pytest.mark.parametrize(("rows", "octets"), [(100, 1 << 40), (1 << 40, 20_000)])
-def test_row_groups_are_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, octets: int
-) -> None:
-    """By rows, or by bytes: what is in memory follows from it."""
-    for name, value in (("ROW_GROUP_ROWS", rows), ("OCTETS", octets)):
-        monkeypatch.setattr(files, name, value)
-    monkeypatch.setattr(segments, "ROWS", 40)
-    (tmp_path / "j").mkdir()
-    journals.write(tmp_path / "j", journals.Load(1000, body=True))
-    (segment,) = (tmp_path / "j").iterdir()
-    told(segments.rows(str(segment)), tmp_path / "t")
-    (file,) = (tmp_path / "t").rglob("*.parquet")
-    facts = parquet.read_metadata(file)
-    assert facts.num_row_groups > 5
-    assert all(facts.row_group(number).num_rows < 200 for number in range(facts.num_row_groups))
-
-
-def test_only_columns_that_repeat_have_dictionaries(tmp_path: Path) -> None:
-    """Of the others they would make larger files; each name is one of a column."""
-    path = made.put(
-        tmp_path, made.name(), made.header(), made.frames([SEND % n for n in range(99)]), made.event("lost")
-    )
-    told(segments.rows(str(path)), tmp_path / "t")
-    (file,) = (tmp_path / "t").rglob("*.parquet")
-    group = parquet.read_metadata(file).row_group(0)
-    columns = {
-        group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)
-    }
-    assert columns.keys() > writing.UNLIKE
-    assert {name for name, column in columns.items() if not column.has_dictionary_page} == set(writing.UNLIKE)

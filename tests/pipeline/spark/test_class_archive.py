@@ -73,12 +73,6 @@ def test_it_can_be_made_ahead(
     assert len(seen) == 1
 
 
-def test_each_java_has_its_own(tmp_path: Path) -> None:
-    """Another home, another version."""
-    javas = [JAVA_17, JAVA_25, Java(Path("/other"), "17.0.15", True)]
-    assert len({class_archive.path(java, tmp_path) for java in javas}) == 3
-
-
 def test_a_java_that_makes_none_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And started without."""
     seen = training_runs(monkeypatch, None)
@@ -106,17 +100,6 @@ def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(class_archive.SWITCH, "0")
     assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
     assert seen == []
-
-
-def test_a_rehearsal_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have been the moment."""
-
-    def run(*_: Any, **__: Any) -> None:
-        raise subprocess.TimeoutExpired("java", 1)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
-    assert not class_archive.path(JAVA_17, tmp_path).exists()
 
 
 @pytest.mark.deep

@@ -59,12 +59,6 @@ def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
     assert java.find({"JAVA_HOME": str(old), "PATH": str(new / "bin")}, nowhere).home == new
 
 
-def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
-    """It is taken for a complete one."""
-    home = pretend(tmp_path, "21", release=False)
-    assert java.find({"JAVA_HOME": str(home)}, nowhere) == Java(home, "21", True)
-
-
 def test_no_java_is_one_clear_sentence(tmp_path: Path) -> None:
     """What was found, and what helps."""
     old = pretend(tmp_path / "old", "11.0.2")
@@ -106,12 +100,6 @@ def test_the_wrapper_leaves_one_flag_out(tmp_path: Path) -> None:
     assert java.home(found, tmp_path / "cache") == home
 
 
-def test_two_javas_have_two_wrappers(tmp_path: Path) -> None:
-    """Of one version even."""
-    homes = [java.home(Java(tmp_path / name, "17", False), tmp_path / "cache") for name in ("a", "b")]
-    assert homes[0] != homes[1]
-
-
 def test_without_a_cache_a_complete_java_is_used_as_it_is(tmp_path: Path) -> None:
     """Its warning is all that is lost."""
     assert java.home(Java(tmp_path, "17", True), None) == tmp_path
@@ -122,13 +110,6 @@ def test_without_a_cache_another_one_gets_a_wrapper_for_this_process(tmp_path: P
     home = java.home(Java(tmp_path, "25", False), None)
     assert os.access(home / "bin" / "java", os.X_OK)
     assert str(tmp_path) in (home / "bin" / "java").read_text(encoding="utf-8")
-
-
-def test_a_cache_that_cannot_be_written_is_no_cache(tmp_path: Path) -> None:
-    """As on a disk that is full or read-only."""
-    blocked = tmp_path / "file"
-    blocked.touch()
-    assert java.home(Java(tmp_path, "17", True), blocked) == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -143,18 +124,6 @@ def test_the_environment_says_where(tmp_path: Path, environ: dict[str, str], whe
     found = java.folder({name: value.format(tmp_path) for name, value in environ.items()})
     assert found == tmp_path / where
     assert found.stat().st_mode & 0o777 == 0o700
-
-
-def test_by_default_it_is_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where most programs have theirs."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert java.folder({}) == tmp_path / ".cache" / "stomprelay"
-
-
-def test_there_may_be_none(tmp_path: Path) -> None:
-    """As where its parent is a file."""
-    (tmp_path / "file").touch()
-    assert java.folder({"STOMPRELAY_CACHE": str(tmp_path / "file" / "x")}) is None
 
 
 def test_small_files_are_put_as_a_whole(tmp_path: Path) -> None:

@@ -158,26 +158,8 @@ def test_a_plain_address_ends_with_its_broker(broker: ScriptedBroker) -> None:
             until(lambda: bool(list(made.frames(0.1))))
 
 
-def test_what_came_with_connected_is_heard_too(broker: ScriptedBroker) -> None:
-    """A broker that accepts and goes at once has its say."""
-    made = client(f"tcp://127.0.0.1:{broker.port}")
-    said = b"CONNECTED\nversion:1.2\n\n\0ERROR\nmessage:not today\n\n\0"
-    answer = threading.Thread(target=lambda: accept(broker, said).close())
-    answer.start()
-    with made:
-        made.connect(30)
-        with pytest.raises(Lost, match="not today"):
-            until(lambda: bool(list(made.frames(0.1))))
-    answer.join(30)
-
-
 def test_a_goodbye_that_nobody_answers_has_its_time(broker: ScriptedBroker) -> None:
     """Whoever waits is told."""
     made, _ = connected(broker)
     with made, pytest.raises(Lost, match=r"DISCONNECT was not confirmed within 0\.2 s"):
         made.disconnect(0.2)
-
-
-def test_one_that_was_never_connected_is_closed_easily() -> None:
-    """Nothing was opened for it."""
-    client("tcp://127.0.0.1:1").close()

@@ -54,28 +54,10 @@ def test_what_a_broker_leaves_out_is_filled_in_or_null() -> None:
     assert (row["destination"], row["message_id"], row["headers"]) == ("/queue/a", None, [])
 
 
-def test_of_repeated_headers_the_first_counts() -> None:
-    """As STOMP 1.2 has it; a map has each name once."""
-    (row,) = gathered(message(1, b"n:1\nm:2\nn:3\n"))
-    assert dict(row["headers"]) == {"n": "1", "m": "2"}  # type: ignore[call-overload]
-
-
-def test_escapes_are_undone() -> None:
-    """What was escaped on the wire is not in the table."""
-    (row,) = gathered(message(1, b"a\\cb:x\\ny\\\\\n"))
-    assert row["headers"] == [("a:b", "x\ny\\")]
-
-
 def test_octets_that_are_no_text_are_shown() -> None:
     """A header that is not UTF-8 loses nothing, and its neighbours stay as they are."""
     first, second = gathered(message(1, b"n:\xff\xfe\n"), message(2, "n:ä\n".encode()))
     assert (first["headers"], second["headers"]) == ([("n", "\\xff\\xfe")], [("n", "ä")])
-
-
-def test_headers_may_be_left_out() -> None:
-    """They are not even looked at."""
-    (row,) = gathered(message(1, b"n:1\n"), headers=False)
-    assert row["headers"] == []
 
 
 def test_a_piece_of_the_spool_gets_its_numbers() -> None:

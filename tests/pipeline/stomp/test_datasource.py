@@ -211,21 +211,6 @@ def test_a_dead_receiver_fails_the_query_and_says_why(
     assert "connection refused" in str(caught.value)
 
 
-@pytest.mark.deep
-def test_a_job_that_is_written_again_says_nothing_twice(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
-) -> None:
-    """With its progress kept; a rate is kept, too."""
-    rows = spark.range(0, 40, 1, 2).selectExpr("cast(id as string) as body")
-    for _ in range(2):
-        sending = rows.write.format("stomp").option("destination", queue).option("rate", 1000)
-        sending.option("progress", str(tmp_path)).mode("append").save(uri)
-    assert len(drain(uri, queue, 40)) == 40
-    with client(uri) as made:
-        made.subscribe(b"0", queue.encode(), {})
-        assert not list(made.frames(0.3))
-
-
 @pytest.fixture(params=["rabbitmq", "activemq"])
 def through(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
     """Run a relay in front of a real broker; give what enters its context and names it."""

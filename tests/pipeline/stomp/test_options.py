@@ -17,16 +17,6 @@ from stomprelay.session.heartbeat import Terms
 from tests.pipeline.stomp.rig import URI, sink, source
 
 
-def test_a_reader_needs_little(tmp_path: Path) -> None:
-    """A place, a destination, a spool; all else has its default."""
-    made = source(tmp_path)
-    assert made.destinations == ("/queue/a",)
-    assert made.spool == tmp_path
-    assert (made.late, made.receivers, made.group_size, made.group_age) == (False, 1, 2000, 0.1)
-    assert (made.idle, made.drain, made.most, made.earliest, made.strict) == (2.0, None, None, None, True)
-    assert made.headers == {b"prefetch-count": b"10000", b"activemq.prefetchSize": b"10000"}
-
-
 def test_all_that_a_reader_can_be_told(tmp_path: Path) -> None:
     """Each option arrives where it is used, times in seconds."""
     made = source(
@@ -101,40 +91,6 @@ def test_a_wrong_option_of_a_reader_is_named(tmp_path: Path, said: dict[str, obj
     """The error says which, and what would be right."""
     with pytest.raises(OptionError, match=re.escape(text)):
         source(tmp_path, URI, **said)
-
-
-def test_a_destination_must_be_given(tmp_path: Path) -> None:
-    """There is no default for it."""
-    with pytest.raises(OptionError, match="option subscribe: is missing"):
-        Source.read({"uri": URI, "spool": str(tmp_path)})
-
-
-@pytest.mark.parametrize(
-    ("said", "text"),
-    [
-        ({"url": URI, "destination": "/queue/a"}, "option url: unknown option; did you mean"),
-        (
-            {"uri": URI, "destinaton": "/queue/a"},
-            'option destinaton: unknown option; did you mean "destination"',
-        ),
-        ({"uri": URI, "password": "x", "logn": "me"}, 'option logn: unknown option; did you mean "login"'),
-    ],
-)
-def test_a_mistyped_option_is_named_before_what_is_missing_by_it(said: dict[str, str], text: str) -> None:
-    """Whoever reads that there is no destination has written one, and does not see the letter."""
-    with pytest.raises(OptionError, match=re.escape(text)):
-        Source.read(said)
-    with pytest.raises(OptionError, match=re.escape(text)):
-        Sink.read(said)
-
-
-@pytest.mark.parametrize("name", sorted(FOREIGN))
-def test_kafkas_other_options_are_told_what_is_there_instead(name: str) -> None:
-    """Nobody has to guess what to write in its place; whatever begins with `kafka.` is among them."""
-    given = name + "acks" if name.endswith(".") else name
-    for read in (Source.read, Sink.read):
-        with pytest.raises(OptionError, match=re.escape(f"option {given.lower()}: {FOREIGN[name]}")):
-            read({"uri": URI, given: "1"})
 
 
 def test_the_table_of_kafkas_options_is_what_holds() -> None:

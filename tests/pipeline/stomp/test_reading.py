@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS
+from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.datasource import BatchReader, StompDataSource, StreamReader
 from stomprelay.pipeline.stomp.options import Source
 from stomprelay.pipeline.stomp.receivers import SourceError
@@ -58,23 +58,6 @@ def test_a_new_query_begins_with_what_the_spool_has(tmp_path: Path) -> None:
         reader = StreamReader(source(tmp_path, **options), schema(DDL))
         assert reader.initialOffset() == {"r0": expected}
         reader.stop()
-
-
-def test_a_limit_is_what_was_asked_for(tmp_path: Path) -> None:
-    """None is all."""
-    assert StreamReader(source(tmp_path), schema(DDL)).getDefaultReadLimit() == ALL
-    limited = StreamReader(source(tmp_path, maxMessagesPerTrigger=5), schema(DDL))
-    assert limited.getDefaultReadLimit() == ReadMaxRows(5)
-
-
-def test_a_copy_for_executors_has_options_alone(tmp_path: Path) -> None:
-    """Constructors connect to nothing; a reader that has connections can be pickled without them."""
-    reader = StreamReader(source(tmp_path), schema(DDL))
-    reader.initialOffset()
-    copy = pickle.loads(pickle.dumps(reader))
-    assert copy.reportLatestOffset() is None
-    assert reader.reportLatestOffset() == {"r0": 0, "lag": 0, "unacknowledged": 0}
-    reader.stop()
 
 
 def test_offsets_follow_the_spool(tmp_path: Path) -> None:
@@ -168,16 +151,6 @@ def test_available_now_goes_on_while_the_broker_holds_back(tmp_path: Path) -> No
         reader.stop()
 
 
-def test_rows_that_are_gone_are_an_error(tmp_path: Path) -> None:
-    """Spark must not go on with fewer."""
-    filled(tmp_path, 3)
-    reader = StreamReader(source(tmp_path), schema(DDL))
-    with pytest.raises(SpoolError, match="messages 3 to 4"):
-        list(reader.read(InputPartition((0, 0, 5))))
-    lenient = StreamReader(source(tmp_path, failOnDataLoss="false"), schema(DDL))
-    assert sum(each.num_rows for each in lenient.read(InputPartition((0, 0, 5)))) == 3
-
-
 def test_small_groups_are_put_together(tmp_path: Path) -> None:
     """A trickle of single messages makes no batch for each."""
     filled(tmp_path, 1, 1, 1, 1)
@@ -185,14 +158,6 @@ def test_small_groups_are_put_together(tmp_path: Path) -> None:
     (found,) = reader.read(InputPartition((0, 1, 4)))
     assert isinstance(found, pa.RecordBatch)
     assert found.column("sequence").to_pylist() == [1, 2, 3]
-
-
-def test_headers_may_be_left_out(tmp_path: Path) -> None:
-    """Column and all."""
-    filled(tmp_path, 2)
-    reader = StreamReader(source(tmp_path, includeHeaders="false"), schema(DDL_WITHOUT_HEADERS))
-    (found,) = reader.read(InputPartition((0, 0, 2)))
-    assert "headers" not in found.schema.names
 
 
 def test_a_batch_drains_what_is_there(tmp_path: Path) -> None:
@@ -225,13 +190,6 @@ def test_a_batch_of_nothing_has_one_empty_task(tmp_path: Path) -> None:
     """Spark wants at least one."""
     reader = batch_reader(source(tmp_path))
     assert list(reader.read(InputPartition(None))) == []
-
-
-def test_a_batch_that_cannot_be_drained_fails(tmp_path: Path) -> None:
-    """Before any task runs."""
-    reader = batch_reader(source(tmp_path, "tcp://127.0.0.1:1"))
-    with pytest.raises(SourceError, match="connection refused"):
-        reader.partitions()
 
 
 def serve(broker: ScriptedBroker, *numbers: int) -> threading.Thread:

@@ -1,6 +1,5 @@
 """One connection to a broker, and the spool that it fills."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,15 +21,6 @@ def test_what_is_committed_is_due_once() -> None:
     assert pending.due(3) == {b"1": b"a2", b"0": b"a1"}
     assert pending.due(3) == {}
     assert len(pending) == 1
-
-
-def test_nothing_is_due_behind_what_is_not_committed() -> None:
-    """An ACK is cumulative: a message that came again must not take along one that Spark does not have."""
-    pending = PendingAcks(10)
-    for sequence, ack in ((7, b"x"), (2, b"again")):
-        pending.owe(b"0", PendingAck(sequence, ack))
-    assert pending.due(5) == {}
-    assert pending.due(8) == {b"0": b"again"}
 
 
 def test_a_message_is_known_by_its_id_and_its_body() -> None:
@@ -98,7 +88,7 @@ def test_a_group_is_acknowledged_when_it_is_on_disk(broker: ScriptedBroker, tmp_
     receiver, peer = receiving(broker, tmp_path, groupSize=3, groupMs=60000)
     peer.write(b"".join(message(number, body=b"%d" % number) for number in range(5)))
     assert peer.frame() == b"ACK\nid:a2\n\n\0"
-    assert receiver.end == 3
+    assert receiver.spool.end == 3
     assert bodies(tmp_path, 0, 3) == [b"0", b"1", b"2"]
     assert farewell(receiver, peer) == [b"ACK\nid:a4\n\n\0"]
     assert bodies(tmp_path, 0, 5) == [b"%d" % number for number in range(5)]
@@ -120,7 +110,7 @@ def test_large_messages_make_small_groups(
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     peer.write(message(0, body=b"x" * 60) + message(1, body=b"x" * 60) + message(2))
     assert peer.frame() == b"ACK\nid:a1\n\n\0"
-    assert receiver.end == 2
+    assert receiver.spool.end == 2
     assert farewell(receiver, peer) == [b"ACK\nid:a2\n\n\0"]
 
 
@@ -131,21 +121,6 @@ def test_each_subscription_is_acknowledged_by_itself(broker: ScriptedBroker, tmp
     peer.write(message(1) + message(2).replace(b"subscription:0", b"subscription:1"))
     assert {peer.frame(), peer.frame()} == {b"ACK\nid:a1\n\n\0", b"ACK\nid:a2\n\n\0"}
     assert farewell(receiver, peer) == []
-
-
-def test_it_is_quiet_when_all_is_on_disk(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """Not before the last group was written, and not while a broker is sought."""
-    receiver, peer = receiving(broker, tmp_path, groupMs=60000)
-    until(lambda: receiver.quiet(0.0))
-    peer.write(message(1))
-    until(lambda: receiver.unacknowledged > 0)
-    assert not receiver.quiet(0.1)
-    peer.reset()
-    again = accept(broker)
-    again.frame()
-    again.close()
-    receiver.stop()
-    threading.Thread(target=receiver.close).start()
 
 
 def test_a_receiver_that_lost_its_broker_says_why(broker: ScriptedBroker, tmp_path: Path) -> None:
@@ -184,10 +159,10 @@ def test_no_more_is_received_than_may_be_uncommitted(broker: ScriptedBroker, tmp
     peer.write(b"".join(message(number) for number in range(2)))
     peer.write(b"".join(message(number) for number in range(2, 4)))
     until(lambda: receiver.held)
-    assert receiver.end == 4
+    assert receiver.spool.end == 4
     peer.write(message(4))
     receiver.commit(2)
-    until(lambda: receiver.end == 5)
+    until(lambda: receiver.spool.end == 5)
     farewell(receiver, peer)
 
 
@@ -195,7 +170,7 @@ def test_late_acks_follow_what_spark_has_committed(broker: ScriptedBroker, tmp_p
     """With `ack=commit` the broker keeps a message until then."""
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=4, prefetch=4)
     peer.write(b"".join(message(number) for number in range(4)))
-    until(lambda: receiver.end == 4)
+    until(lambda: receiver.spool.end == 4)
     until(lambda: receiver.held)
     receiver.commit(3)
     assert peer.frame() == b"ACK\nid:a2\n\n\0"
@@ -211,7 +186,7 @@ def test_what_is_not_on_disk_yet_holds_nothing_back(broker: ScriptedBroker, tmp_
     until(lambda: receiver.unacknowledged > 0)
     assert not receiver.held
     until(lambda: receiver.held)
-    assert receiver.end == 2
+    assert receiver.spool.end == 2
     farewell(receiver, peer)
 
 
@@ -222,7 +197,7 @@ def test_what_comes_again_is_not_spooled_again(broker: ScriptedBroker, tmp_path:
     spool.close()
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=1)
     peer.write(b"".join(message(number, body=b"%d" % number) for number in (1, 2, 3)))
-    until(lambda: receiver.end == 4)
+    until(lambda: receiver.spool.end == 4)
     receiver.commit(3)
     assert peer.frame() == b"ACK\nid:a2\n\n\0"
     assert bodies(tmp_path, 0, 4) == [b"0", b"1", b"2", b"3"]
@@ -239,16 +214,5 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
     until(lambda: receiver.unacknowledged > 0)
     receiver.stop()
     until(lambda: not receiver.running)
-    assert (receiver.failure, receiver.end) == (None, 1)
-    receiver.close()
-
-
-def test_one_that_is_not_started_has_its_spool(tmp_path: Path) -> None:
-    """Of a receiver that a query once had."""
-    spool = MessageSpool(tmp_path / "r1")
-    spool.append(batch(0, 3))
-    spool.close()
-    receiver = Receiver(source(tmp_path), 1, tmp_path / "r1")
-    assert (receiver.begin, receiver.end, receiver.running, receiver.quiet(9.0)) == (0, 3, False, True)
-    receiver.stop()
+    assert (receiver.failure, receiver.spool.end) == (None, 1)
     receiver.close()

@@ -122,20 +122,12 @@ def test_a_session_of_spark_connect_is_told_the_name_alone() -> None:
     assert told == [pyspark_stomp.DefaultSource]
 
 
+@pytest.mark.deep
 def test_plain_python_with_another_one_in_the_path(
     uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
 ) -> None:
     """The session was made without a thought of Python."""
     copied(queue, uri, tmp_path, elsewhere, SESSION + REGISTER + COPIES, sys.executable)
-
-
-@pytest.mark.long
-def test_plain_python_that_names_itself(
-    uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
-    """Then Spark finds the package by itself."""
-    elsewhere["PYSPARK_PYTHON"] = sys.executable
-    copied(queue, uri, tmp_path, elsewhere, SESSION + COPIES, sys.executable)
 
 
 @pytest.mark.long
@@ -202,38 +194,3 @@ def test_spark_connect(uri: str, queue: str, tmp_path: Path, elsewhere: dict[str
     pytest.importorskip("grpc_status", reason="PySpark's extra connect is not installed")
     elsewhere["PYSPARK_PYTHON"] = sys.executable
     copied(queue, uri, tmp_path, elsewhere, CONNECT, sys.executable)
-
-
-FAILS_ONCE = """
-from pyspark import TaskContext
-
-def once(batches):
-    for number, batch in enumerate(batches):
-        if number == 4 and not TaskContext.get().attemptNumber():
-            raise ValueError("only this time")
-        yield batch
-
-spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-rows = spark.range(0, 60, 1, 1).selectExpr("cast(id as string) as body").mapInArrow(once, "body string")
-sending = rows.write.format("stomp").option("destination", "{queue}-out").option("window", "4")
-sending.mode("append").save("{uri}")
-spark.range(1).selectExpr("'end' as body").write.format("stomp").mode("append").options(
-    destination="{queue}-out").save("{uri}")
-"""
-
-
-@pytest.mark.long
-def test_a_task_that_spark_repeats_has_the_same_keys(
-    uri: str, queue: str, tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
-    """Consumers that drop what they have seen have every row once."""
-    elsewhere["PYSPARK_PYTHON"] = sys.executable
-    run(queue, uri, tmp_path, elsewhere, SESSION + REGISTER + FAILS_ONCE, sys.executable, master="local[1,2]")
-    found = drain(uri, f"{queue}-out", 61)
-    while found[-1][0] != b"end":
-        found += drain(uri, f"{queue}-out", 1)
-    sent = [(said[b"relay-key"], int(body)) for body, said in found[:-1]]
-    assert len(set(sent)) == len({key for key, _ in sent}) == 60
-    again = len(sent) - 60
-    assert sent[:again] == sent[again : 2 * again]
-    assert again <= 40

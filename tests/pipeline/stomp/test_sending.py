@@ -54,15 +54,6 @@ def test_a_receipt_of_another_broker_vouches_for_one_alone() -> None:
     assert (window.room, window.confirmed, window.stuck) == (8, 6, False)
 
 
-def test_what_was_not_asked_for_means_nothing() -> None:
-    """Strange receipts, and those that come twice."""
-    window = Window(4, 1)
-    window.sent()
-    for receipt in (b"bye", b"7", b"0", b"0"):
-        window.received(receipt, cumulative=True)
-    assert (window.room, window.confirmed) == (4, 1)
-
-
 @given(st.integers(1, 5), st.permutations(range(20)))
 def test_the_position_is_the_first_row_without_a_receipt(every: int, order: list[int]) -> None:
     """In whatever order receipts come."""
@@ -111,12 +102,6 @@ def test_a_clock_that_was_set_back_does_not_stop_all(tmp_path: Path, clock: list
     assert pace.take(1) <= 70.0
 
 
-def test_messages_are_asked_for_together_where_there_are_many(tmp_path: Path) -> None:
-    """One at a time when there are few."""
-    assert SharedRate(tmp_path / "pace", 0.5).some == 1
-    assert SharedRate(tmp_path / "pace", 10_000).some == 500
-
-
 def test_tasks_of_a_job_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its folder, or in the machine's under its name; there is none without a rate."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "machine"))
@@ -127,15 +112,6 @@ def test_tasks_of_a_job_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert pace is not None
         pace.take(1)
         assert (tmp_path / file).is_file()
-
-
-def test_its_file_goes_with_it(tmp_path: Path) -> None:
-    """Even if nobody ever asked for a turn."""
-    pace = SharedRate(tmp_path / "pace", 10)
-    pace.forget()
-    pace.take(1)
-    pace.forget()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -170,23 +146,6 @@ def test_all_rows_are_sent_in_order_and_confirmed(broker: Confirming) -> None:
     assert broker.asked == 101
 
 
-def test_fewer_receipts_do_where_they_vouch_for_more() -> None:
-    """ActiveMQ confirms all before it: a quarter of the window at a time."""
-    broker = Confirming(b"ActiveMQ/5.17.2")
-    assert sending(broker, window=40).run(iter([rows(0, 100)])) == 100
-    assert len(broker.sends) == 100
-    # Ten of ours, a few by which the relay's core closes its batches, and that of DISCONNECT.
-    assert broker.asked < 30
-    broker.close()
-
-
-def test_without_rows_there_is_no_connection(broker: Confirming) -> None:
-    """Nobody to say nothing to."""
-    assert sending(broker).run(iter([])) == 0
-    assert sending(broker).run(iter([rows(0, 0)])) == 0
-    assert broker.frames == []
-
-
 def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> None:
     """After its time; what is confirmed is said."""
     broker.silent = True
@@ -197,13 +156,6 @@ def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> No
     )
     with pytest.raises(Lost, match=r"no receipt came within 0\.3 s; 0 rows are confirmed"):
         made.run(iter([rows(0, 100)]))
-
-
-def test_nobody_there_fails_the_task() -> None:
-    """With what was tried."""
-    made = TaskSender(sink("tcp://127.0.0.1:1", destination="/queue/a"), Job("job", "0", 0), None)
-    with pytest.raises(Lost, match="refused"):
-        made.run(iter([rows(0, 1)]))
 
 
 def test_a_job_goes_on_where_it_was(broker: Confirming, tmp_path: Path) -> None:
@@ -312,18 +264,3 @@ def test_receipts_that_vouch_for_less_than_was_thought(
     assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(50)]
     assert [frame.partition(b"\n")[0] for frame in broker.frames].count(b"DISCONNECT") == 2
     assert JobProgress(tmp_path).position("0", 1) == 50
-
-
-def test_a_rate_is_asked_for_turns(broker: Confirming, tmp_path: Path) -> None:
-    """As many as are sent."""
-    pace = SharedRate(tmp_path / "pace", 1e6)
-    asked: list[int] = []
-    take = pace.take
-
-    def counted(count: int) -> float:
-        asked.append(count)
-        return take(count)
-
-    pace.take = counted  # type: ignore[method-assign]
-    sending(broker, pace=pace).run(iter([rows(0, 600)]))
-    assert sum(asked) == 600

@@ -124,24 +124,6 @@ def test_a_row_may_go_without_content_length(
     assert lines == [b"destination:/queue/a", *length, b"relay-key:job/0/3/0"]
 
 
-def test_rows_differ_in_content_length() -> None:
-    """Each says it for itself, whatever else holds these given; the header of that name is not what counts."""
-    found = spelled(
-        rows(
-            destination=["/queue/content-length:2", "/queue/b", "/queue/c"],
-            body=["ab", "cd", "ef"],
-            content_length=[False, True, None],
-            headers=[[("content-length", "7"), ("n", "content-length:2\n")], [], []],
-        ),
-        persistent="false",
-    )
-    assert [[line for line in lines if b"content-length" in line] for lines, _ in found] == [
-        [b"destination:/queue/content-length\\c2", b"n:content-length\\c2\\n"],
-        [b"content-length:2"],
-        [b"content-length:2"],
-    ]
-
-
 def test_the_option_says_where_all_go() -> None:
     """As Kafka's `topic` does."""
     found = spelled(rows(destination=["/queue/a", None], body=["", ""]), destination="/queue/z")

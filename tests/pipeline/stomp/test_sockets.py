@@ -18,7 +18,6 @@ from stomprelay.pipeline.stomp import sockets
 from stomprelay.pipeline.stomp.sockets import (
     ASKED,
     FULL,
-    PRESSURE,
     Endpoint,
     LegConnection,
     Unreachable,
@@ -54,19 +53,6 @@ def test_what_needs_twisted_or_the_relay_is_told() -> None:
         plain_endpoint(address.broker("tls:a:7"))
     with pytest.raises(Unreachable, match="only Twisted knows"):
         plain_endpoint(address.broker("autobahn:tcp\\:a"))
-
-
-def test_a_connection_does_not_block(tmp_path: Path) -> None:
-    """By name, by address, and by the path of a socket."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        for host in ("127.0.0.1", "localhost"):
-            with asyncio.run(Endpoint(host, port).connected(30)) as made, server.accept()[0]:
-                assert made.gettimeout() == 0
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
-        server.listen()
-        asyncio.run(Endpoint("", path=str(tmp_path / "s")).connected(30)).close()
 
 
 def test_reasons_in_a_few_words() -> None:
@@ -276,17 +262,6 @@ def read(owner: Owner, peer: socket.socket, count: int) -> bytes:
     return got
 
 
-def test_octets_pass_both_ways(owner: Owner, server: socket.socket) -> None:
-    """In their order."""
-    line, peer = opened(owner, server)
-    with peer:
-        line.write(b"hello ")
-        line.write(b"there")
-        assert peer.recv(11, socket.MSG_WAITALL) == b"hello there"
-        peer.sendall(b"answer")
-        owner.turn(lambda: owner.data == b"answer")
-
-
 def test_what_cannot_be_written_waits(owner: Owner, server: socket.socket) -> None:
     """The line is full until a good part of it is gone."""
     line, peer = opened(owner, server)
@@ -298,21 +273,6 @@ def test_what_cannot_be_written_waits(owner: Owner, server: socket.socket) -> No
         assert len(read(owner, peer, size)) == size
         owner.turn(lambda: not line.full)
         assert owner.told == ["made", "drained"]
-
-
-def test_a_held_line_is_not_read_from(owner: Owner, server: socket.socket) -> None:
-    """While there is any reason not to; whoever asks hears of the first and of the last."""
-    line, peer = opened(owner, server)
-    with peer:
-        assert line.hold(ASKED)
-        assert not line.hold(PRESSURE)
-        peer.sendall(b"x")
-        assert not line.release(ASKED)
-        owner.loop.run_until_complete(asyncio.sleep(0.05))
-        assert owner.data == b""
-        assert line.release(PRESSURE)
-        assert not line.release(PRESSURE)
-        owner.turn(lambda: owner.data == b"x")
 
 
 def test_a_peer_that_closes_is_lost(owner: Owner, server: socket.socket) -> None:
@@ -337,26 +297,6 @@ def test_what_was_said_before_a_write_failed_is_heard(owner: Owner, server: sock
     assert re.fullmatch("lost: (broken pipe|connection reset)", owner.told[1])
 
 
-def test_nobody_there_is_a_refusal(owner: Owner) -> None:
-    """In the words of the system."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        owner.open(Endpoint("127.0.0.1", taken.getsockname()[1]))
-        owner.turn(lambda: owner.told == ["refused: connection refused"])
-
-
-def test_a_line_is_closed_when_all_is_written(owner: Owner, server: socket.socket) -> None:
-    """The peer gets everything, and what it still says is for nobody."""
-    line, peer = opened(owner, server)
-    with peer:
-        line.write(b"x" * 1_000_000)
-        assert owner.close(How.FLUSH)
-        peer.sendall(b"too late")
-        assert len(read(owner, peer, 1_000_001)) == 1_000_000
-    owner.turn(lambda: "gone" in owner.told)
-    assert owner.data == b""
-
-
 def test_a_peer_that_does_not_close_is_left(
     owner: Owner, server: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,16 +305,6 @@ def test_a_peer_that_does_not_close_is_left(
     _, peer = opened(owner, server)
     with peer:
         owner.close(How.LINGER)
-        owner.turn(lambda: owner.told == ["made", "gone"])
-
-
-def test_a_line_that_takes_its_time_can_be_aborted(owner: Owner, server: socket.socket) -> None:
-    """Whoever ends for good leaves no socket open."""
-    _, peer = opened(owner, server)
-    with peer:
-        owner.close(How.FLUSH)
-        owner.close(How.ABORT)
-        owner.close(How.ABORT)
         owner.turn(lambda: owner.told == ["made", "gone"])
 
 
@@ -389,19 +319,6 @@ def test_an_aborted_line_is_reset(owner: Owner, server: socket.socket) -> None:
     line.write(b"x")
     owner.close(How.ABORT)
     assert owner.told == ["made", "gone"]
-
-
-def test_a_line_may_be_closed_before_it_is_there(owner: Owner, server: socket.socket) -> None:
-    """What comes of the attempt is thrown away."""
-    line = owner.open(Endpoint("127.0.0.1", server.getsockname()[1]))
-    assert owner.attempt is not None
-    assert not owner.close(How.ABORT)
-    owner.turn(owner.attempt.done)
-    owner.turn(lambda: owner.told == ["gone"])
-    peer, _ = server.accept()
-    with peer:
-        assert peer.recv(1) == b""
-    line.write(b"x")
 
 
 def test_tls_is_read_to_the_end(owner: Owner, server: socket.socket, tmp_path: Path) -> None:

@@ -201,17 +201,6 @@ def test_a_segment_without_anything_whole_gives_its_name(tmp_path: Path) -> None
     assert bodies(tmp_path, 41, 43) == [41, 42]
 
 
-def test_a_torn_new_segment_leaves_the_older_ones(tmp_path: Path) -> None:
-    """Killed while a segment was begun."""
-    filled(tmp_path, 2).close()
-    (tmp_path / f"{6:020d}.arrows").write_bytes(b"\xff\xff")
-    spool = MessageSpool(tmp_path)
-    assert (spool.begin, spool.end) == (0, 6)
-    spool.append(batch(6, 8))
-    spool.close()
-    assert bodies(tmp_path, 0, 8) == list(range(8))
-
-
 def test_a_folder_has_one_writer(tmp_path: Path) -> None:
     """Two sources that share a spool would mix their messages: the second one is told who has it."""
     first = MessageSpool(tmp_path)
@@ -219,14 +208,6 @@ def test_a_folder_has_one_writer(tmp_path: Path) -> None:
         MessageSpool(tmp_path, patience=0)
     first.close()
     MessageSpool(tmp_path, patience=0).close()
-
-
-def test_a_closed_one_takes_nothing(tmp_path: Path) -> None:
-    """It may be somebody else's by now."""
-    spool = filled(tmp_path, 1)
-    spool.close()
-    with pytest.raises(SpoolError, match="is closed"):
-        spool.append(batch(3, 6))
 
 
 def test_a_writer_that_goes_is_waited_for(tmp_path: Path) -> None:

@@ -16,23 +16,6 @@ from stomprelay.pipeline.stomp.values import (
 )
 
 
-def test_names_are_read_without_regard_to_case() -> None:
-    """Spark makes them small, and the documentation does not."""
-    assert GivenOptions({"groupsize": "3"}).get("groupSize", number(1)) == 3
-
-
-def test_what_is_absent_has_its_default() -> None:
-    """No option, no value; or the one that was given."""
-    assert GivenOptions({}).get("groupSize", number(1)) is None
-    assert GivenOptions({}).get("groupSize", number(1), 7) == 7
-
-
-def test_a_wrong_value_is_told_by_its_option() -> None:
-    """The error names the option as the documentation has it."""
-    with pytest.raises(OptionError, match='option groupSize: must be a whole number, 1 or more, not "0"'):
-        GivenOptions({"groupsize": "0"}).get("groupSize", number(1))
-
-
 def test_what_nobody_knows_is_refused() -> None:
     """A misspelt option gets a hint, one known from elsewhere its own words; headers pass."""
     names, foreign = ("groupSize", "path"), {"assign": "has no meaning", "kafka.": "is Kafka's"}
@@ -44,15 +27,6 @@ def test_what_nobody_knows_is_refused() -> None:
     ):
         with pytest.raises(OptionError, match=f"option {name}: {re.escape(said)}"):
             GivenOptions({name: "3"}).only(names, foreign)
-
-
-def test_an_option_may_have_two_names() -> None:
-    """One of them at a time."""
-    assert GivenOptions({}).either("one", "other", text) is None
-    assert GivenOptions({"one": "1"}).either("one", "other", text) == "1"
-    assert GivenOptions({"other": "2"}).either("one", "other", text) == "2"
-    with pytest.raises(OptionError, match="option other: is another name for one"):
-        GivenOptions({"one": "1", "other": "1"}).either("one", "other", text)
 
 
 def test_headers_come_one_by_one_or_as_json() -> None:

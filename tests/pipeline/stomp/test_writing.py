@@ -10,7 +10,6 @@ import pytest
 
 from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StompDataSource, StreamWriter
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
-from stomprelay.pipeline.stomp.sends import SchemaError
 from stomprelay.pipeline.stomp.values import OptionError
 from tests.e2e.raw import headers
 from tests.pipeline.stomp.rig import Confirming, schema, sink, until
@@ -29,12 +28,6 @@ def broker() -> Iterator[Confirming]:
 def rows(count: int) -> pa.RecordBatch:
     """Make rows for a queue."""
     return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * count, "body": ["x"] * count})
-
-
-def test_what_cannot_be_sent_is_refused_on_the_driver() -> None:
-    """Before there is any task."""
-    with pytest.raises(SchemaError, match="needs a column body"):
-        BatchWriter(sink(), schema("destination string"))
 
 
 def test_nothing_is_overwritten() -> None:
@@ -136,15 +129,6 @@ def test_a_folder_is_of_one_job(tmp_path: Path) -> None:
     JobProgress(tmp_path).identity("one")
     with pytest.raises(ProgressError, match="is of the job one, not of two"):
         JobProgress(tmp_path).identity("two")
-
-
-def test_positions_are_kept_by_batch_and_partition(tmp_path: Path) -> None:
-    """Where nothing is known it is the beginning."""
-    progress = JobProgress(tmp_path)
-    progress.advance("0", 1, 7)
-    progress.advance("0", 1, 9)
-    assert [progress.position("0", 1), progress.position("0", 0), progress.position("1", 1)] == [9, 0, 0]
-    assert [path.name for path in tmp_path.iterdir()] == ["0-1"]
 
 
 def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from stomprelay.pipeline.match.messages import STATE
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store.delta import DeltaStore
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import DeltaStore, opened
 from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import Store, StoreError
 from stomprelay.pipeline.store.upkeep import migrate

@@ -8,7 +8,7 @@ import pytest
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.formats import opened
+from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
 from stomprelay.pipeline.store.upkeep import begin
 from tests.pipeline import rows as made
