@@ -143,19 +143,6 @@ def test_what_is_buffered_goes_no_faster_than_it_is_confirmed() -> None:
 # The client goes
 
 
-def test_a_client_that_goes_while_something_is_buffered() -> None:
-    """It is delivered to the next broker, which is then left; the client's half frame is not."""
-    with started() as play:
-        play.broker_goes()
-        play.client_says(send(b"1") + b"SEND\ndest")
-        play.client_goes()
-        assert not play.relay.over
-        found(play)
-        play.broker_gets(send(b"1"))
-        play.broker_is_closed()
-        assert play.relay.over
-
-
 def test_what_comes_for_a_closed_leg() -> None:
     """Bytes and losses of a leg that was closed ask for nothing."""
     with started() as play:
@@ -272,12 +259,6 @@ def beaten(*legs: Leg | None, now: float) -> tuple[list[Effect], Leg | None]:
     return outbox.drain(), dead
 
 
-def test_a_client_has_its_beats_while_there_is_no_broker() -> None:
-    """A link without a leg is passed over."""
-    client = leg(Side.DOWNSTREAM)
-    assert beaten(client, None, None, now=0.5) == ([Send(client, b"\n")], None)
-
-
 def test_the_first_of_the_dead() -> None:
     """A dead client ends the session: it is looked at first. The legs behind a dead one are looked at next time."""
     client, one, other = leg(Side.DOWNSTREAM), leg(), leg()
@@ -285,25 +266,6 @@ def test_the_first_of_the_dead() -> None:
     client.heartbeat.received_at = 2.0
     client.heartbeat.sent_at = 2.0
     assert beaten(client, one, other, now=2.0) == ([], one)
-
-
-def in_state(side: Side, state: State) -> Leg:
-    """A leg with beats that has come so far."""
-    made = Leg(side, Limits())
-    if state is State.LEAVING:
-        made.enter(State.CONNECTED)
-    if state is not State.OPENING:
-        made.enter(state)
-    made.heartbeat.agree(Terms(1000, 1000), Terms(1000, 1000), 0.0)
-    return made
-
-
-def test_a_client_that_waits_for_the_answer_to_disconnect() -> None:
-    """It is sent beats until then; it need not send any, for `Shutdown` pauses its heart-beat."""
-    client = in_state(Side.DOWNSTREAM, State.LEAVING)
-    client.heartbeat.paused()
-    assert client.beating
-    assert beaten(client, now=100.0) == ([Send(client, b"\n")], None)
 
 
 def test_what_is_due_is_what_the_deadline_tells() -> None:

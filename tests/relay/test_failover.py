@@ -36,7 +36,6 @@ after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.dec
 in_all_modes = pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
-AGAIN = b"SEND\nrelay-resent:true\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
 ASKING_AGAIN = b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
@@ -198,24 +197,6 @@ def test_credentials_that_are_not_accepted(cut: Cut) -> None:
 
 
 @in_all_cuts
-def test_credentials_that_the_next_broker_does_not_accept(cut: Cut) -> None:
-    """Later on it is just as final: the third broker is never asked."""
-    with started(brokers=3, cut=cut) as play:
-        play.client_says(SEND % b"x")
-        play.broker_reads()
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(DENIED)
-        play.client_gets(DENIED)
-        play.client_is_closed()
-        play.time_passes(100)
-        assert len(play.opened) == 2
-        assert over(play)
-
-
-@in_all_cuts
 def test_the_second_broker_speaks_another_version_only(cut: Cut) -> None:
     """It is asked once more, in the version that it named, before any other broker is."""
     with started(b"1.1", cut=cut, brokers=3) as play:
@@ -261,14 +242,6 @@ def test_attempts_after_a_loss() -> None:
         play.client_is_closed()
 
 
-def test_no_attempts_after_a_loss() -> None:
-    """With none at all the session ends with its broker."""
-    with started(options={"attempts": 0}) as play:
-        play.broker_goes()
-        play.client_gets_error(b"no broker available")
-        assert len(play.opened) == 1
-
-
 def test_the_time_is_over() -> None:
     """`timeout` bounds how long a session is without a broker; the ERROR says so."""
     with started(options={"timeout": 5.0}) as play:
@@ -299,18 +272,6 @@ def test_the_time_is_over_while_a_broker_does_not_answer() -> None:
         play.time_passes(0.2)
         play.client_gets_error(b"no broker available")
         assert all(peer.closed is not None for peer in play.brokers[1:])
-
-
-def test_the_time_begins_anew_with_each_loss() -> None:
-    """What one search used is not held against the next."""
-    with started(options={"timeout": 5.0}) as play:
-        for _ in range(4):
-            play.broker_goes()
-            asked(play)
-            play.time_passes(3)
-            found(play)
-            play.time_passes(1.5)  # it has to stay a moment
-        assert play.client.closed is None
 
 
 def test_a_broker_that_accepts_and_goes_at_once() -> None:
@@ -533,31 +494,6 @@ def test_confirmed_by_the_batch(client: bytes, broker: bytes, product: str) -> N
         assert play.counters["frames_resent"] == 3
 
 
-@pytest.mark.parametrize("product", ["activemq", "rabbitmq"])
-def test_a_batch_goes_on_with_a_broker_that_confirms_otherwise(product: str) -> None:
-    """From ActiveMQ to RabbitMQ or the other way: what was one batch is asked about one by one."""
-    other = "rabbitmq" if product == "activemq" else "activemq"
-    with started(product=product, confirm=True) as play:
-        play.client_says(SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4")
-        play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.2", other)
-        told = marks(play.broker_reads())
-        if other == "rabbitmq":
-            assert told == [b"!2:1", b"!3:2", b"!r:3", b"!4:4"]
-            play.broker_says(RECEIPT % (OURS % 4) + RECEIPT % (OURS % 2))
-            play.broker_goes()
-            found(play, b"1.2", other)
-            assert marks(play.broker_reads()) == [b"!5:2", b"!r:3"]
-        else:
-            assert told == [b"!1", b"!2", b"!r:3", b"!4:4"]
-            play.broker_says(RECEIPT % b"r")
-            play.client_gets(RECEIPT % b"r")
-            play.broker_goes()
-            found(play, b"1.2", other)
-            assert marks(play.broker_reads()) == [b"!5:4"]
-
-
 def test_our_own_receipt_in_an_error() -> None:
     """An ERROR that names a receipt of ours reaches the client without that name; what it refused is not said again."""
     with started(product="rabbitmq", confirm=True) as play:
@@ -579,22 +515,6 @@ def test_a_receipt_of_the_clients_own_in_an_error() -> None:
         play.broker_says(error)
         play.client_gets(error)
         assert link(play).quiet
-
-
-@in_all_cuts
-def test_order_is_kept(cut: Cut) -> None:
-    """Lost again and again at any point, each broker is told in the order in which the client spoke."""
-    with started(cut=cut, confirm=True, product="rabbitmq") as play:
-        for at in range(12):
-            play.client_says(SEND % (b"%02d" % at))
-            if at % 4 == 3:
-                play.broker_reads()
-                goes_by_itself(play)
-                play.client_says(SEND % (b"%02d.5" % at))
-                found(play, b"1.2", "rabbitmq")
-                bodies = [each.rpartition(b":")[2] for each in marks(play.broker_reads())]
-                assert bodies == sorted(bodies)
-                assert len(bodies) == at + 1 + (at + 1) // 4
 
 
 # Receipts, each once
@@ -629,22 +549,6 @@ def test_receipts_around_the_loss(cut: Cut) -> None:
             b"SUBSCRIBE\nid:2\ndestination:/queue/b\nack:client\nreceipt:s2\n\n\0"
             b"BEGIN\ntransaction:t\nreceipt:b\n\n\0"
         )
-
-
-@in_all_cuts
-def test_receipts_that_came_are_not_given_again(cut: Cut) -> None:
-    """A BEGIN that is said again asks for its receipt again; the second one is not passed on."""
-    with started(cut=cut) as play:
-        play.client_says(b"BEGIN\ntransaction:t\nreceipt:b\n\n\0")
-        play.client_says(b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\nx\0")
-        play.broker_says(RECEIPT % b"b" + RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"b" + RECEIPT % b"r")
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        play.broker_says(RECEIPT % b"b" + RECEIPT % b"r")
-        play.client_gets(b"")
 
 
 @in_all_cuts
@@ -747,20 +651,6 @@ def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:
         else:
             assert header(told[0], b"id" if after == b"1.2" else b"message-id") in (b"k", b"m")
             assert told[1] == b"UNSUBSCRIBE\nid:relay-1\n\n"
-
-
-def test_headers_that_need_an_escape() -> None:
-    """A subscription is said in the next broker's dialect, whatever the first one's was."""
-    with started(b"1.2", b"1.2") as play:
-        play.client_says(b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\\\\b\nx-y:p\\cq\n\n\0")
-        play.broker_reads()
-        for after, told in (
-            (b"1.1", b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\\\\b\nx-y:p\\cq\n\n\0"),
-            (b"1.0", b"SUBSCRIBE\nid:a:b\ndestination:/queue/a\\b\nx-y:p:q\n\n\0"),
-        ):
-            goes_by_itself(play)
-            found(play, after)
-            gets(play, told)
 
 
 def test_a_subscription_that_the_next_broker_cannot_be_told() -> None:
@@ -877,82 +767,6 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
             play.client_gets(RECEIPT % (b"s%d" % n))
         assert play.counters["acks_stale"] == 3
         play.both_stay()
-
-
-@pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
-@in_all_cuts
-def test_an_ack_that_covers_what_was_delivered_again(client: bytes, cut: Cut) -> None:
-    """It was for the first copy of the third message, and settles the second ones of all: the client acknowledges these
-    later, in two steps, and no broker awaits that. What is delivered from then on is acknowledged as before, in a chunk
-    too.
-    """
-    with started(client, cut=cut) as play:
-        subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
-        messages = [message(client, b"%d" % n, b"client") for n in range(3)]
-        play.client_says(subscribe)
-        gets(play, subscribe)
-        play.broker_says(b"".join(messages))
-        first, _, third = play.client_reads().split(b"\0")[:3]
-        play.client_says(settle(client, b"ACK", first))
-        assert names(client, play.broker_reads(), b"0")
-        play.broker_goes()
-        found(play, client)
-        gets(play, subscribe)
-        play.broker_says(b"".join(messages))
-        play.client_gets(b"".join(messages))
-        play.client_says(settle(client, b"ACK", third))
-        assert names(client, play.broker_reads(), b"2")
-        play.client_says(settle(client, b"ACK", first, b"receipt:r\n") + settle(client, b"ACK", third))
-        gets(play, b"")
-        play.client_gets(RECEIPT % b"r")
-        assert play.counters["acks_stale"] == 2
-        more = message(client, b"4", b"client") + message(client, b"5", b"client")
-        play.broker_says(more)
-        four, five = play.client_reads().split(b"\0")[:2]
-        play.client_says(settle(client, b"ACK", five) + settle(client, b"ACK", four))
-        gets(play, settle(client, b"ACK", five))
-        play.both_stay()
-
-
-def test_a_covered_copy_that_is_acknowledged_in_a_transaction() -> None:
-    """No broker awaits that, so nothing stands against the COMMIT."""
-    with started(b"1.1") as play:
-        messages = message(b"1.1", b"1", b"client") + message(b"1.1", b"2", b"client")
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
-        play.broker_says(messages)
-        one, two = play.client_reads().split(b"\0")[:2]
-        play.client_says(settle(b"1.1", b"ACK", one))
-        play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.1")
-        play.broker_says(messages)
-        play.client_gets(messages)
-        play.client_says(settle(b"1.1", b"ACK", two))
-        play.broker_reads()
-        begin, commit = b"BEGIN\ntransaction:t\n\n\0", b"COMMIT\ntransaction:t\n\n\0"
-        play.client_says(begin + settle(b"1.1", b"ACK", one, b"transaction:t\n") + commit)
-        told = play.broker_reads()
-        assert b"ACK\n" not in told
-        assert b"\0COMMIT\n" in told
-        play.both_stay()
-
-
-@pytest.mark.parametrize("after", [b"1.1", b"1.2"], ids=bytes.decode)
-@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_nacks_of_lost_deliveries(client: bytes, after: bytes) -> None:
-    """They are as stale as ACKs."""
-    with started(client) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(client, b"1"))
-        one = play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play, after)
-        play.broker_reads()
-        play.client_says(settle(client, b"NACK", one, b"receipt:n\n"))
-        gets(play, b"")
-        play.client_gets(RECEIPT % b"n")
-        assert play.counters["acks_stale"] == 1
 
 
 def test_a_stale_nack_toward_a_version_without_nack() -> None:
@@ -1156,33 +970,6 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
             gets(play, b"")
 
 
-def test_a_doomed_transaction_is_committed_while_there_is_no_broker() -> None:
-    """The ERROR comes when the next broker is there, as everything that is said meanwhile waits for it."""
-    with started() as play:
-        play.client_says(SUBSCRIBE + BEGIN)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_says(settle(b"1.2", b"ACK", play.client_reads(), b"transaction:t\n"))
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(COMMIT)
-        found(play)
-        play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
-        play.broker_reads()
-
-
-def test_a_transaction_that_is_committed_while_there_is_no_broker() -> None:
-    """BEGIN and SENDs before the loss, COMMIT during the outage: the next broker is told all of it."""
-    with started() as play:
-        play.client_says(BEGIN + INSIDE % b"1")
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(INSIDE % b"2" + COMMIT)
-        found(play)
-        gets(play, BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT)
-        play.broker_says(RECEIPT % b"c")
-        play.client_gets(RECEIPT % b"c")
-
-
 def test_a_transaction_that_is_too_large_to_be_kept() -> None:
     """Beyond `resend_buffer` it ends with its broker; without a loss nothing is wrong with it."""
     for loss in (True, False):
@@ -1201,36 +988,6 @@ def test_a_transaction_that_is_too_large_to_be_kept() -> None:
             else:
                 gets(play, COMMIT)
                 play.both_stay()
-
-
-def test_open_transactions_beside_confirmed_sends() -> None:
-    """What was not confirmed comes first, then the open transactions, each in its own order."""
-    with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(SEND % b"1" + BEGIN + INSIDE % b"2" + SEND % b"3" + BEGIN.replace(b":t", b":u"))
-        play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
-        told = play.broker_reads()
-        ours = [
-            b"SEND\nrelay-resent:true\nreceipt:" + OURS % n + b"\ndestination:/queue/a\n\n%b\0"
-            for n in (4, 5)
-        ]
-        inside = (INSIDE % b"2").replace(b"SEND\n", b"SEND\nreceipt:" + OURS % 6 + b"\n")
-        assert told == ours[0] % b"1" + ours[1] % b"3" + BEGIN + inside + BEGIN.replace(b":t", b":u")
-
-
-@in_all_pairs
-def test_a_transaction_name_that_is_used_again(client: bytes, broker: bytes) -> None:
-    """After COMMIT was answered a new BEGIN of the same name is another transaction."""
-    with started(client, broker) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
-        play.broker_says(RECEIPT % b"c")
-        play.client_says(BEGIN + INSIDE % b"2")
-        play.broker_reads()
-        play.client_reads()
-        play.broker_goes()
-        found(play, broker)
-        gets(play, BEGIN + INSIDE % b"2")
 
 
 # DISCONNECT
@@ -1272,20 +1029,6 @@ def test_lost_after_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
 
 
 @in_all_cuts
-def test_lost_after_disconnect_was_confirmed(cut: Cut) -> None:
-    """All is said: the session is over, and no other broker is asked."""
-    with started(cut=cut) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
-        play.broker_goes()
-        play.client_is_closed()
-        assert len(play.opened) == 1
-        assert over(play)
-
-
-@in_all_cuts
 def test_lost_after_a_disconnect_without_receipt(cut: Cut) -> None:
     """Nobody awaits anything: it is over; but with unconfirmed SENDs it is not."""
     with started(cut=cut) as play:
@@ -1304,19 +1047,6 @@ def test_lost_after_a_disconnect_without_receipt(cut: Cut) -> None:
         gets(play, b"DISCONNECT\n\n\0")
         play.broker_goes()
         play.client_is_closed()
-
-
-def test_disconnect_while_there_is_no_broker() -> None:
-    """What was said before it is delivered, then DISCONNECT, and the client has its receipt."""
-    with started(confirm=True, product="activemq") as play:
-        play.broker_goes()
-        play.client_says(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        found(play, b"1.2", "activemq")
-        assert marks(play.broker_reads()) == [b"1:1"]
-        play.broker_says(RECEIPT % (OURS % 1))
-        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
 
 
 def test_a_next_broker_that_does_not_confirm_disconnect() -> None:
@@ -1387,20 +1117,6 @@ def test_too_much_is_unconfirmed(product: str) -> None:
         assert resender.unconfirmed.size == 3 * len(frame)
 
 
-def test_too_much_waits_for_a_broker() -> None:
-    """The same bound holds for what the client says while there is none; it reads on when all of it was said."""
-    with started(resend_buffer=100) as play:
-        play.broker_goes()
-        play.client_says(SEND % (b"1" * 50))
-        assert not client_waits(play)
-        play.client_says(SEND % (b"2" * 50))
-        assert client_waits(play)
-        play.client_says(SEND % b"3")
-        found(play)
-        assert not client_waits(play)
-        gets(play, SEND % (b"1" * 50) + SEND % (b"2" * 50) + SEND % b"3")
-
-
 @in_all_cuts
 def test_lost_while_the_client_is_paused(cut: Cut) -> None:
     """It stays paused until the next broker confirms; nothing is lost, nothing comes twice as new."""
@@ -1419,19 +1135,6 @@ def test_lost_while_the_client_is_paused(cut: Cut) -> None:
         play.broker_says(RECEIPT % (OURS % 3) + RECEIPT % (OURS % 4))
         assert not client_waits(play)
         assert [each.rpartition(b":")[2] for each in marks(play.broker_reads())] == [b"late"]
-
-
-def test_the_client_is_slow_while_its_broker_is_lost() -> None:
-    """Back-pressure of the lost broker's connection does not outlive it."""
-    with started() as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.client_is_slow()
-        play.broker_goes()
-        found(play)
-        gets(play, SUBSCRIBE)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_gets(message(b"1.2", b"1"))
 
 
 @in_all_cuts
@@ -1454,22 +1157,6 @@ def test_the_client_goes_while_there_is_no_broker(confirm: bool, cut: Cut) -> No
         play.broker_is_closed()
         assert over(play)
         assert play.counters["clients_vanished"] == 1
-
-
-def test_the_client_goes_before_all_is_confirmed() -> None:
-    """Its broker is lost then, too: the next one is told, and nothing of it is written to the client."""
-    with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(SUBSCRIBE + SEND % b"1")
-        play.client_goes()
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"x"))
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
-        assert marks(play.broker_reads()) == [b"!2:1"]
-        play.broker_says(RECEIPT % (OURS % 2))
-        play.broker_is_closed()
-        assert over(play)
-        play.client_gets(b"")
 
 
 def test_the_client_goes_with_nothing_to_deliver() -> None:
@@ -1539,29 +1226,6 @@ def test_beats_go_on_without_a_broker() -> None:
         found(play)
         play.client_reads_all()
         play.both_stay()
-
-
-def test_a_client_falls_silent_while_there_is_no_broker() -> None:
-    """It is told and closed, and no broker is sought for it any more."""
-    with started(hello=b"heart-beat:1000,0\n", front={"heart_beat": Terms(0, 1000)}) as play:
-        play.broker_goes()
-        asked(play)
-        play.time_passes(2.1)
-        play.client_gets_error(b"heart-beat missed")
-        assert over(play)
-        assert play.broker.closed is not None
-
-
-def test_a_client_that_waits_for_its_last_receipt() -> None:
-    """It said DISCONNECT and nothing more; it is beaten to all the same, and not taken for dead."""
-    with started(hello=b"heart-beat:1000,1000\n", front={"heart_beat": Terms(1000, 1000)}) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        asked(play)
-        play.time_passes(9)
-        assert play.client_reads_all() == b"\n" * 18
-        assert play.client.closed is None
 
 
 def test_a_silent_broker() -> None:
@@ -1675,18 +1339,6 @@ def test_an_error_that_quotes_the_client(product: str, cut: Cut) -> None:
         assert play.counters["errors_withheld"] == 0
 
 
-def test_an_error_about_a_frame_is_the_clients() -> None:
-    """One that names a receipt answers the client, unless it is what a broker says that goes away."""
-    error = b"ERROR\nmessage:queue not available\nreceipt-id:r\n\n\0"
-    with started() as play:
-        play.client_says(ASKING % (b"r", b"x"))
-        play.broker_reads()
-        play.broker_says(error)
-        play.client_gets(error)
-        play.broker_goes()
-        play.client_is_closed()
-
-
 @in_all_cuts
 @pytest.mark.parametrize("confirm", [True, False])
 def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
@@ -1704,18 +1356,6 @@ def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
         play.both_stay()
         assert play.counters["errors_passed"] == 0
         assert play.counters["brokers_lost"] == play.counters["failovers"] == 1
-
-
-def test_an_answer_of_a_stopped_broker_to_the_relays_own_receipt() -> None:
-    """The SEND is not confirmed, and the next broker gets it."""
-    with started(product="activemq", confirm=True) as play:
-        play.client_says(SEND % b"x")
-        ours = play.broker_reads()
-        receipt = ours.partition(b"receipt:")[2].partition(b"\n")[0]
-        play.broker_says(BROKER_STOPPED % receipt)
-        found(play, product="activemq")
-        assert b"relay-resent:true\n" in play.broker_reads()
-        play.both_stay()
 
 
 # Receipts that no broker will give any more
@@ -1746,20 +1386,6 @@ def test_receipts_of_what_was_undone(said: bytes, expected: list[bytes], cut: Cu
         gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_says(RECEIPT % b"bye")
         play.client_gets(RECEIPT % b"bye")
-
-
-def test_receipts_of_a_transaction_that_was_too_large() -> None:
-    """Its SENDs are not said again, so the relay gives what is owed for them."""
-    with started(resend_buffer=100) as play:
-        frame = INSIDE.replace(b"\n\n", b"\nreceipt:r%d\n\n")
-        play.client_says(BEGIN + frame % (1, b"x" * 40) + frame % (2, b"x" * 40))
-        play.broker_reads()
-        play.broker_goes()
-        assert sorted(re.findall(rb"receipt-id:(\w+)\n", play.client_reads())) == [b"r1", b"r2"]
-        found(play)
-        gets(play, BEGIN)
-        play.client_says(ABORT)
-        gets(play, ABORT)
 
 
 @in_all_cuts
@@ -1827,25 +1453,6 @@ def test_a_name_that_was_forgotten_is_not_given_again() -> None:
         assert header(play.client_reads(), b"ack").startswith(b"relay-ack-")
 
 
-def test_a_second_ack_does_not_settle_what_came_again_by_that_name() -> None:
-    """The client knows the new broker's message by a token, so the lost one's name is nothing any more."""
-    play = started()
-    play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
-    play.broker_says(message(b"1.2", b"1"))
-    play.client_reads()
-    play.broker_reads()
-    play.broker_goes()
-    found(play)
-    play.broker_says(message(b"1.2", b"1"))
-    assert header(play.client_reads(), b"ack") == b"relay-ack-2"
-    play.broker_reads()
-    play.client_says(b"ACK\nid:k-1\nreceipt:a\n\n\0")
-    play.client_gets(RECEIPT % b"a")
-    play.client_says(b"NACK\nid:k-1\nreceipt:b\n\n\0")
-    play.client_gets_error(b"NACK names no message that awaits one", receipt=b"b")
-    assert b"ACK" not in play.broker_reads()
-
-
 @pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
 def test_both_bounds_at_once(product: str) -> None:
     """A client that owes too many ACKs and has too much unconfirmed: the receipts are read, or nothing ever would."""
@@ -1905,25 +1512,6 @@ def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
         assert over(play)
 
 
-def test_a_transaction_of_a_client_that_is_gone() -> None:
-    """One that is lost is dropped, and what else there is to deliver is delivered."""
-    with started(confirm=True, product="rabbitmq") as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.client_says(BEGIN + b"ACK\nid:k-1\ntransaction:t\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(COMMIT + SEND % b"x")
-        play.client_goes()
-        found(play, b"1.2", "rabbitmq")
-        told = play.broker_reads()
-        assert b"COMMIT" not in told
-        assert told.endswith(b"\n\nx\0")
-        play.broker_says(RECEIPT % (OURS % 1))
-        assert over(play)
-
-
 def test_a_commit_in_doubt_of_a_client_that_is_gone() -> None:
     """Nobody is left to be told; the SENDs beside it are still delivered."""
     with started(confirm=True, product="rabbitmq") as play:
@@ -1935,16 +1523,6 @@ def test_a_commit_in_doubt_of_a_client_that_is_gone() -> None:
         assert marks(play.broker_reads()) == [b"!2:x"]
         play.broker_says(RECEIPT % (OURS % 2))
         assert over(play)
-
-
-def test_a_commit_in_doubt_beside_unconfirmed_sends() -> None:
-    """The session ends with the doubt; what was not confirmed is counted as possibly lost."""
-    with started(confirm=True, product="rabbitmq") as play:
-        play.client_says(SEND % b"1" + BEGIN + COMMIT + SEND % b"2")
-        play.broker_reads()
-        play.broker_goes()
-        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c")
-        assert play.counters["possibly_lost"] == 2
 
 
 # Brokers that do not answer
@@ -1975,23 +1553,6 @@ def test_a_broker_that_does_not_confirm_is_doubted() -> None:
         assert (health.up, health.failures, health.doubted) == (True, 0, True)
 
 
-def test_no_broker_confirms() -> None:
-    """Each has its time once; then the client is told."""
-    with started(confirm=True, product="rabbitmq", disconnect_timeout=5.0) as play:
-        play.client_says(SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        for _ in range(60):
-            if play.client.closed is not None:
-                break
-            if not play.brokers[-1].accepted:
-                found(play, b"1.2", "rabbitmq")
-            play.broker_reads()
-            play.time_passes(1)
-        assert play.client_reads().startswith(b"ERROR\nmessage:connection to the broker was lost\n")
-        assert over(play)
-        assert play.counters["possibly_lost"] == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -2013,24 +1574,6 @@ def test_an_error_that_only_sounds_like_an_outage(text: bytes) -> None:
         play.broker_goes()
         play.client_is_closed()
         assert len(play.opened) == 1
-
-
-def test_a_broker_that_cannot_stand_what_it_is_told() -> None:
-    """Lost again and again right after the replay: the pauses grow, and `timeout` is over some time."""
-    with started(confirm=True, product="rabbitmq", options={"timeout": 30.0, "longest_delay": 10.0}) as play:
-        play.client_says(SEND % b"x")
-        play.broker_reads()
-        start = play.now
-        while play.now - start < 60 and not over(play):
-            play.broker_goes()
-            while play.brokers[-1].closed is not None and not over(play):
-                play.time_passes(play.wake - play.now)
-            if not over(play):
-                found(play, b"1.2", "rabbitmq")
-                play.broker_reads()
-        assert len(play.opened) < 30
-        assert play.client_reads().startswith(b"ERROR\nmessage:no broker available\n")
-        assert play.now - start < 60
 
 
 @pytest.mark.parametrize(
@@ -2062,42 +1605,3 @@ def test_a_name_that_a_transaction_holds(end: bytes) -> None:
         gets(play, b"")
         play.client_says(settle(b"1.2", b"ACK", again))
         assert names(b"1.2", play.broker_reads(), b"1")
-
-
-def test_a_receipt_that_was_given_before_the_loss_is_not_waited_for() -> None:
-    """A SEND of a transaction is said again with its receipt; after ABORT and another loss nobody gives that one."""
-    with started() as play:
-        play.client_says(BEGIN + INSIDE.replace(b"\n\n", b"\nreceipt:r\n\n") % b"x")
-        play.broker_reads()
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        play.broker_goes()
-        found(play)
-        play.client_says(b"ABORT\ntransaction:t\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        play.client_gets(b"")
-        found(play)
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
-
-
-@after_in_all_versions
-def test_a_client_that_disconnects_and_goes(after: bytes) -> None:
-    """The broker that came meanwhile was told of no subscription, so none is ended there, and in a version that could
-    not say its id nothing is refused.
-    """
-    with started(b"1.0") as play:
-        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nid:s\r\r\n\n\0" + ASKING % (b"r", b"x"))
-        play.client_says(b"DISCONNECT\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        found(play, after)
-        gets(play, ASKING_AGAIN % (b"r", b"x"))
-        play.client_goes()
-        gets(play, b"")
-        play.broker_says(RECEIPT % b"r")
-        gets(play, b"DISCONNECT\n\n\0")
-        assert play.counters["faults"] == 0

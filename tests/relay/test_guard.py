@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from stomprelay.relay.client.connection import JUDGED
 from stomprelay.relay.guard import readings
 from stomprelay.relay.model.access import Identity
-from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.session.effects import Event, How
 from stomprelay.wire.errors import Refused
@@ -217,31 +216,6 @@ def test_a_head_that_a_broker_may_read_otherwise(version: bytes, head: bytes, co
         refused(play, b"%b\nid:1\n%b\n%b\0" % (command, head, body))
 
 
-@in_three_versions
-def test_line_ends(version: bytes) -> None:
-    """What is remembered of frames whose lines end in CR LF says nothing about one in which a CR is part of a value."""
-    with joined(version, version, rules=ALLOW) as play:
-        there = GOOD.replace(b"\n", b"\r\n")
-        play.client_says(there * 2)
-        play.broker_gets(there * 2)
-        play.client_says(GOOD.replace(b"/a\n", b"/a\r\n"))
-        if version == b"1.2":
-            assert play.broker_reads().startswith(b"SEND\n")
-            return
-        play.client_gets_error(b"it cannot be told what is asked for")
-
-
-@in_three_versions
-def test_escapes(version: bytes) -> None:
-    """A destination is judged as the client's version has it, and as brokers may have it that know more escapes."""
-    colons = AccessRules((AccessRule(1, allow=False, send=("/queue/a:b",)),), allow=True)
-    lines = AccessRules((AccessRule(1, allow=True, send=("*",)),), allow=True)
-    with joined(version, version, rules=colons) as play:
-        denied(play, b"SEND\ndestination:/queue/a\\cb\n\nx\0")
-    with joined(version, version, rules=lines) as play:
-        denied(play, b"SEND\ndestination:/queue/a\\nb\n\nx\0")
-
-
 @pytest.mark.parametrize(
     "command", [b"ACK\nid:1", b"BEGIN\ntransaction:t", b"UNSUBSCRIBE\nid:1", b"DISCONNECT"]
 )
@@ -259,14 +233,6 @@ def test_a_length_that_is_spoken_of() -> None:
         play.broker_gets(said * 2)
 
 
-@pytest.mark.parametrize("loss", LossPolicy)
-def test_a_destination_that_changes_on_its_way(loss: LossPolicy) -> None:
-    """What the broker's version cannot say is refused, so it cannot become what is denied."""
-    rules = AccessRules((AccessRule(1, allow=False, send=("/queue/a b", "/queue/a%0Ab")),), allow=True)
-    with joined(b"1.2", b"1.0", rules=rules, loss=loss) as play:
-        denied(play, b"SEND\ndestination:/queue/a\\nb\n\nx\0")
-
-
 def test_all_readings_of_a_destination() -> None:
     """One alone where there is nothing to be read in it, else each once."""
     assert readings(b"/queue/a") == ["/queue/a"]
@@ -276,14 +242,6 @@ def test_all_readings_of_a_destination() -> None:
     for bad in (b"/a\x7f", b"/a%00", b"/a\\n", b"/a%ff"):
         with pytest.raises(Refused):
             readings(bad)
-
-
-def test_headers_that_steer_a_broker() -> None:
-    """Whatever their case; a rule without them goes on."""
-    with joined(b"1.2", b"1.2", rules=NO_SELECTORS) as play:
-        play.client_says(SUBSCRIBED)
-        play.broker_gets(SUBSCRIBED)
-        denied(play, b"SUBSCRIBE\nid:2\ndestination:/queue/a\nSelector :a=1\n\n\0")
 
 
 # Whose rules
@@ -314,17 +272,6 @@ def test_rules_for_users() -> None:
 
 
 # Several brokers
-
-
-@pytest.mark.parametrize("trace", [False, True])
-def test_a_fan_out(trace: bool) -> None:
-    """No broker is sent what is refused, and all are sent what came before."""
-    front = listener(fan_out(2), rules=ALLOW, trace=trace)
-    with begun(front) as play:
-        play.client_says(send(b"x") + BAD)
-        for at in "ab":
-            assert play.broker_reads(at=at).count(b"SEND\n") == 1
-        play.client_gets_error(b"not allowed")
 
 
 @pytest.mark.parametrize("trace", [False, True])
@@ -415,41 +362,6 @@ def test_many_subscriptions() -> None:
         play.both_stay()
         play.turn_comes()
         assert b"SUBSCRIBE: '/topic/b'" in play.client.written
-        play.client_gets_error(b"a subscription is no longer allowed")
-
-
-def test_rules_that_change_again_while_many_are_judged() -> None:
-    """All of them are judged by the last ones; who goes meanwhile, or ends a subscription, is no trouble."""
-    with many(b"/topic/b") as play:
-        play.rules_change(AccessRules((AccessRule(1, allow=True, subscribe=("/queue/*",)),), allow=False))
-        play.rules_change(None)
-        play.turn_comes()
-        play.client_says(BAD)
-        play.broker_gets(BAD)
-        play.both_stay()
-    with many() as play:
-        play.rules_change(ALLOW)
-        play.client_goes()
-        assert play.turn_comes() is play.client.leg
-        assert play.relay.over
-    with many(b"/topic/b") as play:
-        play.rules_change(ALLOW)
-        play.relay_stops()
-        play.turn_comes()
-        play.client_gets_error(b"the relay is stopping")
-
-
-def test_a_subscription_that_is_still_allowed() -> None:
-    """The session goes on, and so do those that ended before; the headers that it was opened with count."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(SUBSCRIBED + b"SUBSCRIBE\nid:2\ndestination:/topic/b\n\n\0UNSUBSCRIBE\nid:2\n\n\0")
-        play.broker_reads()
-        for rules in (ALLOW, NO_SELECTORS, None, ALLOW):
-            play.rules_change(rules)
-            play.both_stay()
-        play.client_says(b"SUBSCRIBE\nid:3\ndestination:/queue/b\nselector:a=1\n\n\0")
-        play.broker_reads()
-        play.rules_change(NO_SELECTORS)
         play.client_gets_error(b"a subscription is no longer allowed")
 
 

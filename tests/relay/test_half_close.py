@@ -44,21 +44,6 @@ def test_a_client_that_is_owed_nothing(client: bytes, broker: bytes) -> None:
         assert play.counters["clients_vanished"] == 1
 
 
-def test_a_receipt_that_is_owed() -> None:
-    """DISCONNECT waits for it: a broker may answer that before what came first."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(send(b"x", receipt="1"))
-        play.broker_gets(send(b"x", receipt="1"))
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        play.broker_says(receipt("1"))
-        play.client_gets(receipt("1"))
-        play.broker_gets(GOODBYE)
-        play.broker_goes()
-        play.client_is_closed()
-
-
 def test_a_client_that_is_not_connected_yet() -> None:
     """CONNECTED comes first, then what it sent behind its CONNECT is carried."""
     with Playbook() as play:
@@ -80,25 +65,6 @@ def test_a_client_that_is_not_connected_yet() -> None:
 
 SUBSCRIBE = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"
-
-
-def test_a_goodbye_that_waits_in_the_buffer() -> None:
-    """A DISCONNECT of its own is carried when there is a broker; there is no second one."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
-        assert play.client_reads().startswith(b"CONNECTED\n")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.time_passes(ECHO)
-        play.broker_says(receipt("bye"))
-        play.client_gets(receipt("bye"))
-        play.broker_goes()
-        play.client_is_closed()
-        assert play.counters["clients_vanished"] == 0
 
 
 def test_a_subscribed_client() -> None:
@@ -133,35 +99,6 @@ def test_a_client_that_reads_nothing_any_more() -> None:
         play.broker_is_closed()
         assert play.noted(Event.VANISHED) == "client left: connection closed"
         assert play.counters["clients_vanished"] == 1
-
-
-def test_a_client_that_said_goodbye_itself() -> None:
-    """It gets the receipt, and did not vanish."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.broker_says(receipt("bye"))
-        play.client_gets(receipt("bye"))
-        play.broker_goes()
-        play.client_is_closed()
-        assert play.counters["clients_vanished"] == 0
-
-
-def test_a_broker_that_does_not_close_after_disconnect() -> None:
-    """The session ends after `disconnect_timeout`, without a loss."""
-    with joined(b"1.2", b"1.2", over=lambda each: upstream(disconnect_timeout=5.0)) as play:
-        play.client_says(send(b"x"))
-        play.broker_gets(send(b"x"))
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        play.broker_gets(GOODBYE)
-        play.time_passes(5.0)
-        play.client_is_closed()
-        play.broker_is_closed()
-        assert play.counters["possibly_lost"] == 0
 
 
 def test_a_broker_that_dies_meanwhile() -> None:

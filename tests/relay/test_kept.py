@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.session.session import Session
 from tests.playbook import Playbook, joined, listener
-from tests.relay.failing import client_waits, found, started
+from tests.relay.failing import client_waits, started
 from tests.relay.several import begun, fan_out
 
 LONG = b"".join(b"h%03d:%b\n" % (n, b"x" * 9000) for n in range(110))
@@ -76,50 +76,6 @@ def test_many_small_things() -> None:
         assert play.client_reads().startswith(b"ERROR\nmessage:" + TOO_MUCH)
 
 
-@pytest.mark.parametrize("kind", OPENS)
-def test_what_ends_is_kept_no_longer(kind: str) -> None:
-    """Subscriptions, transactions, receipts and messages that await an ACK come and go."""
-    with OPENS[kind]() as play:
-        for at in range(3):
-            ends = b"COMMIT" if at % 2 else b"ABORT"
-            play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
-            play.client_says(b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0")
-            play.client_says(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\n\nx\0")
-            play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
-            play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0")
-            got = play.client_reads()
-            assert session(play).kept.size > 2000
-            token = got.partition(b"\nack:")[2].partition(b"\n")[0]
-            play.client_says(
-                b"ACK\nid:%b\ntransaction:t\n\n\0%b\ntransaction:t\nreceipt:c\n\n\0" % (token, ends)
-            )
-            if ends == b"ABORT":
-                play.client_says(b"ACK\nid:%b\n\n\0" % token)
-            play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\nid:2\n\n\0")
-            for receipt in (b"r", b"c"):
-                for peer in play.brokers:
-                    play.broker_says(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt, at=peer.uri)
-            play.client_reads()
-            assert session(play).kept.size == 0
-        for peer in play.brokers:
-            peer.written = b""
-
-
-def test_a_lost_broker_owes_nothing() -> None:
-    """Receipts that it owed are not counted twice when they are asked for again."""
-    with started() as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
-        play.broker_reads()
-        before = session(play).kept.size
-        play.broker_goes()
-        found(play, b"1.2")
-        play.broker_reads()
-        assert session(play).kept.size == before
-        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
-        play.client_reads()
-        assert session(play).kept.size == 0
-
-
 def test_messages_rather_stop_the_broker() -> None:
     """Deliveries that fill it are the broker's doing: it is not read from until some are settled."""
     with joined(b"1.2", b"1.1", kept=10_000) as play:
@@ -162,20 +118,6 @@ def test_a_message_that_cannot_be_kept() -> None:
     play.broker_reads()
     play.time_passes(5)
     play.client_gets_error(TOO_MUCH)
-
-
-def test_ended_subscriptions_keep_no_heads() -> None:
-    """Whatever they left unsettled: their headers are gone with them, and what is left of them counts."""
-    with started() as play:
-        for n in range(20):
-            play.client_says(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\nack:client\n%b\n\0" % (n, LONG))
-            play.broker_says(b"MESSAGE\nsubscription:%d\nmessage-id:%d\nack:%d\n\nx\0" % (n, n, n))
-            play.client_says(b"UNSUBSCRIBE\nid:%d\n\n\0" % n)
-            play.client_reads()
-            play.broker_reads()
-        it = session(play)
-        assert len(it.ledger) == 20
-        assert 20_000 < it.kept.size < 50_000
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ import pytest
 from stomprelay.relay.notes import given_up, lost, unconfirmed
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.heartbeat import Terms
-from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, joined, listener, upstream
-from tests.relay.failing import asked, found, goes_by_itself, movable, started
+from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
+from tests.relay.failing import found, goes_by_itself, started
 from tests.relay.several import (
-    SOON,
     comes_back,
-    fan_out,
     fanned,
     receipt,
     send,
@@ -34,14 +32,6 @@ def answers(play: Playbook) -> list[object]:
 
 
 # Brokers
-
-
-def test_a_broker_that_is_found() -> None:
-    """Who it is, of which upstream, and in which version it speaks, which need not be the client's."""
-    play = joined(b"1.0", b"1.2", product="rabbitmq")
-    assert play.facts(Event.CONNECTED) == [
-        {"broker": "tcp://broker:61613", "upstream": "main", "version": "1.2", "product": "rabbitmq"}
-    ]
 
 
 def test_a_broker_that_is_lost_and_the_next_one() -> None:
@@ -89,30 +79,7 @@ def test_what_is_sent_again_is_counted_for_each_recovery(cut: Cut) -> None:
         play.broker_reads()
 
 
-def test_brokers_that_cannot_be_had() -> None:
-    """Each, and the search as a whole when it takes long."""
-    play = Playbook(listener(movable(options={"warn_after": 1, "initial_delay": 1.0})))
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.broker_refuses("Connection refused")
-    play.broker_refuses("Connection refused")
-    why = {"upstream": "main", "reason": "did not connect: Connection refused"}
-    assert play.facts(Event.REFUSED) == [
-        {"broker": "tcp://a", **why},
-        {"broker": "tcp://b", **why},
-        {"upstream": "main", "group": "main", "attempts": 1},
-    ]
-
-
 # Silence
-
-
-def test_a_client_that_falls_silent() -> None:
-    """It ends its session, with an ERROR that it may not read any more."""
-    play = joined(b"1.2", b"1.2", hello=b"heart-beat:1000,1000\n", heart_beat=BEAT)
-    play.time_passes(3)
-    assert play.facts(Event.LOST) == [{"side": "client", "beats": 1}]
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "heart-beat missed"}]
-    assert ends(play) == [(Event.DISCONNECTED, "client", True)]
 
 
 def test_a_broker_that_falls_silent_after_disconnect() -> None:
@@ -131,13 +98,6 @@ def test_a_broker_that_falls_silent_after_disconnect() -> None:
 
 
 # Ends
-
-
-def test_a_client_that_leaves() -> None:
-    """By itself, without a word."""
-    play = joined(b"1.2", b"1.2")
-    play.client_goes()
-    assert ends(play) == [(Event.VANISHED, "client", False)]
 
 
 def test_a_client_that_leaves_what_it_sent() -> None:
@@ -175,26 +135,6 @@ def test_a_broker_that_sends_error_and_goes() -> None:
     reason = "closed the connection: Connection was closed cleanly."
     assert facts == {"end": "broker", "broker": "tcp://broker:61613", "upstream": "main", "reason": reason}
     assert ends(play) == [(Event.DISCONNECTED, "broker", False)]
-
-
-def test_a_session_that_is_given_up() -> None:
-    """No other broker is found."""
-    play = started(options={"attempts": 1})
-    play.broker_goes()
-    for _ in range(2):
-        asked(play)
-        play.broker_refuses()
-    assert play.facts(Event.RECOVERED) == []
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "no broker available"}]
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
-
-
-def test_what_the_broker_did_wrong() -> None:
-    """The client cannot be sent its ERROR."""
-    play = joined(b"1.2", b"1.2")
-    play.broker_says(b"HELLO\n\n\0")
-    assert play.facts(Event.ERROR) == [{"side": "broker", "message": "unknown command"}]
-    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
 
 
 def test_a_commit_of_unknown_outcome() -> None:
@@ -265,22 +205,6 @@ def test_receipts_of_a_fan_out() -> None:
 # Several brokers
 
 
-def test_a_broker_of_a_fan_out() -> None:
-    """Each group's is found, lost and found again by itself."""
-    with fanned(2, confirm=True) as play:
-        assert [facts["broker"] for facts in play.facts(Event.CONNECTED)] == ["a", "b"]
-        play.client_says(send(b"1"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_goes("gone", at="a")
-        gone = {"broker": "a", "upstream": "main", "reason": "closed the connection: gone"}
-        assert play.facts(Event.LOST) == [gone]
-        comes_back(play, "a")
-        play.broker_reads(at="a")
-        new = {"broker": "a", "lost": "a", **CONFIRMED, "resent": 1}
-        assert play.facts(Event.RECOVERED) == [new]
-
-
 def test_a_group_whose_broker_is_left() -> None:
     """It sent an ERROR that answers nothing: that is a loss, and so there is a recovery; the second time the group is
     given up, and with it the broker that it has.
@@ -294,31 +218,6 @@ def test_a_group_whose_broker_is_left() -> None:
         play.broker_says(b"ERROR\nmessage:odd\n\n\0", at="a")
         assert play.facts(Event.LOST)[1] == {"broker": "a", "group": "main-1", "given_up": 1, **why}
         assert ends(play) == []
-
-
-def test_a_group_that_finds_no_broker() -> None:
-    """The one that it lost will have no successor."""
-    with fanned(options={"attempts": 1}) as play:
-        play.broker_goes(at="a")
-        play.time_passes(SOON)
-        play.broker_refuses(at="a")
-        why = {"upstream": "main", "reason": "none could be had in 1 attempt"}
-        assert play.facts(Event.LOST)[1] == {"broker": "a", "group": "main-1", "given_up": 1, **why}
-    play = Playbook(listener(fan_out(2, quorum=1, options={"attempts": 1})))
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.broker_refuses(at="a")
-    assert play.facts(Event.LOST) == [{"group": "main-1", "given_up": 1, **why}]
-
-
-def test_an_error_that_a_fan_out_does_not_pass_on() -> None:
-    """The group and what it sent."""
-    with fanned(2) as play:
-        play.client_says(send(b"1", receipt="r"))
-        for at in "ab":
-            play.broker_reads(at=at)
-        play.broker_says(b"ERROR\nreceipt-id:r\nmessage:no room\n\n\0", at="a")
-        why = {"upstream": "main", "reason": "it answered ERROR: no room"}
-        assert play.facts(Event.IGNORED) == [{"group": "main-1", **why}]
 
 
 # By themselves

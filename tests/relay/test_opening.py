@@ -27,6 +27,8 @@ from tests.relay.several import comes, fan_out, send
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
 ALICE = Identity("alice", frozenset({"staff"}))
+
+
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 
 
@@ -77,11 +79,6 @@ def test_what_it_claims(sent: bytes, claim: Claim) -> None:
         assert play.claims == [claim]
 
 
-def test_no_repr_shows_a_passcode() -> None:
-    """Logs and tracebacks may have a claim."""
-    assert "secret" not in repr(Claim(b"alice", b"secret"))
-
-
 @pytest.mark.parametrize("reason", [each.value for each in Ground])
 @pytest.mark.parametrize("took", [0.0, 0.4, REFUSAL])
 def test_every_refusal_is_alike(reason: str, took: float) -> None:
@@ -118,27 +115,6 @@ def test_what_takes_longer_is_told_a_whole_time_later() -> None:
         play.client_gets_error(b"access refused")
 
 
-def test_nobody_finds_out_in_time() -> None:
-    """`connect_timeout` goes on; what is found out after it comes too late."""
-    with asked(connect_timeout=3.5) as play:
-        play.time_passes(3.4)
-        play.client_gets(b"")
-        play.time_passes(0.7)
-        play.client_gets_error(b"access refused")
-        assert play.counters["logins_unchecked"] == 1
-        play.client_is(ALICE)
-        play.client_is_unknown()
-        assert play.brokers == []
-
-
-def test_a_version_that_nobody_speaks() -> None:
-    """That is told at once: it says nothing about who the client is."""
-    with Playbook(listener(auth="people", versions=frozenset({b"1.2"}))) as play:
-        play.client_says(b"CONNECT\naccept-version:1.1\nhost:/\nlogin:alice\n\n\0")
-        play.client_gets_error(b"no common STOMP version")
-        assert play.claims == []
-
-
 # What the client does meanwhile
 
 
@@ -149,20 +125,6 @@ def test_frames_behind_connect(cut: Cut) -> None:
         play.client_is(ALICE)
         welcomed(play)
         play.broker_gets(send(b"x"))
-
-
-def test_a_client_that_goes() -> None:
-    """It is gone, and what is found out then is for nobody."""
-    with asked() as play:
-        play.client_goes("reset")
-        play.client_is_closed(How.FLUSH)
-        assert play.relay.over
-        assert play.noted(Event.VANISHED) == "client left: reset"
-        assert play.counters["clients_vanished"] == 1
-        play.client_is(ALICE)
-        play.client_is_unknown()
-        assert play.brokers == []
-        assert play.counters["logins_failed"] == 0
 
 
 def test_a_client_that_goes_and_has_sent_something() -> None:
@@ -187,6 +149,9 @@ def test_a_client_that_goes_and_may_not_send() -> None:
         assert play.wake == inf
 
 
+# What the relay does meanwhile
+
+
 def test_a_client_that_half_closes() -> None:
     """It has said all that it will say, and gets its answers."""
     with asked(behind=send(b"x")) as play:
@@ -199,9 +164,6 @@ def test_a_client_that_half_closes() -> None:
         play.time_passes(ECHO)
         play.broker_gets(GOODBYE)
         play.broker_goes()
-
-
-# What the relay does meanwhile
 
 
 @pytest.mark.parametrize("refused", [True, False])
@@ -264,19 +226,6 @@ def test_what_brokers_are_told(identity: Identity, own: Credentials | None, told
         assert (b"passcode" in connect) is (b"passcode" in told)
 
 
-def test_the_next_broker_is_told_the_same() -> None:
-    """After a failover, too."""
-    with asked(movable()) as play:
-        play.client_is(Identity("a", credentials=Credentials(b"app", b"x")))
-        for _ in range(2):
-            play.broker_accepts()
-            assert b"login:app\npasscode:x\n" in play.broker_reads()
-            play.broker_says(SAY_WELCOME[b"1.2"])
-            play.broker_goes()
-            play.time_passes(0.1)
-        play.client_reads()
-
-
 # How long it may stay
 
 
@@ -297,20 +246,6 @@ def test_a_token_expires() -> None:
         play.client_gets_error(b"the token has expired")
         play.broker_is_closed()
         assert play.relay.over
-
-
-def test_what_was_said_in_time_is_delivered() -> None:
-    """A client that is gone is not cut off by its token."""
-    with asked(movable(1, confirm=True, disconnect_timeout=5.0)) as play:
-        play.client_is(Identity("alice", until=play.now + 2))
-        found(play)
-        assert play.client_reads().startswith(b"CONNECTED\n")
-        play.client_says(send(b"x"))
-        assert b"\n\nx\0" in play.broker_reads()
-        play.client_goes()
-        play.time_passes(3)
-        assert not play.relay.over
-        play.broker_reads()
 
 
 # Another token
@@ -374,22 +309,6 @@ def test_a_newer_token_of_somebody_else() -> None:
         assert play.relay.identity.user == "alice"
         play.time_passes(31)
         play.client_gets_error(b"the token has expired")
-
-
-def test_one_token_at_a_time() -> None:
-    """Of those that are shown while one is looked at, the last one is looked at next."""
-    with renewing() as play:
-        play.client_says(SHOWN)
-        for number in (b"1", b"2", b"3"):
-            play.client_says(send(b"", RENEW, passcode=number.decode(), receipt="r" + number.decode()))
-        assert play.claims[1:] == [Claim(None, b"newer")]
-        play.client_is(Identity("alice", until=play.now + 40))
-        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-        assert play.claims[2:] == [Claim(None, b"3")]
-        play.client_is(Identity("alice", until=play.now + 60))
-        play.client_gets(b"RECEIPT\nreceipt-id:r3\n\n\0")
-        assert play.wake == play.now + 60
-        assert len(play.claims) == 3
 
 
 def test_a_newer_token_with_several_brokers() -> None:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
-from stomprelay.session.leg import Leg
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
-from tests.relay.failing import client_waits, found, movable
+from tests.relay.failing import client_waits, movable
 
 SEND = b"SEND\ndestination:/queue/a\n\n%d\0"
 
@@ -48,11 +47,6 @@ def tally(
     return found.paused, found.refused, round(found.seconds, 3)
 
 
-def straight(play: Playbook) -> set[Leg]:
-    """The legs of which something passes without the core."""
-    return {each.leg for each in play.relay.allowed}
-
-
 def test_frames_go_on_as_there_are_tokens() -> None:
     """What came at once goes as one burst and then at the rate; the client is not read from meanwhile, then again."""
     with limited(frames=10, burst=0.5) as play:
@@ -79,22 +73,6 @@ def test_all_is_told_apart_as_without_a_limit() -> None:
             play.client_says(sends(0, 9))
             play.time_passes(2.0)
             play.broker_gets(sends(0, 9))
-
-
-def test_bytes_go_on_as_there_are_tokens() -> None:
-    """A frame that is larger than the burst passes in time; what waits is not handed to the broker in pieces."""
-    frame = b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 10_000)
-    with limited(bytes=1000) as play:
-        play.client_says(frame + SEND % 1)
-        play.broker_gets(b"")
-        assert client_waits(play)
-        play.time_passes(9.0)
-        play.broker_gets(b"")
-        play.time_passes(1.0)
-        play.broker_gets(frame + SEND % 1)
-        play.time_passes(0.1)
-        assert not client_waits(play)
-        assert tally(play, limit=Limit.BYTES)[1] == 0
 
 
 def test_a_long_frame_takes_one_token_however_it_comes() -> None:
@@ -208,56 +186,6 @@ def test_a_paused_client_is_not_taken_for_silent() -> None:
         play.client_reads()
         play.broker_gets(sends(1, 1))
         play.both_stay()
-
-
-def test_a_failover_while_it_waits() -> None:
-    """The next broker gets the rest, at the rate, and each frame once."""
-    with limited(frames=2, lasting=True) as play:
-        play.client_says(sends(0, 4))
-        play.broker_gets(sends(0, 2))
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        play.time_passes(0.5)
-        play.broker_gets(sends(2, 1))
-        play.time_passes(0.5)
-        play.broker_gets(sends(3, 1))
-        assert not client_waits(play)
-
-
-def test_a_client_that_goes_while_it_waits() -> None:
-    """What was read of it is still delivered, at its pace."""
-    with limited(frames=2) as play:
-        play.client_says(sends(0, 4))
-        play.broker_gets(sends(0, 2))
-        play.client_goes()
-        play.time_passes(1.0)
-        play.broker_gets(sends(2, 2))
-        play.broker_is_closed()
-
-
-def test_limits_change_under_a_session() -> None:
-    """What waited goes on by the new ones at once; without any it passes straight on again."""
-    limiter = Limiter(RateLimits(Rates(frames=1)))
-    with limited(limiter, passes=True) as play:
-        play.client_says(sends(0, 9))
-        play.broker_gets(sends(0, 1))
-        assert limiter.change(RateLimits(Rates(frames=3)))
-        play._perform(play.relay.limited(None, play.now))
-        play.broker_gets(sends(1, 3))
-        assert not limiter.change(RateLimits(Rates(frames=3)))
-        limiter.change(RateLimits())
-        play._perform(play.relay.limited(None, play.now))
-        play.broker_gets(sends(4, 5))
-        assert not client_waits(play)
-        assert straight(play) == {play.client.leg, play.broker.leg}
-        limiter.change(RateLimits(address=Rates(frames=1)))
-        play._perform(play.relay.limited("192.0.2.1", play.now))
-        assert straight(play) == {play.broker.leg}
-        play.client_says(sends(9, 2))
-        play.broker_gets(sends(9, 1))
-        play.time_passes(1.0)
-        play.broker_gets(sends(10, 1))
 
 
 @given(

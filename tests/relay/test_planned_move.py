@@ -1,18 +1,14 @@
 """Sessions that are asked to leave a broker that is well: they go at a quiet moment, and the client hears nothing."""
 
-from math import inf
-
 import pytest
 
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs
 from tests.relay.failing import (
-    asked,
     asked_to_leave,
     found,
     link,
-    over,
     resumed,
     said_welcome,
     sent_away,
@@ -99,22 +95,6 @@ def test_it_waits_for_acks(client: bytes, broker: bytes, after: bytes) -> None:
         play.both_stay()
 
 
-def test_it_waits_for_a_transaction() -> None:
-    """COMMIT, and its RECEIPT, belong to the broker that was told BEGIN."""
-    with started() as play:
-        play.client_says(BEGIN)
-        sent_away(play)
-        play.client_says(INSIDE % b"x")
-        gets(play, BEGIN + INSIDE % b"x")
-        play.client_says(b"COMMIT\ntransaction:t\nreceipt:c\n\n\0")
-        gets(play, b"COMMIT\ntransaction:t\nreceipt:c\n\n\0")
-        play.broker_says(RECEIPT % b"c")
-        play.client_gets(RECEIPT % b"c")
-        parts(play)
-        found(play)
-        gets(play, b"")
-
-
 @pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
 def test_it_waits_for_receipts(product: str) -> None:
     """The client's and our own; what the client says meanwhile waits for the next broker."""
@@ -130,19 +110,6 @@ def test_it_waits_for_receipts(product: str) -> None:
         found(play, b"1.2", product)
         assert play.broker_reads().endswith(b"\n\n3\0")
         assert play.counters["frames_resent"] == 0
-
-
-def test_other_transactions_may_begin_meanwhile() -> None:
-    """While deliveries are unacknowledged or a transaction is open the client is heard, or neither would ever end."""
-    with started() as play:
-        play.client_says(BEGIN)
-        sent_away(play)
-        play.client_says(BEGIN.replace(b":t", b":u") + b"ABORT\ntransaction:t\n\n\0")
-        gets(play, BEGIN + BEGIN.replace(b":t", b":u") + b"ABORT\ntransaction:t\n\n\0")
-        assert not link(play).quiet
-        play.client_says(b"ABORT\ntransaction:u\n\n\0")
-        gets(play, b"ABORT\ntransaction:u\n\n\0" + GOODBYE % 1)
-        play.broker_says(RECEIPT % (OURS % 1))
 
 
 @in_all_cuts
@@ -164,38 +131,6 @@ def test_the_time_is_over(cut: Cut) -> None:
         gets(play, b"")
         assert play.counters["acks_stale"] == 1
         play.both_stay()
-
-
-@in_all_cuts
-def test_what_the_old_broker_still_sends_is_the_clients(cut: Cut) -> None:
-    """Messages and receipts before the RECEIPT of our DISCONNECT reach the client; that one does not."""
-    with started(cut=cut) as play:
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
-        play.broker_reads()
-        play.client_says(ASKING % (b"r", b"x"))
-        gets(play, ASKING % (b"r", b"x"))
-        sent_away(play, within=0.0)
-        play.time_passes(0.0)
-        gets(play, GOODBYE % 1)
-        play.broker_says(message(b"1.2", b"1", b"auto") + RECEIPT % b"r")
-        play.client_gets(message(b"1.2", b"1", b"auto") + RECEIPT % b"r")
-        play.broker_says(message(b"1.2", b"2", b"auto") + RECEIPT % (OURS % 1))
-        play.client_gets(message(b"1.2", b"2", b"auto"))
-        found(play)
-        gets(play, b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
-
-
-def test_the_old_broker_does_not_confirm() -> None:
-    """It has `disconnect_timeout` for it; the session goes on without its word."""
-    with started(disconnect_timeout=2.0) as play:
-        sent_away(play)
-        gets(play, GOODBYE % 1)
-        play.time_passes(1.9)
-        assert link(play).leaving
-        play.time_passes(0.2)
-        found(play)
-        play.both_stay()
-        assert play.counters["brokers_moved"] == 1
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "parting"])
@@ -315,24 +250,6 @@ def test_all_are_paused() -> None:
         play.both_stay()
 
 
-def test_a_broker_is_paused_while_it_is_asked() -> None:
-    """A session that came to it just then leaves it again, as those did that were there."""
-    with started() as play:
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        sent_away(play, at=1)
-        play.broker_says(said_welcome(b"1.2"))
-        assert play.opened[-1].uri == "tcp://a"
-        play.broker_accepts(at="tcp://a")
-        assert play.broker_reads(at="tcp://a").startswith(b"CONNECT\n")
-        play.broker_says(said_welcome(b"1.2"), at="tcp://a")
-        gets(play, GOODBYE % 1)
-        play.broker_says(RECEIPT % (OURS % 1))
-        play.both_stay()
-
-
 def test_the_next_broker_is_paused_before_the_session_leaves() -> None:
     """It has accepted the session, and loses it again; another one is looked for."""
     with started(brokers=3) as play:
@@ -346,23 +263,6 @@ def test_the_next_broker_is_paused_before_the_session_leaves() -> None:
         play.broker_is_closed(at="tcp://b")
         found(play)
         assert play.opened[-1].uri == "tcp://c"
-
-
-def test_asked_twice() -> None:
-    """The later order counts; a session that is leaving already goes on with that."""
-    with started(brokers=3) as play:
-        play.client_says(BEGIN)
-        play.broker_reads()
-        asked_to_leave(play, 10.0, to=2)
-        asked_to_leave(play, 1.0, to=1)
-        play.time_passes(1.1)
-        gets(play, GOODBYE % 1)
-        asked_to_leave(play, 1.0, to=2)
-        gets(play, b"")
-        play.broker_says(RECEIPT % (OURS % 1))
-        assert play.opened[-1].uri == "tcp://b"
-        found(play)
-        gets(play, BEGIN)
 
 
 def test_a_plain_address_cannot_be_left() -> None:
@@ -399,23 +299,6 @@ def test_the_client_says_goodbye_while_the_session_parts() -> None:
         play.client_is_closed()
 
 
-def test_the_client_goes_while_the_session_parts() -> None:
-    """With nothing left to deliver all ends; otherwise the next broker gets it."""
-    for rest in (b"", SEND % b"x"):
-        with started() as play:
-            sent_away(play)
-            gets(play, GOODBYE % 1)
-            if rest:
-                play.client_says(rest)
-            play.client_goes()
-            assert over(play) is not bool(rest)
-            if rest:
-                play.broker_says(RECEIPT % (OURS % 1))
-                play.broker_gets(rest, at="tcp://b")
-            assert over(play)
-            assert play.wake == inf
-
-
 # Nobody must go
 
 
@@ -435,40 +318,3 @@ def test_it_may_stay(cut: Cut) -> None:
         gets(play, b"ACK\nid:k-1\n\n\0" + SEND % b"x")
         assert play.counters["brokers_moved"] == play.counters["acks_stale"] == 0
         play.both_stay()
-
-
-# Quiet
-
-
-def test_what_is_quiet() -> None:
-    """Nothing unacknowledged, no open transaction, nothing unconfirmed, no receipt owed."""
-    with started(confirm=True, product="rabbitmq") as play:
-
-        def quiet() -> bool:
-            play.broker_reads()
-            play.client_reads()
-            return link(play).quiet
-
-        assert quiet()
-        play.client_says(SUBSCRIBE)
-        assert quiet()
-        play.broker_says(message(b"1.2", b"1"))
-        assert not quiet()
-        play.client_says(b"ACK\nid:k-1\n\n\0")
-        assert quiet()
-        play.client_says(SEND % b"x")
-        assert not quiet()
-        play.broker_says(RECEIPT % (OURS % 1))
-        assert quiet()
-        play.client_says(BEGIN)
-        assert not quiet()
-        play.client_says(b"ABORT\ntransaction:t\nreceipt:x\n\n\0")
-        assert not quiet()
-        play.broker_says(RECEIPT % b"x")
-        assert quiet()
-        play.broker_says(message(b"1.2", b"2"))
-        assert not quiet()
-        play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0")
-        assert quiet()  # what it did not acknowledge is given to others anyway
-        play.broker_goes()
-        assert not quiet()

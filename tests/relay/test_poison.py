@@ -154,20 +154,6 @@ def test_a_subscription_that_costs_the_connection(client: bytes, broker: bytes) 
         assert play.counters["poison_refused"] == 1
 
 
-def test_a_frame_of_an_open_transaction_that_costs_the_connection() -> None:
-    """It is named, and the transaction is not committed."""
-    with started(product="activemq") as play:
-        picky = Picky(play, "activemq")
-        bad = send(b"bad", transaction="t", priority="poison")
-        play.client_says(tell(b"BEGIN", transaction="t") + send(b"1", transaction="t") + bad)
-        play.client_says(send(b"2", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
-        picky.goes_on()
-        assert b"ERROR" in play.client_reads()
-        assert over(play)
-        for peer in play.brokers:
-            assert b"COMMIT" not in peer.written
-
-
 def test_what_the_client_sends_meanwhile_waits() -> None:
     """It is held while the line is sent with care, with the pace of a client without a broker; then it is delivered."""
     with started(product="activemq", confirm=True, resend_buffer=1000) as play:
@@ -199,17 +185,6 @@ def test_a_broker_is_read_from_while_its_answers_are_awaited() -> None:
         assert play.broker_reads().startswith(b"SUBSCRIBE\n")
         play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
         assert play.broker_reads() == tell(b"ACK", id="k0")
-
-
-def test_a_disconnect_waits_for_a_line_that_is_sent_with_care() -> None:
-    """Its receipt is given when all of it was."""
-    with started(product="activemq", confirm=True) as play:
-        play.client_says(send(b"1", receipt="r") + send(b"2") + tell(b"DISCONNECT", receipt="bye"))
-        _is_lost(play, 2, "activemq")
-        picky = Picky(play, "activemq")
-        picky.answers()
-        assert picky.taken == [b"1", b"2"]
-        assert play.client_reads() == RECEIPT % b"r" + RECEIPT % b"bye"
 
 
 # Brokers that die by themselves
@@ -244,20 +219,6 @@ def _check_answered(play: Playbook) -> None:
     """The broker is well: it answers the order that has no effect, and is sent the SEND."""
     play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
     assert play.broker_reads().count(b"SEND\n") == 1
-
-
-def test_a_broker_that_answers_nothing_strikes_nobody() -> None:
-    """It was not well before it was sent the frame: however often that happens, the frame is kept."""
-    with started(product="rabbitmq", confirm=True) as play:
-        _is_careful(play)
-        for _ in range(20):
-            play.broker_goes()
-            found(play, b"1.2", "rabbitmq")
-            assert b"SEND\n" not in play.broker_reads()
-        assert not over(play)
-        _check_answered(play)
-        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % 25)
-        assert play.counters["poison_refused"] == 0
 
 
 def test_a_strike_that_nobody_knows_of_yet_waits() -> None:

@@ -16,7 +16,6 @@ from stomprelay.session.handshake import Offer, read_opening
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import HTTP, TLS, Foreign
-from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.head import Limits
 from tests.playbook import (
@@ -69,25 +68,6 @@ def test_connect(version: bytes, cut: Cut) -> None:
     assert scene.client.state is State.OPENING
 
 
-@in_all_cuts
-@pytest.mark.parametrize("before", [b"\n", b"\r\n\n", b"\0\n"], ids=["LF", "CR LF", "NUL"])
-def test_beats_before_connect(before: bytes, cut: Cut) -> None:
-    """They mean nothing yet and do no harm."""
-    scene = Greeting()
-    assert scene.sends(before) is None
-    assert scene.offers(before + SAY_HELLO[b"1.2"], cut).versions == frozenset({b"1.2"})
-
-
-def test_what_follows_connect() -> None:
-    """It stays where it is until the client's version is known."""
-    scene = Greeting()
-    send = b"SEND\ndestination:/queue/a\n\nx\0"
-    assert isinstance(scene.sends(SAY_HELLO[b"1.2"] + send), Offer)
-    scene.client.enter(State.CONNECTING)
-    scene.client.enter(State.CONNECTED, V1_2)
-    assert [frame.wire for frame in scene.client.decoder.frames()] == [send]
-
-
 @pytest.mark.parametrize(
     ("data", "foreign"),
     [
@@ -138,38 +118,6 @@ def test_too_much_in_place_of_connect() -> None:
         scene.sends(b"x")
     assert limit.value.message == "too much before CONNECT"
     assert limit.value.detail == "the limit is 20 bytes"
-
-
-@in_all_cuts
-@pytest.mark.parametrize(
-    "behind", [b"", b"SEND\ndestination:/queue/a\n\n" + b"x" * 100], ids=["alone", "more"]
-)
-def test_only_what_comes_before_connect_is_complete_counts(behind: bytes, cut: Cut) -> None:
-    """Neither what follows it nor any number of beats; and how it is cut makes no difference."""
-    connect = SAY_HELLO[b"1.2"]
-    for most, taken in ((len(connect) - 1, True), (len(connect) - 2, False)):
-        scene = Greeting(before_connect=most)
-        assert scene.sends(b"\n" * 100) is None
-
-        def said(scene: Greeting = scene) -> list[object]:
-            answers: list[object] = []
-            for chunk in cut.chunks(b"\n" * 100 + connect + behind):
-                answers.append(scene.sends(chunk))
-                if answers[-1] is not None:
-                    break
-            return answers
-
-        if taken:
-            assert isinstance(said()[-1], Offer)
-        else:
-            with pytest.raises(LimitError, match="too much before CONNECT"):
-                said()
-
-
-def test_beats_without_end_cost_their_bytes() -> None:
-    """However small the limit is, a long chunk of them is not copied again and again."""
-    scene = Greeting(before_connect=1)
-    assert scene.sends(b"\n" * 1_000_000) is None
 
 
 @pytest.mark.parametrize(
@@ -267,17 +215,6 @@ def _expect_beats(play: Playbook, pause: float | None, dead: float | None, *, cl
         reads()
 
 
-def test_traffic_takes_the_place_of_beats() -> None:
-    """A leg that is written to needs no beat; each leg counts for itself."""
-    with beating(client=b"0,1000", ours=Terms(1000, 0), broker=b"0,1000", theirs=Terms(1000, 0)) as play:
-        for _ in range(8):
-            play.time_passes(0.375)
-            play.client_says(b"SEND\ndestination:/queue/a\n\nx\0")
-            assert play.broker_reads() == b"SEND\ndestination:/queue/a\n\nx\0"
-        # the client was only listened to, and that is no reason not to beat
-        assert play.client_reads() == b"\n" * 6
-
-
 @pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name.lower())
 def test_any_byte_counts_as_life(cut: Cut) -> None:
     """A frame that trickles in, and beats, keep a peer alive."""
@@ -303,19 +240,6 @@ def test_a_client_that_we_do_not_read_from_is_not_dead() -> None:
         play.both_stay()
         play.time_passes(0.2)
         play.client_gets_error(b"heart-beat missed")
-
-
-def test_beats_go_on_while_reading_is_paused() -> None:
-    """Back-pressure stops frames, not beats: a paused client is still sent ours."""
-    with beating(
-        client=b"1000,1000", ours=Terms(1000, 1000), broker=b"1000,1000", theirs=Terms(1000, 1000)
-    ) as play:
-        play.broker_is_slow()
-        play.client_is_slow()
-        play.time_passes(10)
-        play.client_gets(b"\n" * 20)
-        play.broker_gets(b"\n" * 20)
-        play.both_stay()
 
 
 def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
@@ -439,17 +363,6 @@ def test_a_broker_vanishes(client: bytes, broker: bytes) -> None:
         play.client_is_closed(How.LINGER)
         assert (play.counters["brokers_lost"], play.counters["possibly_lost"]) == (1, 0)
         assert "10.1.2.3" in "".join(note.text for note in play.notes)
-
-
-@in_all_pairs
-def test_a_broker_vanishes_with_receipts_owed(client: bytes, broker: bytes) -> None:
-    """What was sent with a receipt and not confirmed may be lost: it is counted."""
-    with joined(client, broker) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        play.client_gets_error(b"connection to the broker was lost")
-        assert play.counters["possibly_lost"] == 1
 
 
 def test_the_service_stops() -> None:
@@ -586,20 +499,6 @@ def test_a_backslash_of_1_1_that_begins_no_escape(cut: Cut) -> None:
             play.client_gets(b"RECEIPT\nreceipt-id:1\\\\ 2\n\n\0")
 
 
-@in_all_cuts
-def test_escapes_defined_in_one_version_only(cut: Cut) -> None:
-    r"""`\r` is an escape of 1.2; on 1.1 it is none, on 1.0 nothing is an escape."""
-    with joined(b"1.1", b"1.1", cut=cut) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\rb\n\nx\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a\\\\rb\n\nx\0")
-    with joined(b"1.2", b"1.2", cut=cut) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\rb\n\nx\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a\\rb\n\nx\0")
-    with joined(b"1.0", b"1.0", cut=cut) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\tb\\\n\nx\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a\\tb\\\n\nx\0")
-
-
 @in_all_pairs
 @in_all_cuts
 @pytest.mark.parametrize("body", [b"\n", b"\n\n\n"], ids=repr)
@@ -615,13 +514,6 @@ def test_lfs_where_no_body_may_be(
             play.client_says(frame)
             play.broker_gets(frame)
         play.client_gets(b"")
-
-
-def test_lfs_behind_a_head_that_is_spelled_anew() -> None:
-    """They stay, as the `content-length` that counts them does."""
-    with joined(b"1.2", b"1.0") as play:
-        play.client_says(b"BEGIN\ntransaction:a\\cb\ncontent-length:2\n\n\n\n\0")
-        play.broker_gets(b"BEGIN\ntransaction:a:b\ncontent-length:2\n\n\n\n\0")
 
 
 SECRET = b"SEKRET21"
@@ -703,16 +595,6 @@ def test_a_head_or_body_that_never_ends() -> None:
             play.client_is_closed()
 
 
-def test_heads_that_are_not_utf8_can_be_refused() -> None:
-    """Bytes pass; with `require_utf8` those that are not UTF-8 are answered with an ERROR. Bodies are opaque."""
-    for frame in (b"SEND\ndestination:/queue/\xff\n\nx\0", b"SUBSCRIBE\nid:\xc5\ndestination:/queue/a\n\n\0"):
-        with joined(b"1.1", b"1.1", require_utf8=True) as play:
-            play.client_says(b"SEND\ndestination:/queue/\xc5\xbc\n\n\xff\0")
-            play.broker_gets(b"SEND\ndestination:/queue/\xc5\xbc\n\n\xff\0")
-            play.client_says(frame)
-            play.client_gets_error(b"a header is not UTF-8")
-
-
 # What a broker may get wrong.
 BROKEN = [
     b"HELLO\n\n\0",
@@ -756,32 +638,6 @@ def test_an_odd_line_of_a_broker(client: bytes, broker: bytes, line: bytes) -> N
         if client == broker:
             assert delivered == b"MESSAGE\nmessage-id:1\n" + line + b"\nx:y\n\nhi\0"
         play.both_stay()
-
-
-@pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
-def test_garbage_at_any_place(client: bytes, broker: bytes) -> None:
-    """A broker's conversation that turns to garbage after any byte costs at most that session, never the relay."""
-    said = (
-        SAY_WELCOME[broker]
-        + b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:3\n\nabc\0\n"
-        + b"RECEIPT\nreceipt-id:1\n\n\0ERROR\nmessage:no\n\nbody\0"
-    )
-    garbage = b"\xff\x00\x16\r\n\r:\\\n\n:\x00GARBAGE\n\n\x00\x00\xff"
-    asked = None if client == broker else frozenset({broker})
-    for at in range(len(said) + 1):
-        with Playbook(listener(upstream(versions=asked))) as play:
-            play.client_says(SAY_HELLO[client])
-            play.broker_accepts()
-            play.broker_reads()
-            play.broker_says(said[:at])
-            play.broker_says(garbage)
-            play.broker_says(said[at:])
-            play.broker_goes()
-            data = play.client_reads()
-            frames = data.split(b"\0")[:-1]
-            assert data.endswith((b"\0", b"\0\n"))
-            assert frames[-1].lstrip(b"\n").startswith(b"ERROR\n")
-            play.client_is_closed()
 
 
 def test_one_byte_wrong() -> None:

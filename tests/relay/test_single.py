@@ -45,17 +45,6 @@ def test_a_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
         assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
-@in_some_pairs
-def test_a_disconnect_without_receipt(client: bytes, broker: bytes) -> None:
-    """DISCONNECT alone passes; the broker closes, and that is that."""
-    with joined(client, broker) as play:
-        play.client_says(b"DISCONNECT\n\n\0")
-        play.broker_gets(b"DISCONNECT\n\n\0")
-        play.broker_goes()
-        play.client_is_closed()
-        assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
-
-
 def test_neither_side_closes_after_a_disconnect() -> None:
     """Then the relay does, soon after the receipt."""
     with joined(b"1.2", b"1.2", linger=2.0) as play:
@@ -120,18 +109,6 @@ def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: byt
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
 
 
-def test_a_disconnect_without_receipt_waits_too() -> None:
-    """The client asked for the receipts of its SENDs, so it gets them before the broker is sent DISCONNECT."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n\n\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
-        play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:1\n\n\0")
-        play.broker_gets(b"DISCONNECT\n\n\0")
-        play.broker_goes()
-        play.client_is_closed()
-
-
 @pytest.mark.parametrize("disconnect_receipt", [b"", b"receipt:bye\n"], ids=repr)
 def test_a_disconnect_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
     """`disconnect_timeout` bounds the wait for owed receipts, and only then the wait for the answer."""
@@ -161,18 +138,6 @@ def test_an_unanswered_disconnect_ends_in_an_error(sends: int) -> None:
         play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
         play.broker_reads()
         play.broker_is_closed()
-
-
-def test_an_unanswered_disconnect_without_receipt_just_ends() -> None:
-    """Nothing was asked for, so nothing is missing when the broker does not close."""
-    with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
-        play.client_says(b"DISCONNECT\n\n\0")
-        play.broker_reads()
-        play.time_passes(5.1)
-        play.client_gets(b"")
-        play.client_is_closed()
-        play.broker_is_closed()
-        assert play.counters["errors_sent"] == 0
 
 
 def test_beats_go_on_while_a_disconnect_waits() -> None:
@@ -234,33 +199,6 @@ def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes) -> N
         play.broker_goes()
         play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
         play.client_is_closed(How.LINGER)
-        assert play.counters["errors_sent"] == 0
-
-
-@in_some_pairs
-def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broker: bytes) -> None:
-    """The ERROR tells why the broker closed, but not what became of the SENDs before: they may be lost."""
-    with joined(client, broker) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
-        play.broker_goes()
-        play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
-        play.client_is_closed()
-        assert play.counters["possibly_lost"] == 1
-
-
-@in_all_cuts
-@in_some_pairs
-def test_a_receipt_between_an_error_and_the_close(client: bytes, broker: bytes, cut: Cut) -> None:
-    """RabbitMQ sends ERROR, RECEIPT and closes: the client gets just that."""
-    with joined(client, broker, cut=cut) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nreceipt:s\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0RECEIPT\nreceipt-id:s\n\n\0")
-        play.broker_goes()
-        play.client_gets(b"ERROR\nmessage:no\n\nwhy\0RECEIPT\nreceipt-id:s\n\n\0")
-        play.client_is_closed()
         assert play.counters["errors_sent"] == 0
 
 
@@ -352,41 +290,6 @@ def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
         assert play.client_reads().count(b"\0") == 4
         assert play.broker.paused
         play.both_stay()
-
-
-@pytest.mark.parametrize("before", [3, 4])
-@in_bridged_pairs
-def test_deliveries_of_a_closed_subscription_make_way(client: bytes, broker: bytes, before: int) -> None:
-    """Who unsubscribes and leaves deliveries unacknowledged still gets those of its other subscriptions."""
-    with joined(client, broker, unacknowledged=4) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        for n in range(1, before + 1):
-            play.broker_says(message(broker, n))
-        play.client_says(b"UNSUBSCRIBE\nid:0\n\n\0")
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/b\nack:client-individual\n\n\0")
-        play.client_reads()
-        play.broker_reads()
-        for n in range(before + 1, before + 8):
-            play.broker_says(message(broker, n))
-            assert play.client_reads().count(b"\0") == 1
-            play.client_says(ack(client, broker, n))
-            assert play.broker_reads().count(b"\0") == 1
-
-
-@in_bridged_pairs
-def test_acks_in_a_transaction_are_bounded(client: bytes, broker: bytes) -> None:
-    """What an ABORT would bring back is remembered, so it is bounded as other deliveries are."""
-    with joined(client, broker, unacknowledged=8) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.client_says(b"BEGIN\ntransaction:t\n\n\0")
-        for n in range(1, 101):
-            if play.broker.paused or play.client.closed is not None:
-                break
-            play.broker_says(message(broker, n))
-            play.client_says(ack(client, broker, n).replace(b"\n\n", b"\ntransaction:t\n\n"))
-        play.client_reads()
-        play.broker_reads()
-        assert play.broker.paused or play.client.closed is not None
 
 
 def test_an_eol_that_comes_late_is_not_waited_for() -> None:

@@ -7,7 +7,6 @@ import pytest
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, joined
 from tests.relay.failing import client_waits, found, over, sent_away, started
-from tests.relay.several import fanned, send
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
@@ -130,37 +129,6 @@ def test_what_a_broker_did_not_confirm_is_counted(product: str) -> None:
         assert play.counters["possibly_lost"] == 50
 
 
-def test_a_client_that_is_gone() -> None:
-    """Its session goes on as if the relay did not stop; what is left at the end is counted."""
-    with started(confirm=True) as play:
-        play.client_says(SEND % b"1" + SEND % b"2")
-        play.broker_reads()
-        play.client_goes()
-        play.broker_reads()
-        play.relay_begins_to_stop()
-        assert not over(play)
-        play.relay_stops()
-        assert over(play)
-        assert play.client.closed is How.FLUSH
-        assert play.counters["possibly_lost"] == 2
-
-
-def test_a_client_that_is_leaving() -> None:
-    """Its DISCONNECT is confirmed as ever, and no ERROR follows."""
-    with started(confirm=True) as play:
-        play.client_says(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.relay_begins_to_stop()
-        play.broker_says(receipt(b"relay-session-receipt-1"))
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(receipt(b"bye"))
-        play.client_gets(receipt(b"bye"))
-        play.relay_stops()
-        play.client_is_closed()
-        assert over(play)
-        assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
-
-
 def test_a_broker_that_is_not_read_from_is_read_again() -> None:
     """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
     with joined(b"1.2", b"1.1", unacknowledged=1) as play:
@@ -176,20 +144,6 @@ def test_a_broker_that_is_not_read_from_is_read_again() -> None:
         play.client_reads()
         play.relay_begins_to_stop()
         assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
-
-
-def test_all_groups_of_a_fan_out_have_their_time() -> None:
-    """One confirmed, which is the quorum; what the other has not confirmed may be waited for, and counts."""
-    with fanned(quorum=2, confirm=True) as play:
-        play.client_says(send(b"1", receipt="r"))
-        for at in "ab":
-            play.broker_reads(at=at)
-        play.relay_begins_to_stop()
-        play.broker_says(receipt(b"r"), at="a")
-        play.nobody_gets_more()
-        play.relay_stops()
-        assert play.client_reads().startswith(b"ERROR\nmessage:the relay is stopping\n")
-        assert play.counters["possibly_lost"] == 1
 
 
 # An operator ends one
@@ -216,15 +170,3 @@ def test_a_session_that_is_killed(survives: bool) -> None:
         assert play.noted(Event.DISCONNECTED) == "an operator ended the session; 2 SENDs may be lost"
         play.operator_kills()
         assert play.counters["possibly_lost"] == 2
-
-
-def test_what_a_client_left_behind_is_killed() -> None:
-    """It is gone and what it said was still to be delivered: nobody can be told, and it is counted."""
-    with started() as play:
-        play.client_says(ASKING % (1, 1))
-        play.broker_reads()
-        play.client_goes()
-        assert not over(play)
-        play.operator_kills()
-        assert over(play)
-        assert play.counters["possibly_lost"] == 1

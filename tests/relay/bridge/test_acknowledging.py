@@ -73,19 +73,6 @@ def test_a_cumulative_ack_settles_its_own_subscription_only(client: bytes, broke
         play.client_gets_error(b"ACK names no message that awaits one")
 
 
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_individual_acks_in_any_order(client: bytes, broker: bytes) -> None:
-    """In mode `client-individual` each ACK settles one delivery and no other."""
-    with joined(client, broker) as play:
-        play.client_says(TWO % (b"client-individual", b"auto"))
-        play.broker_reads()
-        play.broker_says(b"".join(said_by_broker(broker, b"a", b"m%d" % n) for n in (1, 2, 3, 4)))
-        play.client_reads()
-        for n in (3, 1, 4, 2):
-            play.client_says(b"ACK\n" + named_by_client(client, broker, b"a", b"m%d" % n, n) + b"\n\0")
-            play.broker_gets(b"ACK\n" + named_to_broker(broker, client, b"a", b"m%d" % n) + b"\n\0")
-
-
 @pytest.mark.parametrize("command", [b"ACK", b"NACK"], ids=bytes.decode)
 @in_all_pairs
 def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes) -> None:
@@ -99,18 +86,6 @@ def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes) -> No
             play.client_gets_error(b"NACK cannot be said to the broker", receipt=b"7")
         else:
             play.client_gets_error(command + b" names no message that awaits one", receipt=b"7")
-
-
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_ack_in_auto_mode(client: bytes, broker: bytes) -> None:
-    """All brokers refuse it; between versions the relay does, for it keeps no account of such deliveries."""
-    with joined(client, broker) as play:
-        play.client_says(TWO % (b"auto", b"auto"))
-        play.broker_reads()
-        play.broker_says(said_by_broker(broker, b"a", b"m1"))
-        play.client_reads()
-        play.client_says(b"ACK\n" + named_by_client(client, broker, b"a", b"m1", 1) + b"\n\0")
-        play.client_gets_error(b"ACK names no message that awaits one")
 
 
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
@@ -202,22 +177,6 @@ def test_a_transaction(client: bytes, broker: bytes, cut: Cut) -> None:
 
 
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_abort_brings_deliveries_back(client: bytes, broker: bytes) -> None:
-    """An ACK in a transaction that is aborted did not happen: the delivery can be acknowledged again."""
-    conversation = CONVERSATIONS[client, broker]
-    said, told = (frame.replace(b"foo:bar\n", b"transaction:t\n") for frame in conversation.ack)
-    with subscribed(client, broker) as play:
-        play.broker_says(conversation.message[0])
-        play.client_reads()
-        for _ in range(3):
-            play.client_says(b"BEGIN\ntransaction:t\n\n\0" + said + b"ABORT\ntransaction:t\n\n\0")
-            play.broker_gets(b"BEGIN\ntransaction:t\n\n\0" + told + b"ABORT\ntransaction:t\n\n\0")
-        play.client_says(conversation.ack[0])
-        play.broker_gets(conversation.ack[1])
-        play.both_stay()
-
-
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
 def test_an_abort_brings_cumulative_acks_back_in_order(client: bytes, broker: bytes) -> None:
     """All that one ACK settled comes back, and one cumulative ACK settles it all again."""
     with joined(client, broker) as play:
@@ -236,22 +195,6 @@ def test_an_abort_brings_cumulative_acks_back_in_order(client: bytes, broker: by
         play.broker_gets(b"ACK\n" + named_to_broker(broker, client, b"a", b"m3") + b"\n\0")
         play.client_says(b"ACK\n" + named_by_client(client, broker, b"a", b"m1", 1) + b"\n\0")
         play.client_gets_error(b"ACK names no message that awaits one")
-
-
-@pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_an_abort_brings_the_oldest_back_first(broker: bytes) -> None:
-    """A 1.0 client names but the message: of two deliveries of it the older is meant, after an ABORT as before."""
-    with joined(b"1.0", broker) as play:
-        play.client_says(TWO % (b"client-individual", b"client-individual"))
-        play.broker_reads()
-        play.broker_says(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
-        play.client_reads()
-        play.client_says(
-            b"BEGIN\ntransaction:t\n\n\0ACK\nmessage-id:m1\ntransaction:t\n\n\0ABORT\ntransaction:t\n\n\0"
-        )
-        play.broker_reads()
-        play.client_says(b"ACK\nmessage-id:m1\n\n\0")
-        play.broker_gets(b"ACK\n" + named_to_broker(broker, b"1.0", b"a", b"m1") + b"\n\0")
 
 
 @in_all_pairs

@@ -10,12 +10,14 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.head import Limits
-from tests.counting import lines as lines_of_python
 from tests.playbook import PAIRS, VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
 
 OTHERS = tuple((client, broker) for client, broker in PAIRS if client != broker)
 
+
 in_other_pairs = pytest.mark.parametrize(("client", "broker"), OTHERS, ids=lambda version: version.decode())
+
+
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.decode())
 
 # One header line as each version spells it: name "path", value "C:\new", a colon and a backslash in it.
@@ -202,15 +204,6 @@ def test_beats_are_never_carried(client: bytes, broker: bytes) -> None:
 
 
 @in_all_cuts
-@in_other_pairs
-def test_crlf_lines_reach_another_version_as_lf(client: bytes, broker: bytes, cut: Cut) -> None:
-    """A client that ends its lines in CR LF, on any version, is understood: no CR gets into a value."""
-    with joined(client, broker, cut=cut) as play:
-        play.client_says(b"SEND\r\ndestination:/queue/a\r\nfoo:bar\r\n\r\nbody\r\n\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nbody\r\n\0")
-
-
-@in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
 def test_mixed_line_ends_on_1_2(broker: bytes, cut: Cut) -> None:
     """On 1.2 each line may end its own way; the CR is never part of the value."""
@@ -240,41 +233,6 @@ def test_forged_headers_never_leave_a_publisher(client: bytes, broker: bytes, cu
         )
         play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0")
         assert play.counters["loss_reserved"] >= 6
-
-
-def test_headers_that_are_taken_out_are_all_taken_out_at_once() -> None:
-    """However often they are repeated, and whatever stands between them."""
-    costs = []
-    for n in (1, 10, 1000):  # the first makes the pattern
-        wire = b"SEND\na:1\n" + b"ack:x\nmessage-id:y\nb:2\nack:\n" * n + b"\nbody\0"
-        decoder = Decoder(
-            DIALECTS[b"1.2"], EXPECTED[Side.DOWNSTREAM, State.CONNECTED], Limits(headers=10_000)
-        )
-        decoder.feed(wire)
-        (frame,) = decoder.frames()
-        session = Session(b"s", DIALECTS[b"1.2"], 10, dict.fromkeys(("loss_reserved",), 0))
-        bridge = Bridge(DIALECTS[b"1.2"], DIALECTS[b"1.1"])
-        heads: list[bytes | None] = []
-        costs.append(
-            lines_of_python(
-                lambda heads=heads, bridge=bridge, frame=frame, session=session: heads.append(  # type: ignore[misc]
-                    bridge.head(frame, session)
-                )
-            )
-        )
-        assert heads == [b"SEND\na:1\n" + b"b:2\n" * n + b"\n"]
-    assert costs[1] == costs[2]
-
-
-@pytest.mark.parametrize("version", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_a_head_in_crlf_stays_one_when_a_header_is_taken_out(version: bytes) -> None:
-    """Where CR LF counts only as a whole frame's style, a frame keeps it on all its lines or on none."""
-    with joined(version, version) as play:
-        play.client_says(b"SEND\r\ndestination:/queue/a\r\nack:forged\r\n\r\nhello\0")
-        assert play.broker_reads() in (
-            b"SEND\r\ndestination:/queue/a\r\n\r\nhello\0",
-            b"SEND\ndestination:/queue/a\n\nhello\0",
-        )
 
 
 # What a version cannot say, under each policy: client, broker, the line, and what is told the broker.
@@ -360,6 +318,9 @@ def test_frames_split_anywhere_are_carried_the_same(client: bytes, broker: bytes
             assert play.broker_reads() in (told + second, told + b"\n" + second)
 
 
+# What the relay says itself, in the client's name
+
+
 def _frames(version: bytes, said: bytes) -> Decoder:
     decoder = Decoder(DIALECTS[version], EXPECTED[Side.DOWNSTREAM, State.CONNECTED], Limits())
     decoder.feed(said)
@@ -378,33 +339,6 @@ def test_a_new_head_keeps_the_body_out_of_it(client: bytes, broker: bytes) -> No
         assert bridge.carry(frame, session) == b"SEND\ndestination:/queue/a\n\nhello\0"
 
 
-@in_all_pairs
-def test_a_change_of_policy_between_repeated_heads(client: bytes, broker: bytes) -> None:
-    """Neighbours with one and the same head are each carried and each counted."""
-    frame = b"SEND\ndestination:/queue/a\nack:x\n" + PATH[client] + b"\n\n%d\0"
-    told = b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\n\n%d\0"
-    with joined(client, broker) as play:
-        for round_ in range(3):
-            play.client_says(b"".join(frame % n for n in range(3)))
-            play.broker_gets(b"".join(told % n for n in range(3)))
-            assert play.counters["loss_reserved"] == 3 * (round_ + 1)
-
-
-# What the relay says itself, in the client's name
-
-
-@in_all_pairs
-def test_a_frame_of_our_own(client: bytes, broker: bytes) -> None:
-    """Spelled for the target, in the order given, with an EOL behind it."""
-    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
-    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
-    said = bridge.compose(b"SUBSCRIBE", [(b"id", b"a:b"), (b"destination", b"/queue/c\\d")], session)
-    lines = (b"id:a:b", b"destination:/queue/c\\d")
-    if broker != b"1.0":
-        lines = (b"id:a\\cb", b"destination:/queue/c\\\\d")
-    assert said == b"SUBSCRIBE\n%b\n%b\n\n\0\n" % lines
-
-
 def test_a_frame_of_our_own_that_cannot_be_spelled() -> None:
     """An id that the target cannot spell is refused; a header of the client's own is left to the policy for losses."""
     bridge = Bridge(DIALECTS[b"1.2"], DIALECTS[b"1.0"])
@@ -414,14 +348,3 @@ def test_a_frame_of_our_own_that_cannot_be_spelled() -> None:
     said = bridge.compose(b"SUBSCRIBE", [(b"id", b"1"), (b"x", b"a\nb"), (b"y:z", b"")], session)
     assert said == b"SUBSCRIBE\nid:1\nx:a b\n\n\0\n"
     assert (session.counters["loss_value"], session.counters["loss_name"]) == (1, 1)
-
-
-@in_all_pairs
-def test_a_header_that_is_left_behind(client: bytes, broker: bytes) -> None:
-    """Each of that name and no other, whatever else has to be respelled."""
-    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
-    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
-    said = b"SEND\nreceipt:1\n" + PATH[client] + b"\nreceipt:2\nreceipt-id:3\n\nbody\0"
-    for frame in _frames(client, said).frames():
-        head = bridge.without(frame, b"receipt", session)
-        assert head == b"SEND\n" + PATH[broker] + b"\nreceipt-id:3\n\n"

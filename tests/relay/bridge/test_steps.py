@@ -41,27 +41,6 @@ def test_a_nack(client: bytes, broker: bytes) -> None:
             play.both_stay()
 
 
-@in_all_pairs
-def test_a_delivery_in_auto_mode(client: bytes, broker: bytes) -> None:
-    """Without acknowledgement no ack header is made up, and none that a publisher made up gets across versions."""
-    conversation = CONVERSATIONS[client, broker]
-    auto = [frame.replace(b"ack:client-individual\n", b"") for frame in conversation.subscribe]
-    message, delivered = (
-        frame.replace(b"ack:ID\\ch-2\\c7\n", b"").replace(b"ack:relay-ack-1\n", b"")
-        for frame in conversation.message
-    )
-    with joined(client, broker) as play:
-        play.client_says(auto[0])
-        play.broker_gets(auto[1])
-        play.broker_says(message)
-        play.client_gets(delivered)
-        play.broker_says(message.replace(b"\n\nhi", b"\nack:forged\n\nhi"))
-        if DIALECTS[client].delivery is DIALECTS[broker].delivery:
-            play.client_gets(delivered.replace(b"\n\nhi", b"\nack:forged\n\nhi"))
-        else:
-            play.client_gets(delivered)
-
-
 @in_all_cuts
 @in_all_pairs
 def test_receipts_on_every_frame(client: bytes, broker: bytes, cut: Cut) -> None:
@@ -145,18 +124,6 @@ def test_a_subscribe_without_id_on_1_1_and_1_2(client: bytes, broker: bytes) -> 
 
 
 @in_all_pairs
-def test_a_subscribe_without_destination(client: bytes, broker: bytes) -> None:
-    """The relay refuses it between versions, the broker between equals."""
-    frame = b"SUBSCRIBE\nid:0\nreceipt:5\n\n\0"
-    with joined(client, broker) as play:
-        play.client_says(frame)
-        if client == broker:
-            play.broker_gets(frame)
-        else:
-            play.client_gets_error(b"SUBSCRIBE needs a destination header", receipt=b"5")
-
-
-@in_all_pairs
 def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
     """Two open subscriptions of one id could not be kept apart between versions; between equals the broker judges."""
     first = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
@@ -182,19 +149,6 @@ def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes) -> None
     with joined(client, broker) as play:
         play.client_says(said)
         play.broker_gets(told)
-
-
-def test_a_1_0_client_that_names_its_subscription() -> None:
-    """An id that a 1.0 client gave is its own: it passes, and MESSAGE names it."""
-    with joined(b"1.0", b"1.2") as play:
-        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nid:mine\nack:client\n\n\0")
-        play.broker_gets(b"SUBSCRIBE\ndestination:/queue/a\nid:mine\nack:client\n\n\0")
-        play.broker_says(b"MESSAGE\nsubscription:mine\nack:k\nmessage-id:m\ndestination:/queue/a\n\n\0")
-        play.client_gets(b"MESSAGE\nsubscription:mine\nmessage-id:m\ndestination:/queue/a\n\n\0")
-        play.client_says(b"ACK\nmessage-id:m\nsubscription:mine\n\n\0")
-        play.broker_gets(b"ACK\nid:k\n\n\0")
-        play.client_says(b"UNSUBSCRIBE\nid:mine\n\n\0")
-        play.broker_gets(b"UNSUBSCRIBE\nid:mine\n\n\0")
 
 
 @pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
@@ -252,33 +206,7 @@ def test_a_subscription_id_that_1_0_cannot_spell(client: bytes) -> None:
         assert b"\nsubscription:a\\nb\n" in play.client_reads()
 
 
-@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_receipt_that_1_0_cannot_spell(client: bytes) -> None:
-    """`receipt-id` is the value that the client gave: a changed one would be waited for in vain."""
-    with joined(client, b"1.0") as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:a\\nb\n\n\0")
-        told = play.broker_reads()
-        if play.client.closed is not None:
-            assert play.client_reads().startswith(b"ERROR\n")
-            return
-        receipt = told.split(b"\nreceipt:")[1].split(b"\n")[0]
-        play.broker_says(b"RECEIPT\nreceipt-id:" + receipt + b"\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:a\\nb\n\n\0")
-
-
 # MESSAGE
-
-
-@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_1_0_broker_may_name_the_subscription(client: bytes) -> None:
-    """Most 1.0 brokers do when SUBSCRIBE had an id: then that name counts, whatever the destination is."""
-    with joined(client, b"1.0") as play:
-        play.client_says(
-            b"SUBSCRIBE\nid:0\ndestination:/topic/*\n\n\0SUBSCRIBE\nid:1\ndestination:/topic/b\n\n\0"
-        )
-        play.broker_reads()
-        play.broker_says(b"MESSAGE\ndestination:/topic/b\nsubscription:0\nmessage-id:1\n\n\0")
-        play.client_gets(b"MESSAGE\ndestination:/topic/b\nsubscription:0\nmessage-id:1\n\n\0")
 
 
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
@@ -360,6 +288,9 @@ def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: 
         play.both_stay()
 
 
+# SEND
+
+
 @pytest.mark.parametrize(
     ("client", "broker"),
     [pair for pair in PAIRS if pair[1] != b"1.0"],
@@ -375,19 +306,6 @@ def test_a_repeated_subscription_header(client: bytes, broker: bytes) -> None:
             assert told == delivered  # both are gone
         else:
             assert told == delivered.replace(b"\n\nhi", b"\nsubscription:forged\n\nhi")
-
-
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_a_message_without_message_id(client: bytes, broker: bytes) -> None:
-    """A MESSAGE to be acknowledged that nothing could name ends the session: the broker broke the protocol."""
-    message = CONVERSATIONS[client, broker].message[0]
-    with subscribed(client, broker) as play:
-        play.broker_says(message.replace(b"message-id:ID", b"x:ID"))
-        play.client_gets_error(b"the broker sent what is not STOMP")
-        play.broker_is_closed()
-
-
-# SEND
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -452,18 +370,3 @@ def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) 
         assert session is not None
         assert len(session.ledger) == 0
         play.both_stay()
-
-
-@in_all_pairs
-def test_without_acknowledging_subscriptions_nothing_is_kept(client: bytes, broker: bytes) -> None:
-    """In auto mode there is nothing to keep account of."""
-    with started(client, broker) as play:
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
-        play.broker_reads()
-        for n in range(5):
-            play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:%d\ndestination:/queue/a\n\nx\0" % n)
-        assert play.client_reads().count(b"\0") == 5
-        session = play.relay.session
-        assert session is not None
-        assert len(session.ledger) == 0
-        assert session.quiet

@@ -21,7 +21,7 @@ from tests.playbook import (
 )
 from tests.relay.bridge.test_bridge import PATH
 from tests.relay.failing import found, goes_by_itself, started
-from tests.relay.several import SOON, begun, comes, copied, fan_out, receipt, send, tell
+from tests.relay.several import SOON, begun, comes, copied, fan_out, send, tell
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"
@@ -93,34 +93,6 @@ def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
         play.broker_gets(
             b"SEND\nrelay-trace:relay-session-1\ndestination:/queue/a\n" + like + b"\nrelay-trace:body\n\0"
         )
-
-
-@in_all_cuts
-def test_lines_that_end_in_crlf(cut: Cut) -> None:
-    """Between equals the rest passes as it came."""
-    with joined(b"1.2", b"1.2", cut=cut, **TRACES) as play:
-        play.client_says(b"SEND\r\nrelay-trace:x\r\ndestination:/queue/a\r\nfoo:b\r\n\r\n1\0")
-        play.client_says(b"SEND\r\n\r\n\0")
-        play.broker_gets(
-            b"SEND\r\nrelay-trace:relay-session-1\ndestination:/queue/a\r\nfoo:b\r\n\r\n1\0"
-            b"SEND\r\nrelay-trace:relay-session-2\n\r\n\0"
-        )
-    with joined(b"1.1", b"1.2", cut=cut, **TRACES) as play:
-        play.client_says(b"SEND\r\nrelay-trace:x\r\ndestination:/queue/a\r\nfoo:b\r\n\r\n1\0")
-        play.broker_gets(b"SEND\nrelay-trace:relay-session-1\ndestination:/queue/a\nfoo:b\n\n1\0")
-
-
-def test_what_a_publisher_may_not_set() -> None:
-    """A trace does not hide it."""
-    with joined(b"1.2", b"1.2", **TRACES) as play:
-        play.client_says(b"SEND\nmessage-id:x\ndestination:/queue/a\nreceipt:r\n\n1\0")
-        play.broker_gets(traced(1, send(b"1", receipt="r")))
-        assert play.counters["loss_reserved"] == 1
-        play.client_says(tell(b"DISCONNECT"))
-        play.broker_gets(b"")  # it waits for the receipt
-        play.broker_says(receipt("r"))
-        play.client_gets(receipt("r"))
-        play.broker_gets(tell(b"DISCONNECT"))
 
 
 # MESSAGEs
@@ -222,28 +194,6 @@ def test_transactions(cut: Cut) -> None:
         play.client_says(inside + commit)
         found(play)
         play.broker_gets(begin + traced(1, inside) + traced(2, inside) + traced(3, inside) + commit)
-
-
-@pytest.mark.parametrize("narrow", [True, False])
-def test_frames_at_a_limit(narrow: bool) -> None:
-    """What the relay adds does not count: neither as one line more nor as a line that is too long."""
-    limits = Limits(headers=4, header_line=22 if narrow else 1000)
-    frame = send(b"1", a="1", b="2", receipt="r")
-    with started(front={"limits": limits, **TRACES}) as play:
-        play.client_says(frame)
-        play.broker_gets(traced(1, frame))
-        play.broker_goes()
-        found(play)
-        play.broker_gets(again(1, frame))
-    with begun(listener(fan_out(2), limits=limits, **TRACES)) as play:
-        play.client_says(frame)
-        for at in "ab":
-            play.broker_gets(copied(1, traced(1, frame)), at=at)
-        play.broker_goes(at="a")
-        play.time_passes(SOON)
-        comes(play, "a")
-        play.broker_reads(at="a")
-        play.both_stay()
 
 
 # Several brokers

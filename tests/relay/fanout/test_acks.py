@@ -1,7 +1,5 @@
 """Which brokers are sent a client's ACK and NACK, and its receipts where the broker is gone."""
 
-from typing import Any
-
 import pytest
 
 from tests.playbook import Playbook, listener
@@ -18,7 +16,6 @@ from tests.relay.several import (
     receipt,
     subscribed,
     tell,
-    two_upstreams,
 )
 
 # One message
@@ -82,24 +79,6 @@ def test_an_ack_value_that_an_open_transaction_holds(mode: str) -> None:
         play.broker_gets(tell(b"ACK", id="7"), at="b")
 
 
-def test_tokens_of_another_relay() -> None:
-    """A broker that is itself a relay gives names like ours: they are never taken for each other."""
-    with subscribed(fanned(), ack="client-individual") as play:
-        for at in "ab":
-            play.broker_says(
-                message(b"", message_id=at, ack="relay-ack-2" if at == "a" else "relay-ack-1"), at=at
-            )
-        got = play.client_reads()
-        assert got.count(b"ack:relay-ack-1\n") == 1
-        assert (
-            got.index(b"ack:relay-ack-1\n") < got.index(b"message-id:a\n") < got.index(b"ack:relay-ack-2\n")
-        )
-        play.client_says(tell(b"ACK", id="relay-ack-2"))
-        play.broker_gets(tell(b"ACK", id="relay-ack-1"), at="b")
-        play.client_says(tell(b"ACK", id="relay-ack-1"))
-        play.broker_gets(tell(b"ACK", id="relay-ack-2"), at="a")
-
-
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"])
 def test_a_message_id_that_a_lost_broker_gave_first(client: bytes) -> None:
     """It stays that delivery's: the other broker's of the same id, which the client knows by a token, still waits."""
@@ -119,18 +98,6 @@ def test_a_message_id_that_a_lost_broker_gave_first(client: bytes) -> None:
         play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="b")
 
 
-@pytest.mark.parametrize("client", [b"1.0", b"1.1"])
-def test_a_message_id_is_settled_once(client: bytes) -> None:
-    """A second ACK of it names nothing, though another broker's delivery of the same id waits under a token."""
-    play = begun(listener(fan_out(2)), client)
-    _, named = alike(play, client)
-    play.client_says(b"ACK\nmessage-id:7\n%b\n\0" % named)
-    play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="a")
-    play.client_says(b"ACK\nmessage-id:7\n%b\n\0" % named)
-    play.client_gets_error(b"ACK names no message that awaits one")
-    play.broker_gets(b"", at="b")
-
-
 def alike(play: Playbook, client: bytes) -> tuple[bytes, bytes]:
     """Two brokers deliver one message-id on one subscription, a first. Return the MESSAGE, and what more ACKs say."""
     play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
@@ -140,34 +107,6 @@ def alike(play: Playbook, client: bytes) -> tuple[bytes, bytes]:
         play.broker_says(wire, at=at)
     assert b"\nmessage-id:relay-ack-2\n" in play.client_reads()
     return wire, b"subscription:1\n" if client == b"1.1" else b""
-
-
-def both_upstreams(**settings: Any) -> Playbook:
-    """A client with subscription 1 at broker a, and 2 at broker b of another upstream."""
-    play = two_upstreams(**settings)
-    for id, at, destination in [("1", "a", "/queue/here"), ("2", "b", "/queue/there.1")]:
-        play.client_says(tell(b"SUBSCRIBE", id=id, destination=destination, ack="client-individual"))
-        play.broker_reads(at=at)
-    return play
-
-
-TWO = message(message_id="m", ack="7").replace(b"subscription:1\n", b"subscription:2\n")
-"""A MESSAGE of subscription 2."""
-
-
-def test_an_ack_value_of_a_subscription_that_ended() -> None:
-    """Though the relay forgot the message, its name is given to no other one; its ACK reaches its broker, if any."""
-    with both_upstreams(unacknowledged=2) as play:
-        play.broker_says(TWO + TWO.replace(b"7", b"8"), at="b")
-        play.client_says(tell(b"UNSUBSCRIBE", id="2"))
-        play.broker_gets(tell(b"UNSUBSCRIBE", id="2"), at="b")
-        play.client_reads()
-        play.broker_says(message(message_id="m", ack="7"), at="a")
-        assert b"\nack:relay-ack-3\n" in play.client_reads()
-        play.client_says(tell(b"ACK", id="7"))
-        play.broker_gets(tell(b"ACK", id="7"), at="b")
-        play.client_says(tell(b"ACK", id="relay-ack-3"))
-        play.broker_gets(tell(b"ACK", id="7"), at="a")
 
 
 # Brokers that are gone
@@ -184,22 +123,6 @@ def test_an_ack_for_a_broker_that_was_lost() -> None:
         assert play.counters["acks_stale"] == 1
         play.client_says(tell(b"ACK", id="b1"))
         play.broker_gets(tell(b"ACK", id="b1"), at="b")
-
-
-def test_an_ack_that_waited_for_a_blocked_broker_that_is_lost() -> None:
-    """It is stale, and its receipt is given."""
-    with fanned(quorum=1) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(message(message_id="m", ack="k"), at="a")
-        play.client_reads()
-        play.broker_is_blocked(at="a")
-        play.client_says(tell(b"ACK", id="k", receipt="r"))
-        play.client_gets(b"")
-        play.broker_goes(at="a")
-        play.client_gets(receipt("r"))
-        assert play.counters["acks_stale"] == 1
 
 
 # Cumulative ACKs

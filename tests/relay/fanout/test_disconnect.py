@@ -2,13 +2,12 @@
 
 import pytest
 
-from stomprelay.session.effects import Event, How
+from stomprelay.session.effects import How
 from tests.playbook import Playbook
 from tests.relay.several import (
     begun,
     both_get,
     comes,
-    comes_back,
     copied,
     fanned,
     lasting,
@@ -93,21 +92,6 @@ def test_all_upstreams_confirm() -> None:
         play.client_gets(receipt("end"))
 
 
-def test_a_broker_that_confirms_twice() -> None:
-    """As ActiveMQ may do, in one chunk: that counts once, and the broker is neither lost nor sought again."""
-    with fanned(quorum=2) as play:
-        play.client_says(DISCONNECT)
-        both_get(play, DISCONNECT)
-        play.broker_says(receipt("end", "end"), at="a")
-        play.client_gets(b"")
-        play.broker_is_closed(at="a")
-        play.broker_says(receipt("end", "end"), at="b")
-        play.client_gets(receipt("end"))
-        assert len(play.opened) == 2
-        assert play.client.closed is None
-        assert not play.facts(Event.LOST)
-
-
 @pytest.mark.parametrize("at", ["a", "b"])
 def test_a_broker_that_closes_before_the_other_confirms(at: str) -> None:
     """It has confirmed, so that it is not lost, plain address or not."""
@@ -146,19 +130,6 @@ def test_it_waits_for_receipts(quorum: int) -> None:
         play.client_gets(receipt("end"))
 
 
-def test_it_does_not_wait_for_a_group_that_is_away() -> None:
-    """A quorum has all of it; what the other misses is counted."""
-    with fanned(quorum=1) as play:
-        play.broker_goes(at="a")
-        play.client_says(send(b"1", receipt="r") + DISCONNECT)
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-        play.broker_says(receipt("r"), at="b")
-        play.broker_gets(DISCONNECT, at="b")
-        assert play.counters["possibly_lost"] == 1
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("r") + receipt("end"))
-
-
 def test_it_waits_for_a_broker_that_is_blocked() -> None:
     """As long as for any answer; then that broker is sent all that waited, and it."""
     with fanned(quorum=1) as play:
@@ -171,20 +142,6 @@ def test_it_waits_for_a_broker_that_is_blocked() -> None:
 
 
 # Brokers that are lost, or do not confirm
-
-
-def test_a_broker_that_was_sent_it_is_lost() -> None:
-    """The next broker of the group is sent it, too, without any subscriptions."""
-    with fanned(quorum=2) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + DISCONNECT)
-        both_get(play, tell(b"SUBSCRIBE", id="1", destination="/queue/a") + DISCONNECT)
-        play.broker_goes(at="a")
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(b"")
-        comes_back(play, "a")
-        play.broker_gets(DISCONNECT, at="a")
-        play.broker_says(receipt("end"), at="a")
-        play.client_gets(receipt("end"))
 
 
 @pytest.mark.parametrize("answers", [True, False])

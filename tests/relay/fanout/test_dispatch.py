@@ -36,17 +36,6 @@ def test_a_send_goes_to_all(cut: Cut) -> None:
         play.client_gets(receipt("r"))
 
 
-def test_a_receipt_passes_as_it_came() -> None:
-    """With all headers of the RECEIPT that completes the quorum."""
-    with fanned(quorum=2) as play:
-        play.client_says(send(receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(b"RECEIPT\nreceipt-id:r\nx:a\n\n\0", at="a")
-        play.broker_says(b"RECEIPT\nreceipt-id:r\nx:b\n\n\0", at="b")
-        play.client_gets(b"RECEIPT\nreceipt-id:r\nx:b\n\n\0")
-
-
 def test_queues_that_do_not_fan_out() -> None:
     """With `fanOutQueues=false` a SEND to a queue goes to the first group that has a broker, as it came."""
     with fanned(quorum=2, fan_out_queues=False) as play:
@@ -100,36 +89,7 @@ def test_a_group_that_is_full() -> None:
         both_get(play, copied(5, send(b"5")))
 
 
-# Subscriptions
-
-
-def test_a_subscription_is_everywhere() -> None:
-    """SUBSCRIBE and UNSUBSCRIBE reach all groups; each has one receipt."""
-    with fanned(quorum=2) as play:
-        for frame in (
-            tell(b"SUBSCRIBE", id="1", destination="/topic/a", receipt="r"),
-            tell(b"UNSUBSCRIBE", id="1", receipt="r"),
-        ):
-            play.client_says(frame)
-            both_get(play, frame)
-            play.broker_says(receipt("r"), at="a")
-            play.client_gets(b"")
-            play.broker_says(receipt("r"), at="b")
-            play.client_gets(receipt("r"))
-
-
 # Routes
-
-
-def test_destinations_lead_apart() -> None:
-    """Frames pass as they came, each to the upstream of its destination."""
-    with two_upstreams() as play:
-        play.client_says(send(b"1", HERE, receipt="1") + send(b"2", THERE, receipt="2") + send(b"3", HERE))
-        play.broker_gets(send(b"1", HERE, receipt="1") + send(b"3", HERE), at="a")
-        play.broker_gets(send(b"2", THERE, receipt="2"), at="b")
-        play.broker_says(receipt("2"), at="b")
-        play.broker_says(receipt("1"), at="a")
-        play.client_gets(receipt("2", "1"))
 
 
 def test_subscriptions_of_two_upstreams() -> None:

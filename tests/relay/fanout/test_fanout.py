@@ -5,7 +5,6 @@ import pytest
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event
 from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
-from tests.relay.failing import goes_by_itself
 from tests.relay.several import (
     begun,
     comes,
@@ -42,17 +41,6 @@ def test_connected_with_the_quorum(quorum: int) -> None:
         assert not play.relay.coupled
 
 
-def test_frames_that_came_with_connect() -> None:
-    """What the client sent before there was a broker goes to all, also to one that comes later."""
-    with Playbook(listener(fan_out(2))) as play:
-        play.client_says(SAY_HELLO[b"1.2"] + send(b"1", receipt="r"))
-        comes(play, "b")
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-        comes(play, "a")
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
-        assert play.client_reads().startswith(b"CONNECTED\n")
-
-
 @pytest.mark.parametrize(("quorum", "denied"), [(1, "ab"), (2, "a"), (2, "b")])
 def test_a_quorum_that_denies(quorum: int, denied: str) -> None:
     """The client is sent the last broker's ERROR whole, and the other leg ends."""
@@ -84,21 +72,6 @@ def test_one_broker_that_denies() -> None:
         play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
 
 
-@pytest.mark.parametrize(("quorum", "refused"), [(1, "ab"), (2, "b")])
-def test_groups_without_brokers(quorum: int, refused: str) -> None:
-    """When too few are left the client is told which failed, and why."""
-    once = {"startup_attempts": 1}
-    play = Playbook(listener(fan_out(2, quorum=quorum, options=once)))
-    play.client_says(SAY_HELLO[b"1.2"])
-    for at in refused:
-        assert play.client.closed is None
-        play.broker_refuses(at=at)
-    data = play.client_reads()
-    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\n")
-    assert b"main-2 (none could be had in 1 attempt)" in data
-    play.client_is_closed()
-
-
 # Brokers that are lost
 
 
@@ -124,21 +97,6 @@ def test_one_broker_is_lost() -> None:
         play.both_stay()
 
 
-def test_lost_twice_in_a_row() -> None:
-    """The SEND is sent to each next broker, and the client gets one receipt."""
-    with fanned(quorum=2) as play:
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(receipt("r"), at="b")
-        for _ in range(2):
-            goes_by_itself(play, at="a")
-            comes_back(play, "a")
-            assert play.broker_reads(at="a").endswith(copied(1, send(b"1", receipt="r"))[4:])
-        play.broker_says(receipt("r") + receipt("r"), at="a")
-        play.client_gets(receipt("r"))
-
-
 @pytest.mark.parametrize("at", ["a", "b"])
 def test_a_plain_address_is_lost(at: str) -> None:
     """With routes too, a session ends with the broker of a plain address."""
@@ -161,16 +119,6 @@ def test_a_plain_address_that_denies() -> None:
     play.broker_says(b"ERROR\nmessage:shutting down\n\n\0", at="b")
     play.client_gets(b"ERROR\nmessage:shutting down\n\n\0")
     play.client_is_closed()
-
-
-def test_a_plain_address_that_is_not_there() -> None:
-    """The client is told which upstream it is, not where."""
-    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
-    play.client_says(send(b"1", b"/queue/there.1"))
-    play.broker_refuses(at="b")
-    data = play.client_reads()
-    assert data.startswith(b"ERROR\nmessage:broker not available\n")
-    assert b"upstream there did not connect" in data
 
 
 def test_a_group_of_a_route_that_gives_up() -> None:

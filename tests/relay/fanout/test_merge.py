@@ -3,7 +3,6 @@
 import pytest
 
 from stomprelay.session.effects import Event, How
-from tests.playbook import CUTS, Cut, listener
 from tests.relay.failing import STOPPING
 from tests.relay.several import (
     SOON,
@@ -11,7 +10,6 @@ from tests.relay.several import (
     comes,
     comes_back,
     copied,
-    fan_out,
     fanned,
     lasting,
     message,
@@ -27,36 +25,6 @@ ERROR = b"ERROR\nmessage:access refused\n\nwhy\0"
 def error(receipt: str, message: str = "no") -> bytes:
     """An ERROR that names a receipt."""
     return f"ERROR\nreceipt-id:{receipt}\nmessage:{message}\n\n\0".encode()
-
-
-# MESSAGE
-
-
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("ack", ["auto", "client-individual"])
-def test_messages_are_merged(cut: Cut, ack: str) -> None:
-    """In the order in which they come, untouched, from all brokers."""
-    with subscribed(fanned(), ack=ack) as play:
-        play.cut = cut
-        for number, at in enumerate("abba"):
-            wire = message(b"x", message_id=str(number), ack=str(number))
-            play.broker_says(wire, at=at)
-            play.client_gets(wire)
-
-
-# RECEIPT
-
-
-def test_receipts_among_messages() -> None:
-    """What does not pass is cut out."""
-    with fanned(quorum=2) as play:
-        play.client_says(send(receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(message(b"1") + receipt("r") + message(b"2"), at="a")
-        play.client_gets(message(b"1") + message(b"2"))
-        play.broker_says(message(b"3") + receipt("r") + message(b"4"), at="b")
-        play.client_gets(message(b"3") + receipt("r") + message(b"4"))
 
 
 # ERROR
@@ -125,17 +93,6 @@ def test_an_error_again() -> None:
         play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
 
 
-def test_an_error_of_all() -> None:
-    """The client is sent the last of them whole; the session ends with its broker."""
-    play = fanned()
-    play.broker_says(ERROR, at="a")
-    play.broker_says(ERROR, at="b")
-    play.client_gets(ERROR)
-    assert play.client.closed is None
-    play.broker_goes(at="b")
-    play.client_is_closed()
-
-
 def test_an_error_after_which_it_goes_on() -> None:
     """A MESSAGE behind it shows that the broker goes on, so that its loss does not end the session."""
     with subscribed(fanned()) as play:
@@ -148,17 +105,6 @@ def test_an_error_after_which_it_goes_on() -> None:
         play.time_passes(SOON)
         assert play.client.closed is None
         assert play.counters["errors_passed"] == 1
-
-
-def test_an_error_about_our_own_receipt() -> None:
-    """The client is not told a receipt-id that it never gave."""
-    front = listener(type(up := fan_out(2, confirm=True))("main", up.groups, confirm=True))
-    play = begun(front)
-    play.client_says(send(b"1"))
-    for at in "ab":
-        play.broker_reads(at=at)
-        play.broker_says(error("relay-session-receipt-1"), at=at)
-    play.client_gets(b"ERROR\nmessage:no\n\n\0")
 
 
 def test_an_error_of_a_route() -> None:

@@ -12,7 +12,7 @@ from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event
 from tests.playbook import listener
-from tests.relay.several import SOON, begun, comes, copied, fan_out, fanned, receipt, send, tell
+from tests.relay.several import SOON, begun, comes, fan_out, fanned, receipt, send
 
 ANSWERS = ("confirm", "release", "refuse")
 
@@ -113,24 +113,6 @@ def id_of(confirmation: Confirmation[int]) -> int:
 # Groups that are given up
 
 
-def test_a_group_that_is_given_up() -> None:
-    """The others go on; what it missed is counted, and the log is told."""
-    with fanned(options={"attempts": 1}) as play:
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_goes(at="a")
-        play.time_passes(SOON)
-        play.broker_refuses(at="a")
-        assert "group main-1 is given up: none could be had in 1 attempt" in play.noted(Event.LOST)
-        assert play.counters["possibly_lost"] == 1
-        assert play.counters["sessions_given_up"] == 0
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
-        play.client_says(send(b"2"))
-        play.broker_gets(copied(2, send(b"2")), at="b")
-
-
 def test_a_group_that_is_needed_is_given_up() -> None:
     """The client is told of its oldest receipt, and of the groups that failed alone."""
     play = fanned(3, 2, options={"attempts": 1})
@@ -151,36 +133,6 @@ def test_a_group_that_is_needed_is_given_up() -> None:
     play.client_is_closed()
     play.broker_is_closed(at="b")
     assert play.counters["sessions_given_up"] == 1
-
-
-def test_a_send_before_a_group_is_given_up() -> None:
-    """It was taken, so the ERROR answers it."""
-    play = fanned(quorum=2, options={"timeout": 2.0})
-    play.broker_goes(at="a")
-    play.client_says(send(b"1", receipt="r"))
-    play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-    play.time_passes(3)
-    play.broker_says(receipt("r"), at="b")
-    data = play.client_reads()
-    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:r\n")
-    assert b"main-1 (none could be had within 2 s)" in data
-
-
-def test_an_unsubscribe_before_a_group_is_given_up() -> None:
-    """What does not concern the group any more is confirmed by the others."""
-    with fanned(quorum=1, options={"attempts": 0}) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client", receipt="s"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(receipt("s"), at="b")
-        play.client_gets(receipt("s"))
-        play.client_says(tell(b"UNSUBSCRIBE", id="1", receipt="u"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_goes(at="a")
-        play.time_passes(SOON)
-        play.broker_says(receipt("u"), at="b")
-        play.client_gets(receipt("u"))
 
 
 def test_a_frame_that_the_next_broker_cannot_be_sent() -> None:

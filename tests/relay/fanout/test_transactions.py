@@ -13,7 +13,6 @@ from tests.relay.several import (
     copied,
     delivers,
     fanned,
-    message,
     receipt,
     send,
     subscribed,
@@ -33,25 +32,6 @@ def test_a_transaction_goes_to_all() -> None:
         for at in "ab":
             play.broker_says(receipt("relay-session-receipt-vote-1"), at=at)
         play.client_gets(b"")
-
-
-@pytest.mark.parametrize("step", ["begin", "send", "abort", "commit"])
-def test_a_transaction_whose_client_asks(step: str) -> None:
-    """Each receipt comes once, when the quorum confirmed."""
-    asks = {"begin": BEGIN, "abort": ABORT, "commit": COMMIT, "send": send(b"", transaction="t")}
-    frames = [asks[each] for each in ("begin", "send", "abort" if step == "abort" else "commit")]
-    with fanned(quorum=2) as play:
-        for frame in frames:
-            wire = frame
-            if frame is asks[step]:
-                wire = frame.replace(b"\n\n", b"\nreceipt:r\n\n", 1)
-            play.client_says(wire)
-        for at in "ab":
-            assert b"receipt:r\n" in play.broker_reads(at=at)
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(b"")
-        play.broker_says(receipt("r"), at="a")
-        play.client_gets(receipt("r"))
 
 
 @pytest.mark.parametrize("quorum", [1, 2])
@@ -137,22 +117,6 @@ def test_a_commit_that_waited_for_a_blocked_broker(quorum: int) -> None:
         play.broker_gets(whole, at="a")
         play.broker_says(receipt("c"), at="a")
         play.client_gets(receipt("c") if quorum == 2 else b"")
-
-
-def test_a_commit_that_waited_behind_an_ack() -> None:
-    """It acknowledged what its next broker did not deliver: that group cannot commit."""
-    play = fanned(quorum=1)
-    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-    play.broker_says(message(message_id="m", ack="k"), at="a")
-    play.client_reads()
-    play.client_says(BEGIN + tell(b"ACK", id="k", transaction="t"))
-    play.broker_is_blocked(at="a")
-    play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
-    play.broker_goes(at="a")
-    play.broker_says(receipt("c"), at="b")
-    data = play.client_reads()
-    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
-    assert b"main-1 (it acknowledged messages of a broker that was lost)" in data
 
 
 # Routes

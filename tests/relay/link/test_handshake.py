@@ -122,19 +122,6 @@ def test_what_a_client_says_at_once_waits_for_its_broker(client: bytes, broker: 
             play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\n\n2\0")
 
 
-@in_all_cuts
-def test_what_a_broker_says_at_once_reaches_the_client(cut: Cut) -> None:
-    """Frames behind CONNECTED follow it."""
-    with Playbook(cut=cut) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(SAY_WELCOME[b"1.2"] + b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n\nhi\0")
-        play.client_gets(
-            b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n\nhi\0",
-        )
-
-
 # Versions
 
 
@@ -174,19 +161,6 @@ def test_the_highest_common_version_is_taken(offer: bytes, settled: bytes) -> No
         assert b"\naccept-version:" + below + b"\n" in play.broker_reads()
         play.broker_says(b"CONNECTED\nversion:" + settled + b"\nsession:s\n\n\0")
         play.client_gets(b"CONNECTED\nversion:" + settled + b"\nsession:s\n\n\0")
-
-
-@pytest.mark.parametrize("offer", [b"1.3", b"", b"foo", b"2.0,3.0", b"1", b"1.2.0"], ids=repr)
-def test_no_common_version(offer: bytes) -> None:
-    """The client gets an ERROR that names the versions spoken here, and no broker is troubled."""
-    with Playbook(listener(versions=frozenset({b"1.1", b"1.2"}))) as play:
-        play.client_says(b"CONNECT\naccept-version:" + offer + b"\nhost:h\n\n\0")
-        play.client_gets(
-            b"ERROR\nmessage:no common STOMP version\nversion:1.1,1.2\ncontent-type:text/plain\n"
-            b"content-length:30\n\nsupported versions are 1.1,1.2\0",
-        )
-        play.client_is_closed()
-        assert not play.brokers
 
 
 @pytest.mark.parametrize("spoken", [b"1.1", b"1.2", b"1.1,1.2", b"1.1, 1.2"], ids=bytes.decode)
@@ -234,33 +208,6 @@ def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
         assert b"accept-version:1.0,1.1,1.2\n" in play.broker_reads()
 
 
-def test_a_broker_with_its_versions_set_is_not_tried_again() -> None:
-    """With `versions` on the upstream a refusal is the client's to read."""
-    with Playbook(listener(upstream(versions=frozenset({b"1.1"})))) as play:
-        play.client_says(SAY_HELLO[b"1.1"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"ERROR\nversion:1.2\nmessage:Version mismatch\n\n\0")
-        play.client_gets(b"ERROR\nversion:1.2\nmessage:Version mismatch\n\n\0")
-        play.client_is_closed()
-
-
-def test_a_broker_that_contradicts_itself_is_given_up() -> None:
-    """A broker that refuses the very versions it named ends the attempt: connection and CONNECTED share one time."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.0"])
-        for spoken in (b"1.2", b"1.1", b"1.2", b"1.1", b"1.2", b"1.1", b"1.2", b"1.1"):
-            if play.client.closed is not None:
-                break
-            play.broker_accepts()
-            play.broker_reads()
-            play.time_passes(2)
-            if play.client.closed is None:
-                play.broker_says(b"ERROR\nversion:" + spoken + b"\nmessage:Version mismatch\n\n\0")
-        assert play.client_reads().startswith(b"ERROR\n")
-        play.client_is_closed()
-
-
 # Errors of CONNECT
 
 DENIALS = [
@@ -292,20 +239,6 @@ def test_an_error_of_connect_passes_whole(version: bytes, denial: bytes, cut: Cu
         assert play.counters["errors_sent"] == play.counters["sessions_connected"] == 0
 
 
-@pytest.mark.parametrize(
-    "frame", [b"MESSAGE\nmessage-id:1\n\n\0", b"RECEIPT\nreceipt-id:1\n\n\0", b"HELLO\n\n\0"]
-)
-def test_another_frame_before_connected(frame: bytes) -> None:
-    """A broker answers CONNECT with CONNECTED or ERROR; anything else ends the session."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(frame)
-        play.client_gets_error(b"the broker sent what is not STOMP")
-        play.broker_is_closed()
-
-
 @pytest.mark.parametrize("version", [b"1.3", b"", b"one", b"2.0"], ids=repr)
 def test_a_broker_that_settles_on_an_unknown_version(version: bytes) -> None:
     """Nothing could be bridged to it: the session ends. An empty version counts as none, which is 1.0."""
@@ -318,6 +251,9 @@ def test_a_broker_that_settles_on_an_unknown_version(version: bytes) -> None:
             play.client_gets_error(b"the broker sent what is not STOMP")
         else:
             assert play.client_reads().startswith(b"CONNECTED\n")
+
+
+# Identity
 
 
 @pytest.mark.parametrize("accepted", [False, True])
@@ -337,9 +273,6 @@ def test_a_broker_that_does_not_answer_in_time(accepted: bool) -> None:
         play.client_gets_error(b"broker not available")
         play.broker_is_closed()
         assert play.wake == inf
-
-
-# Identity
 
 
 @in_all_versions
@@ -502,19 +435,6 @@ def test_a_second_connect(version: bytes, command: bytes) -> None:
         play.client_gets_error(command + b" is not allowed here")
         play.broker_gets(b"")
         play.broker_is_closed()
-
-
-@pytest.mark.parametrize(
-    "command",
-    [b"SEND", b"SUBSCRIBE", b"UNSUBSCRIBE", b"ACK", b"NACK", b"BEGIN", b"COMMIT", b"ABORT", b"DISCONNECT"],
-    ids=bytes.decode,
-)
-def test_a_frame_before_connect(command: bytes) -> None:
-    """Nothing may come before CONNECT; no broker is troubled."""
-    with Playbook() as play:
-        play.client_says(command + b"\ndestination:/queue/a\n\n\0" + SAY_HELLO[b"1.2"])
-        play.client_gets_error(command + b" is not allowed here")
-        assert not play.brokers
 
 
 @in_cuts_of_halves

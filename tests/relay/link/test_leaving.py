@@ -7,11 +7,9 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.link.states import Asking, Connected, Waiting
 from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.leg import State
-from tests.playbook import upstream
 from tests.relay.link.scene import Scene, started
 
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
@@ -82,26 +80,6 @@ def test_a_session_moves_at_once_where_it_is_quiet() -> None:
     assert play.link.done
 
 
-def test_there_is_nothing_to_leave() -> None:
-    """The session is elsewhere, searches, has a plain address, which is all that there is, or leaves anyway."""
-    elsewhere, searching, plain, leaving = started(), Scene(), started(upstream()), started()
-    searching.seeks()
-    searching.effects()
-    leaving.flow.disconnect = DisconnectState.WAITING
-    for play, brokers in (
-        (elsewhere, elsewhere.over.brokers[1:]),
-        (searching, searching.over.brokers),
-        (plain, plain.over.brokers),
-        (leaving, leaving.over.brokers),
-    ):
-        until = play.link.until
-        for broker in brokers:
-            play.search.leave(broker, play.now, 5.0, None, may_stay=False)
-        assert play.effects() == []
-        assert not play.link.moving
-        assert play.link.until == until
-
-
 def test_to_stay() -> None:
     """A client that leaves need not move; what was begun is finished."""
     play = started()
@@ -144,16 +122,6 @@ def test_the_next_broker_after_a_loss_is_a_failover() -> None:
 
 
 # Quiet, uncertain
-
-
-def test_uncertain_at_a_plain_address() -> None:
-    """The SENDs whose receipts are owed."""
-    play = started(upstream())
-    for receipt in (b"1", b"2"):
-        play.session.owed(receipt)
-    assert play.link.uncertain == 2
-    play.session.received(b"1")
-    assert play.link.uncertain == 1
 
 
 @pytest.mark.parametrize(("confirm", "after"), [(False, 1), (True, 3)])

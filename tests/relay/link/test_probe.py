@@ -10,7 +10,7 @@ from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.link.probe import Probe, Watch
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
-from stomprelay.relay.model.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
+from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
@@ -130,47 +130,6 @@ class Script:
 # CONNECT
 
 
-CONNECTS = [
-    ({"versions": frozenset({b"1.1"})}, b"CONNECT\naccept-version:1.1\nhost:/\nheart-beat:0,0\n\n\0"),
-    ({"versions": frozenset({b"1.0"})}, b"CONNECT\n\n\0"),
-    ({"host": b"/vhost"}, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/vhost\nheart-beat:0,0\n\n\0"),
-    (
-        {"credentials": Credentials(b"relay", b"se:cret")},
-        HELLO[:-2] + b"login:relay\npasscode:se:cret\n\n\0",
-    ),
-    (
-        {"credentials": Credentials(b"relay", b"se:cret"), "profile": RABBITMQ},
-        HELLO[:-2] + b"login:relay\npasscode:se\\ccret\n\n\0",
-    ),
-    ({"credentials": Credentials(b"relay", None)}, HELLO[:-2] + b"login:relay\n\n\0"),
-]
-
-
-@pytest.mark.parametrize(("settings", "connect"), CONNECTS)
-def test_what_it_is_asked(settings: dict[str, Any], connect: bytes) -> None:
-    """As the upstream's sessions ask it: with its versions, its virtual host, its own credentials."""
-    script = Script(**settings)
-    script.accepts()
-    script.gets(connect)
-
-
-def test_a_broker_is_asked_for_what_it_is_known_to_speak() -> None:
-    """It once refused the other versions."""
-    script = Script()
-    script.broker.speaks(frozenset({b"1.1"}))
-    script.accepts()
-    script.gets(b"CONNECT\naccept-version:1.1\nhost:/\nheart-beat:0,0\n\n\0")
-
-
-def test_what_connected_tells_is_remembered() -> None:
-    """The next session knows which product it meets."""
-    for configured, expected in ((AUTO, RABBITMQ), (ACTIVEMQ, ACTIVEMQ)):
-        script = Script(profile=configured)
-        script.accepts()
-        script.says(WELCOME)
-        assert script.broker.profile is expected
-
-
 @pytest.mark.parametrize(
     ("up", "events"), [(None, ""), (True, ""), (False, "connected")], ids=["unknown", "up", "down"]
 )
@@ -212,18 +171,6 @@ def test_no_connected_in_time(accepted: bool) -> None:
     script.wakes()
     script.ends(False, How.ABORT, events="lost")
     assert "no CONNECTED in time" in script.said()
-
-
-@pytest.mark.parametrize("accepted", [False, True])
-def test_the_connection_is_lost(accepted: bool) -> None:
-    """Before CONNECTED came."""
-    script = Script()
-    if accepted:
-        script.accepts()
-        script.gets(HELLO)
-    script.perform(script.probe.lost("reset by peer", script.now))
-    script.ends(False, events="lost")
-    assert "closed the connection: reset by peer" in script.said()
 
 
 @pytest.mark.parametrize(
@@ -336,19 +283,6 @@ def test_the_destination_is_spelled_for_the_broker(version: bytes, product: Any,
     script.gets(b"SEND\ndestination:%b\nreceipt:probe\n\n\0" % sent)
 
 
-def test_no_receipt_in_time() -> None:
-    """All of it takes no longer than `connect_timeout`."""
-    script = Script(up=True, checks=WITH_CANARY, connect_timeout=3.0)
-    script.accepts()
-    script.now += 2
-    script.says(WELCOME)
-    script.sent = b""
-    assert script.wake == NOW + 3
-    script.wakes()
-    script.ends(False, How.ABORT, events="lost")
-    assert "no RECEIPT in time" in script.said()
-
-
 def test_what_is_no_receipt_of_ours() -> None:
     """Is waited past."""
     script = Script(checks=WITH_CANARY)
@@ -399,16 +333,6 @@ def test_the_service_stops() -> None:
     assert script.probe.well is None
     assert script.broker.health.up is True
     assert script.probe.stopped() == []
-
-
-def test_a_broker_that_is_paused_meanwhile() -> None:
-    """An operator stopped it: that is no news, and it is not left out when he gives it back."""
-    script = Script(up=True)
-    script.broker.health.pause()
-    script.perform(script.probe.refused("gone", script.now))
-    assert script.notes == []
-    assert script.broker.health.up is False
-    assert not script.broker.health.out(script.now)
 
 
 # When it is due
@@ -503,32 +427,6 @@ def test_a_session_that_tries_it_saves_the_probe() -> None:
     broker.health.trial(NOW + 1)
     assert not watching.due(NOW + 1)
     assert watching.due(NOW + 2)
-
-
-@pytest.mark.parametrize("checks", [Checks(), Checks(probe=1.0)])
-def test_a_paused_broker_is_left_alone(checks: Checks) -> None:
-    """By the relay as by its sessions."""
-    watching, broker = watch(checks, policy=Policy.RANDOM)
-    broker.health.failed(checks, NOW, middle)
-    assert watching.due(NOW + 10)
-    broker.health.pause()
-    assert not watching.due(NOW + 10)
-    broker.health.resume()
-    assert watching.due(NOW + 10)
-
-
-def test_one_probe_at_a_time() -> None:
-    """The next one waits for the outcome."""
-    watching, _ = watch(Checks(probe=1.0))
-    probe = watching.probe(NOW)
-    probe.begin(NOW)
-    assert not watching.due(NOW + 5)
-    probe.woke(NOW + 10)
-    assert watching.due(NOW + 10)
-    probe = watching.probe(NOW + 10)
-    probe.begin(NOW + 10)
-    probe.stopped()
-    assert watching.due(NOW + 20)
 
 
 def test_what_the_log_knows_is_handed_on() -> None:

@@ -1,6 +1,5 @@
 """Where a session looks for its broker, and when: each search with a clock of plain numbers."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle, pairwise
@@ -124,19 +123,6 @@ def test_the_broker_that_failed_last_comes_last() -> None:
     assert all(before != behind for before, behind in pairwise(found))
 
 
-def test_the_next_search_begins_anew() -> None:
-    """Passes, delays and the time that is left are those of one search."""
-    search = Search(options=replace(STEADY, initial_delay=0.5, attempts=3, timeout=60.0))
-    search.served("c")
-    for _ in range(3):
-        search.begins()
-        assert search.schedule.deadline == search.now + 60
-        assert search.waits(3) == [0.5, 1.0, 2.0]
-        assert search.schedule.passes == 2
-        assert search.is_over()
-        assert search.schedule.passes == 3
-
-
 # Delays
 
 
@@ -200,17 +186,6 @@ def test_a_plain_address_is_tried_once() -> None:
     assert schedule.next(NOW) is None
 
 
-def test_the_timeout_ends_a_search_in_the_middle_of_a_pass() -> None:
-    """An attempt that took too long is followed by none."""
-    search = Search("ab", replace(STEADY, timeout=2.0))
-    search.begins(start=True)
-    search.goes()
-    search.now += 1.999
-    search.goes()
-    search.now = NOW + 2
-    assert search.is_over()
-
-
 # Brokers that are out
 
 
@@ -220,17 +195,6 @@ def test_brokers_that_are_out_come_after_the_others() -> None:
     search.fails("a")
     search.begins(start=True)
     assert search.goes_on(3) == "bca"
-
-
-def test_a_broker_that_comes_back_during_a_pass_is_next() -> None:
-    """What others found out in the meantime counts: for the better and for the worse."""
-    search = Search("abcd")
-    search.fails("a")
-    search.begins(start=True)
-    assert search.goes()[0] == "b"
-    search.brokers["a"].health.answered()
-    search.fails("c")
-    assert search.goes_on(3) == "adc"
 
 
 def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
@@ -246,55 +210,7 @@ def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
     assert search.schedule.stands(search.now)
 
 
-def test_one_session_tries_a_broker_whose_pause_is_over() -> None:
-    """The first that asks does; the others go on to the next until it is known."""
-    search = Search("ab")
-    search.fails("a", pause=4.0)
-    search.now += 4
-    first, second, third = (Schedule(search.group, 0.0, middle) for _ in range(3))
-    found = []
-    for each in (first, second, third):
-        each.begin(search.now, start=True)
-        attempt = each.next(search.now)
-        assert attempt is not None
-        assert attempt.broker is not None
-        assert each.stands(search.now)
-        found.append(attempt.broker.host)
-    assert found == ["a", "b", "b"]
-    search.brokers["a"].health.answered()
-    search.begins(start=True)
-    assert search.goes()[0] == "a"
-
-
 # Paused brokers
-
-
-def test_a_broker_that_is_paused_or_resumed_during_a_pass() -> None:
-    """It counts at once."""
-    search = Search("abcd")
-    search.pauses("c")
-    search.begins(start=True)
-    assert search.goes()[0] == "a"
-    search.pauses("b")
-    search.pauses("c", paused=False)
-    assert search.goes_on(2) == "cd"
-    search.pauses("b", paused=False)
-    assert search.goes()[0] == "b"
-
-
-def test_an_attempt_does_not_stand_once_its_broker_is_paused() -> None:
-    """The pass goes on without it."""
-    search = Search("ab", replace(STEADY, initial_delay=5.0))
-    search.served("b")
-    search.begins()
-    assert search.goes() == ("a", 5.0)
-    search.pauses("a")
-    assert not search.schedule.stands(search.now)
-    assert search.goes() == ("b", 0.0)
-    assert search.schedule.stands(search.now)
-    search.pauses("ab")
-    assert not search.schedule.stands(search.now)
-    assert search.schedule.next(search.now) == Attempt(None, inf)
 
 
 @pytest.mark.parametrize(
@@ -380,21 +296,6 @@ def test_whom_one_is_sent_to_may_be_paused_or_out() -> None:
     assert search.goes_on(3) == "bac"
 
 
-# Priority backup
-
-
-def test_priority_backup_tries_the_first_broker_first() -> None:
-    """A new session starts there, one that is lost elsewhere goes back; one that lost it tries it last."""
-    search = Search(options=replace(STEADY, randomize=True, priority_backup=True))
-    search.begins(start=True)
-    assert search.goes()[0] == "a"
-    search.begins()
-    assert search.goes_on(3)[-1] == "a"
-    search.served("b")
-    search.begins()
-    assert search.goes()[0] == "a"
-
-
 # Reconsidering
 
 
@@ -410,21 +311,6 @@ def test_when_a_broker_is_back_nobody_waits_for_the_end_of_a_pause() -> None:
     search.schedule.reconsider(search.now)
     assert search.goes_on(2) == "ba"
     assert search.schedule.passes == 0
-
-
-def test_reconsidering_extends_no_deadline() -> None:
-    """A broker that comes and goes does not keep a session from its end."""
-    search = Search("ab", replace(STEADY, timeout=10.0, initial_delay=3.0, exponential=False))
-    search.served("a")
-    search.begins()
-    for _ in range(9):
-        search.now += 1
-        search.schedule.reconsider(search.now)
-        assert search.schedule.deadline == NOW + 10
-        assert search.schedule.next(search.now) is not None
-    search.now += 1
-    search.schedule.reconsider(search.now)
-    assert search.is_over()
 
 
 # Slots
@@ -474,62 +360,6 @@ def test_whoever_reconsiders_keeps_its_place() -> None:
             each.reconsider(NOW)
         assert attempts(lost, NOW) == before
     assert before[-1] == pytest.approx(NOW + 999 / 500)
-
-
-def test_a_place_that_is_over_is_taken_anew() -> None:
-    """Who reconsiders behind its slot, in a pause, waits for another slot."""
-    search = Search("ab", replace(STEADY, initial_delay=30.0))
-    lost = crowd(search, 3, rate=1.0)
-    for each in lost:
-        each.begin(NOW, start=False)
-    assert attempts(lost, NOW) == [NOW + 30, NOW + 31, NOW + 32]
-    now = NOW + 10
-    for each in lost:
-        each.reconsider(now)
-    assert attempts(lost, now) == [now, now + 1, now + 2]
-
-
-def test_sessions_on_their_way_count_once() -> None:
-    """For the broker of their attempt, from `next` to the following call."""
-    search = Search("ab", replace(STEADY, attempts=1, initial_delay=1.0))
-    a, b = (each.health for each in search.brokers.values())
-    search.begins(start=True)
-    assert (a.coming, b.coming) == (0, 0)
-    for step in (
-        lambda: search.schedule.next(NOW),
-        lambda: search.schedule.next(NOW),
-        lambda: search.schedule.next(NOW),
-    ):
-        step()
-        assert a.coming + b.coming <= 1
-    assert search.is_over() or a.coming + b.coming == 1
-    search.begins(prefer="b")
-    assert (a.coming, b.coming) == (0, 0)
-    search.schedule.next(NOW)
-    assert (a.coming, b.coming) == (0, 1)
-    search.schedule.reconsider(NOW)
-    assert (a.coming, b.coming) == (0, 0)
-    search.schedule.next(NOW)
-    search.schedule.ended()
-    search.schedule.ended()
-    assert (a.coming, b.coming) == (0, 0)
-
-
-def test_a_thousand_orphans_share_the_brokers_that_are_left() -> None:
-    """With `least-sessions` they do not all go to the one that was emptiest when they began."""
-    search = Search("abc", policy=Policy.LEAST_SESSIONS)
-    lost = crowd(search, 1000, rate=0.0)
-    search.fails("a")
-    for _ in range(100):
-        search.brokers["b"].health.joined()
-    found: Counter[str] = Counter()
-    for each in lost:
-        each.begin(NOW, start=False)
-        attempt = each.next(NOW)
-        assert attempt is not None
-        assert attempt.broker is not None
-        found[attempt.broker.host] += 1
-    assert found == {"b": 450, "c": 550}
 
 
 # Whatever happens

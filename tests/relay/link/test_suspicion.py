@@ -14,7 +14,7 @@ from stomprelay.session.effects import How
 from stomprelay.wire.errors import StompError
 from tests.playbook import SAY_HELLO, Playbook, in_all_cuts, listener, upstream
 from tests.playbook import Cut as Cuts
-from tests.relay.failing import STOPPING, asked, found, movable, over, started
+from tests.relay.failing import asked, found, movable, over, started
 from tests.relay.link.scene import Scene
 from tests.relay.several import fan_out
 
@@ -38,49 +38,6 @@ def turned_away(play: Scene, answered: Broker | None = None) -> None:
 
 
 # What it says of the broker
-
-
-@pytest.mark.parametrize(
-    "answers", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"CONNECTED\nversion:9.9\n\n\0", STOPPING]
-)
-def test_a_broker_that_answers_something_else(answers: bytes) -> None:
-    """What is not STOMP, or that it cannot serve anybody, is not believed for others either."""
-    play = Scene()
-    first, second = play.over.brokers
-    play.seeks()
-    play.accepts()
-    play.search._answered(play.leg, answers, play.now)
-    assert play.link.asked is second
-    assert (first.health.up, first.health.doubted) == (None, True)
-
-
-def test_a_broker_that_does_not_answer() -> None:
-    """Silence counts against it, unless it answered others meanwhile."""
-    for answered in False, True:
-        play = Scene(connect_timeout=3.0)
-        first, _ = play.over.brokers
-        first.speaks(frozenset({b"1.2"}))
-        play.seeks()
-        play.accepts()
-        if answered:
-            first.health.answered()
-        play.wakes()
-        assert first.health.failures == (0 if answered else 1)
-        assert (first.versions is None) == (not answered)
-
-
-def test_a_broker_that_is_down_already() -> None:
-    """A probe finds out when its pause is over, and no client makes that longer."""
-    play = Scene(checks=Checks(pause=10.0))
-    first, _ = play.over.brokers
-    first.health.failed(play.over.checks, play.now, lambda: 0.5)
-    play.seeks()
-    for _ in range(8):
-        while play.link.waiting:
-            play.wakes()
-        turned_away(play)
-    assert play.now > 110.0
-    assert (first.health.doubted, first.health.failures, first.health.out_until) == (True, 1, 110.0)
 
 
 def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.balance import Allowance, Move, moves, wanted
+from stomprelay.relay.model.balance import Allowance, Move, moves
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import GRACE, Checks
 
@@ -89,49 +89,7 @@ def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
     assert moves(several, {b: 4, c: 2}, 10, NOW) == [Move(c, a, 2)]
 
 
-def test_they_leave_a_broker_that_is_down_for_home() -> None:
-    """Whether or not it serves those that it has: home is where they belong."""
-    several, (a, b) = group(1, 1)
-    out(b)
-    assert moves(several, {b: 2}, 10, NOW) == [Move(b, a, 2)]
-
-
 # Levelling
-
-LEVELS = [
-    # weights, placed, most; the moves as (from, to, sessions)
-    ((1, 1), (100, 0), 10, [(0, 1, 10)]),
-    ((1, 1), (100, 0), 1000, [(0, 1, 45)]),
-    ((1, 1), (55, 45), 1000, []),
-    ((1, 1), (56, 44), 1000, [(0, 1, 1)]),
-    ((1, 1), (0, 0), 10, []),
-    ((1, 1), (1, 0), 10, []),
-    ((1, 1), (2, 0), 10, []),
-    ((1, 1), (3, 0), 10, [(0, 1, 1)]),
-    ((1, 3), (100, 0), 1000, [(0, 1, 73)]),
-    ((3, 1), (75, 25), 1000, []),
-    ((3, 1), (25, 75), 1000, [(1, 0, 48)]),
-    ((1, 1, 1), (500, 500, 0), 6, [(0, 2, 3), (1, 2, 3)]),
-    ((1, 1, 1), (90, 0, 0), 2, [(0, 1, 1), (0, 2, 1)]),
-    ((1, 1), (100, 0), 0, []),
-]
-
-
-@balanced
-@pytest.mark.parametrize(("weights", "held", "most", "expected"), LEVELS)
-def test_levelling(
-    policy: Policy,
-    weights: tuple[int, ...],
-    held: tuple[int, ...],
-    most: int,
-    expected: list[tuple[int, int, int]],
-) -> None:
-    """From the fullest to the emptiest for its weight, until each is within a tenth of its share, or one session."""
-    several, brokers = group(*weights, policy=policy)
-    found = moves(several, dict(zip(brokers, held, strict=True)), most, NOW)
-    assert found == [
-        Move(brokers[origin], brokers[target], sessions) for origin, target, sessions in expected
-    ]
 
 
 @balanced
@@ -224,25 +182,6 @@ def test_it_converges_and_stays(
                 assert off <= max(1.0, 0.1 * share * each.weight) + 1e-6
     elif well[0]:
         assert placed[brokers[0]] == sum(held)
-
-
-# What is wanted
-
-
-def test_whom_sessions_want_to_go_to() -> None:
-    """The first broker with `priorityBackup`, all of them under a balancing policy, else none."""
-    for policy in BALANCED:
-        several, brokers = group(1, 1, policy=policy)
-        assert all(wanted(several, each) for each in brokers)
-    several, (a, b) = group(1, 1)
-    assert wanted(several, a)
-    assert not wanted(several, b)
-    several, (a, b) = group(1, 1, reconnect=Reconnect())
-    assert not wanted(several, a)
-    several, (a, b) = group(1, 1, reconnect=None, policy=Policy.RANDOM)
-    assert not wanted(several, a)
-    single, (only,) = group(1)
-    assert not wanted(single, only)
 
 
 # The allowance

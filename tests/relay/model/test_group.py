@@ -101,41 +101,6 @@ def test_round_robin_gives_no_turn_to_who_is_out_of_service() -> None:
     assert all(abs(count - 25) <= 1 for count in found.values())
 
 
-def test_round_robin_when_all_are_out_of_service() -> None:
-    """Turns go on: those that are out before those that are paused."""
-    several, (a, b, c) = group(1, 1, 1, policy=Policy.ROUND_ROBIN)
-    for broker in (a, b):
-        out(broker)
-    c.health.pause()
-    assert "".join(several.order(NOW, middle)[0].host for _ in range(4)) == "abab"
-    a.health.pause()
-    b.health.pause()
-    assert sorted(names(several.order(NOW, middle))) == list("abc")
-
-
-def test_a_preferred_broker_costs_no_turn() -> None:
-    """Sessions that are moved do not disturb the turns of those that come."""
-    several, (_, _, c) = group(1, 1, 1, policy=Policy.ROUND_ROBIN)
-    found = ""
-    for _ in range(6):
-        found += several.order(NOW, middle)[0].host
-        several.order(NOW, middle, c)
-    assert found == "abcabc"
-
-
-# Random
-
-
-def test_random_by_weight() -> None:
-    """Each comes first as often as it weighs, more or less."""
-    several, _ = group(1, 2, 7, policy=Policy.RANDOM)
-    chance = random.Random(1).random
-    found = Counter(several.order(NOW, chance)[0].host for _ in range(10_000))
-    assert abs(found["a"] - 1000) < 200
-    assert abs(found["b"] - 2000) < 300
-    assert abs(found["c"] - 7000) < 300
-
-
 # Least sessions
 
 
@@ -143,18 +108,6 @@ def serves(broker: Broker, sessions: int) -> None:
     """It gets so many more."""
     for _ in range(sessions):
         broker.health.joined()
-
-
-def test_least_sessions() -> None:
-    """The emptiest comes first, the fullest last; equals in random order."""
-    several, (a, b, c) = group(1, 1, 1, policy=Policy.LEAST_SESSIONS)
-    for broker, sessions in (a, 5), (b, 3), (c, 4):
-        serves(broker, sessions)
-    assert names(several.order(NOW, middle)) == "bca"
-    a.health.left(1)
-    serves(b, 1)
-    chance = random.Random(1).random
-    assert {names(several.order(NOW, chance))[0] for _ in range(50)} == set("abc")
 
 
 def test_those_on_their_way_count() -> None:

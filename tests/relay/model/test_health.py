@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.health import JITTER, Checks, Health, Sight, spread
+from stomprelay.relay.model.health import Checks, Health, Sight
 
 
 def middle() -> float:
@@ -46,21 +46,6 @@ def test_pauses_double_up_to_the_longest(failures: int, pause: float) -> None:
         health.failed(Checks(), now, middle)
     assert health.out_until - now == pytest.approx(pause)
     assert health.failures == failures
-
-
-@pytest.mark.parametrize("threshold", [1, 2, 5])
-def test_so_many_failures_in_a_row(threshold: int) -> None:
-    """Below the threshold it is down but not out; an answer in between begins the count anew."""
-    checks = Checks(failures=threshold)
-    health = failed(threshold - 1, checks)
-    assert not health.out(1000.0)
-    health.answered()
-    for _ in range(threshold - 1):
-        health.failed(checks, 1000.0, middle)
-    assert not health.out(1000.0)
-    health.failed(checks, 1000.0, middle)
-    assert health.out(1000.0)
-    assert health.out_until == 1001.0
 
 
 @pytest.mark.parametrize("threshold", [1, 3])
@@ -104,22 +89,6 @@ def test_one_at_a_time_tries_a_broker_whose_pause_is_over() -> None:
     assert health.out(now)
     assert health.out(now + 3.9)
     assert not health.out(now + 4.0)
-
-
-def test_the_outcome_ends_a_trial() -> None:
-    """An answer lets all in; a failure counts and begins the next pause."""
-    health = failed(3, Checks())
-    now = health.out_until
-    health.trial(now)
-    health.answered()
-    assert not health.out(now)
-
-    health = failed(3, Checks())
-    health.trial(now)
-    health.failed(Checks(), now + 0.1, middle)
-    assert health.failures == 4
-    assert health.out_until == now + 0.1 + 8.0
-    assert not health.out(health.out_until)
 
 
 # Doubts
@@ -216,15 +185,6 @@ def test_a_broker_that_still_serves_a_session() -> None:
         assert health.well_since(sight) is (after in ([], [suspected]))
 
 
-def test_only_later_answers_show_that_it_was_well() -> None:
-    """What was answered before it closed a connection does not tell how it is after."""
-    health, sight = seen([Health.answered], [Health.answered, suspected])
-    sight = health.unanswered(sight)
-    assert not health.well_since(sight)
-    health.answered()
-    assert health.well_since(sight)
-
-
 # Slots
 
 
@@ -240,11 +200,3 @@ def test_never_more_than_the_rate(rate: float, gaps: list[float]) -> None:
         slots.append(health.slot(rate, now))
         assert slots[-1] >= now
     assert all(later - sooner >= 1 / rate - 1e-9 for sooner, later in pairwise(slots))
-
-
-@given(st.floats(0.0, 1e6), st.floats(0.0, 1.0, exclude_max=True), st.floats(0.0, 1.0))
-def test_spread_keeps_to_its_share(time: float, chance: float, jitter: float) -> None:
-    """Never shorter or longer than by the jitter."""
-    assert time * (1 - jitter) - 1e-6 <= spread(time, lambda: chance, jitter) <= time * (1 + jitter) + 1e-6
-    assert spread(time, middle) == pytest.approx(time)
-    assert JITTER == 0.2

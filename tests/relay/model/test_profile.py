@@ -199,6 +199,9 @@ def test_destinations_pass_as_they_came(name: bytes) -> None:
             play.client_gets(delivered)
 
 
+# Octets that brokers really wrote, through a client of another version.
+
+
 def test_an_ack_of_an_id_that_rabbitmq_did_not_escape() -> None:
     """Its message-ids hold the subscription's id as it is; the ACK names them so that it understands them again."""
     with joined(b"1.1", b"1.2", product="rabbitmq") as play:
@@ -208,9 +211,6 @@ def test_an_ack_of_an_id_that_rabbitmq_did_not_escape() -> None:
         play.client_gets(b"MESSAGE\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\n\n\0")
         play.client_says(b"ACK\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\n\n\0")
         play.broker_gets(b"ACK\nid:T_i\\c1@@s@@1\n\n\0")
-
-
-# Octets that brokers really wrote, through a client of another version.
 
 
 @in_all_cuts
@@ -292,12 +292,6 @@ def errors(data: bytes) -> list[Frame]:
     return found
 
 
-def error(message: bytes, body: bytes = b"") -> Frame:
-    """An ERROR with this message and body, which is all that a profile looks at."""
-    (frame,) = errors(b"ERROR\nmessage:%b\n\n%b\0" % (message, body))
-    return frame
-
-
 def recorded(pattern: str) -> list[Frame]:
     """The ERRORs of these recordings, each of which has one at least."""
     found = [errors(each.received) for each in recordings() if fnmatch(each.name, pattern)]
@@ -342,101 +336,4 @@ def test_every_other_recorded_error_is_the_clients(profile: Profile) -> None:
     assert [frame for frame in others if profile.leaves(frame) or profile.unavailable(frame)] == []
 
 
-TTL = b"AMQ229014: Did not receive data from /10.0.0.7:52116 within the 60,000ms connection TTL."
-GOODBYES = [
-    (
-        RABBITMQ,
-        b"connection_forced",
-        b"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'",
-    ),
-    (RABBITMQ, b"connection_forced", b"vhost 'orders' is deleted\n"),
-    (ARTEMIS, TTL + b" The connection will now be closed.", b""),
-    (ARTEMIS, (TTL + b" The connection will now be closed.").replace(b":", b"\\c"), b""),
-    (ARTEMIS, b"AMQ229005: connections for 10.0.0.7 closed by management", b""),
-    (ARTEMIS, b"AMQ229107: consumer connections for address a b closed by management", b""),
-    (ARTEMIS, b"AMQ229108: connections for user guest closed by management", b""),
-    (ARTEMIS, b"AMQ229120: connection with ID 1f2e closed by management", b""),
-]
-
-
-@pytest.mark.parametrize(("product", "message", "body"), GOODBYES)
-def test_a_broker_that_ends_the_connection(product: Profile, message: bytes, body: bytes) -> None:
-    """These are known from the products' sources and documentation."""
-    for each in (product, GENERIC, AUTO):
-        assert each.leaves(error(message, body))
-        assert each.unavailable(error(message, body))
-    assert not any(
-        each.leaves(error(message, body)) for each in (RABBITMQ, ACTIVEMQ, ARTEMIS) if each is not product
-    )
-
-
 # What clients say, and how products quote it: `%b` is the client's text, as it is or escaped.
-TRACE = b"\tat org.apache.activemq.broker.BrokerFilter.addConsumer(BrokerFilter.java:104)\n"
-QUOTED = {
-    "login at rabbitmq": (b"Bad CONNECT", b"Access refused for user '%b'\n"),
-    "host at rabbitmq": (b"Bad CONNECT", b"Virtual host '%b' access denied"),
-    "destination at rabbitmq": (b"not_found", b"NOT_FOUND - no queue '%b' in vhost '/'\n"),
-    "death of a channel at rabbitmq": (b"AMQP channel died", b'Reason: {{badmatch,<<"%b">>},[]}'),
-    "login at activemq": (b"User name [%b] or password is invalid.",) * 2,
-    "client-id at activemq": (
-        b"Broker: b - Client: %b already connected from tcp://10.0.0.7:1",
-        b"javax.jms.InvalidClientIDException: Broker: b - Client: %b already connected from tcp://10.0.0.7:1\n"
-        + TRACE,
-    ),
-    "selector at activemq": (b"%b", b"javax.jms.InvalidSelectorException: %b\n" + TRACE),
-    "destination at activemq": (
-        b"User guest is not authorized to read from: queue://%b",
-        b"java.lang.SecurityException: User guest is not authorized to read from: queue://%b\n" + TRACE,
-    ),
-    "command at activemq": (
-        b"Unknown STOMP action: %b",
-        b"org.apache.activemq.transport.stomp.ProtocolException: Unknown STOMP action: %b\n" + TRACE,
-    ),
-    "login at artemis": (
-        b"AMQ229031: Unable to validate user from /10.0.0.7:1. Username: %b; SSL certificate subject DN: unavailable",
-        b"Security Error occurred: User name [%b] or password is invalid",
-    ),
-    "destination at artemis": (b"AMQ339001: Destination does not exist: %b", b""),
-    "selector at artemis": (b"AMQ229020: Invalid filter: %b", b""),
-}
-STOPPED = b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1"
-SAID = [
-    *(
-        b"shutdown",
-        b"unavailable",
-        b"too many",
-        b"is stopping",
-        b"limit exceeded",
-        b"heart-beat",
-        b"timed out",
-        b"%s",
-    ),
-    *(message for _, message, _ in GOODBYES),
-    *(message + b"\n\n" + body for _, message, body in GOODBYES),
-    *(b"x\nmessage:" + message + b"\n\n" + body for _, message, body in GOODBYES),
-    b"the relay is stopping\n\nconnect again",
-    b"broker not available\n\nupstream main did not connect",
-    b"AMQ229034: Server not started\n\n",
-    STOPPED,
-    STOPPED + b"\n\norg.apache.activemq.broker.BrokerStoppedException: " + STOPPED,
-    STOPPED + b"\n\norg.apache.activemq.broker.BrokerStoppedException: " + STOPPED + b"\n" + TRACE,
-    b'AMQP channel died\n\nReason: {shutdown,{connection_closing,{server_initiated_close,320,<<"">>}}}',
-    b'{shutdown,{connection_closing,{server_initiated_close,320,<<"x',
-]
-
-
-@in_all_profiles
-@pytest.mark.parametrize("quoted", QUOTED.values(), ids=QUOTED)
-@pytest.mark.parametrize("escaped", [True, False])
-def test_what_a_client_says_decides_nothing(
-    profile: Profile, quoted: tuple[bytes, bytes], escaped: bool
-) -> None:
-    """Whatever it is, wherever it is quoted, and though an LF in it ends a header or the head."""
-    message, body = quoted
-    for said in SAID:
-        spelled = (
-            said.replace(b"\\", b"\\\\").replace(b":", b"\\c").replace(b"\n", b"\\n") if escaped else said
-        )
-        frame = error(message.replace(b"%b", spelled), body.replace(b"%b", said))
-        assert not profile.leaves(frame), frame.wire
-        assert not profile.unavailable(frame), frame.wire

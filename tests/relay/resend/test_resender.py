@@ -127,18 +127,6 @@ def plain(sent: bytes) -> bytes:
 # Writing
 
 
-def test_a_batch_ends_with_what_is_not_a_send() -> None:
-    """What comes after another frame must not be confirmed by a receipt before it, nor the other way round."""
-    scene = Scene(confirm=True, cumulative=True)
-    written = scene.sends(SEND % b"1" + SEND % b"2" + SUBSCRIBE + SEND % b"3")
-    assert re.findall(rb"(?:receipt:s-receipt-(\d)\n|\nid:(1)\n)", written) == [
-        (b"1", b""),
-        (b"", b"1"),
-        (b"2", b""),
-    ]
-    assert plain(written) == SEND % b"1" + SEND % b"2" + SUBSCRIBE + SEND % b"3"
-
-
 COMMIT = b"COMMIT\ntransaction:t\n\n\0"
 BOTH = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n%b\0"
 
@@ -305,30 +293,6 @@ def _once(frames: list[bytes]) -> list[bytes]:
 # Another broker
 
 
-def test_the_batch_that_ends_what_is_sent_again() -> None:
-    """Where a RECEIPT confirms all SENDs before it, the last SEND that is sent again asks for it;
-    open transactions come behind it, and what the client sends then has a batch of its own.
-    """
-    scene = Scene(confirm=True, cumulative=True)
-    scene.sends(SEND % b"1" + SEND % b"2")
-    scene.sends(SEND % b"3" + BEGIN + INSIDE % b"4")
-    scene.loses()
-    written = scene.again(cumulative=True)
-    assert written == (
-        AGAIN % (b"", b"", b"1")
-        + AGAIN % (b"", b"", b"2")
-        + AGAIN % (b"receipt:s-receipt-3\n", b"", b"3")
-        + BEGIN
-        + INSIDE % b"4"
-    )
-    assert len(scene.resender.unconfirmed) == 1
-    assert scene.sends(SEND % b"5" + SEND % b"6") == SEND % b"5" + ASKED % (4, b"6")
-    scene.resender.unconfirmed.received(b"s-receipt-3")
-    assert len(scene.resender.unconfirmed) == 1
-    scene.resender.unconfirmed.received(b"s-receipt-4")
-    assert scene.resender.unconfirmed.safe
-
-
 def test_the_clients_receipts_among_what_is_sent_again() -> None:
     """A SEND with the client's own receipt confirms those before it; the last of those behind it asks for ours. It is
     owed once, however often it is sent.
@@ -350,16 +314,6 @@ def test_the_clients_receipts_among_what_is_sent_again() -> None:
         AGAIN % (b"", b"", b"3") + AGAIN % (b"receipt:s-receipt-4\n", b"", b"4")
     )
     assert scene.counters["frames_resent"] == 10
-
-
-def test_what_waited_ends_in_a_batch_as_well() -> None:
-    """SENDs that no broker was sent go out unmarked behind those that one was; the last one asks."""
-    scene = Scene(confirm=True, cumulative=True)
-    scene.sends(SEND % b"1")
-    scene.loses()
-    scene.sends(SEND % b"2" + SEND % b"3")
-    assert scene.again(cumulative=True) == (AGAIN % (b"", b"", b"1") + SEND % b"2" + ASKED % (4, b"3"))
-    assert scene.counters["frames_resent"] == 1
 
 
 def test_unsubscribing() -> None:
@@ -386,34 +340,7 @@ def test_what_was_put_in_and_not_written_is_not_lost() -> None:
     assert again.count(b"relay-resent:true") == 2
 
 
-def test_limits_leave_room_for_what_we_put_in() -> None:
-    """A SEND with as many headers as a client may send is kept and sent again, with ours in front."""
-    scene = Scene(confirm=True)
-    most = Limits().headers - 1
-    frame = b"SEND\n" + b"destination:/queue/a\n" + b"a:b\n" * most + b"\nx\0"
-    scene.sends(frame)
-    scene.loses()
-    assert plain(scene.again()) == frame
-    scene.loses()
-    assert plain(scene.again()) == frame
-
-
 # No broker
-
-
-def test_subscribing_and_acknowledging_while_there_is_no_broker() -> None:
-    """It takes effect in what the next one is sent; what has nothing to wait for has its receipt at once."""
-    scene = Scene()
-    scene.sends(SUBSCRIBE)
-    scene.loses()
-    scene.sends(
-        b"UNSUBSCRIBE\nid:1\nreceipt:u\n\n\0"
-        b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0"
-        b"ACK\nid:x\nreceipt:a\n\n\0NACK\nid:y\nreceipt:n\n\n\0"
-    )
-    assert scene.given() == [b"u", b"a", b"n"]
-    assert scene.counters["acks_stale"] == 2
-    assert scene.again() == b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0"
 
 
 def test_undone_while_there_is_no_broker() -> None:
@@ -429,33 +356,6 @@ def test_undone_while_there_is_no_broker() -> None:
     assert sorted(scene.given()) == [b"b", b"r", b"s", b"u", b"x"]
     assert scene.again() == b""
     assert scene.resender.quiet
-
-
-def test_a_transaction_while_there_is_no_broker() -> None:
-    """From BEGIN to COMMIT it waits as a whole, in its place among the SENDs."""
-    scene = Scene(confirm=True)
-    scene.loses()
-    commit = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
-    scene.sends(
-        SEND % b"0" + BEGIN + INSIDE % b"1" + SEND % b"2" + commit + SEND % b"3" + BEGIN + INSIDE % b"4"
-    )
-    written = plain(scene.again())
-    assert written == (
-        SEND % b"0" + SEND % b"2" + BEGIN + INSIDE % b"1" + commit + SEND % b"3" + BEGIN + INSIDE % b"4"
-    )
-    assert not scene.resender.unconfirmed.received(b"unknown")
-    assert scene.resender.unconfirmed.received(b"c")
-    assert scene.resender.unconfirmed.take_doubts() == []
-
-
-def test_all_that_is_open_has_one_bound() -> None:
-    """Several transactions share it: the one that goes beyond is cut, the others are not."""
-    scene = Scene(most=2 * len(BEGIN) + 2 * len(INSIDE % b"x"))
-    scene.sends(BEGIN + BEGIN.replace(b":t", b":u") + INSIDE % b"x" + INSIDE % b"x")
-    assert not scene.session.transactions[b"t"].cut
-    scene.sends((INSIDE % b"x").replace(b":t\n", b":u\n"))
-    assert scene.session.transactions[b"u"].cut
-    assert not scene.session.transactions[b"t"].cut
 
 
 def test_a_batch_ends_with_its_broker() -> None:
