@@ -86,27 +86,19 @@ def add(commands: _Commands) -> None:
 
 def _relay() -> argparse.ArgumentParser:
     relay = argparse.ArgumentParser(add_help=False)
-    relay.add_argument(
-        "--admin",
-        metavar="PLACE",
-        help="the relay's admin endpoint, or its URL; default: that of --config, else " + remote.DEFAULT,
-    )
-    relay.add_argument(
-        "-c",
-        "--config",
-        metavar="FILE",
-        help="the relay's configuration, for its admin endpoint and its token",
-    )
-    relay.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="the file that holds the endpoint's token; default: that of --config",
-    )
-    relay.add_argument(
-        "--ca", metavar="FILE", help="the authorities of the endpoint's certificate (https), PEM"
-    )
-    relay.add_argument("--certificate", metavar="FILE", help="our own certificate (https), PEM")
-    relay.add_argument("--key", metavar="FILE", help="its key; default: in the same file")
+    for flags, metavar, meaning in (
+        (
+            ["--admin"],
+            "PLACE",
+            f"the relay's admin endpoint, or its URL; default: that of --config, else {remote.DEFAULT}",
+        ),
+        (["-c", "--config"], "FILE", "the relay's configuration, for its admin endpoint and its token"),
+        (["--token-file"], "FILE", "the file that holds the endpoint's token; default: that of --config"),
+        (["--ca"], "FILE", "the authorities of the endpoint's certificate (https), PEM"),
+        (["--certificate"], "FILE", "our own certificate (https), PEM"),
+        (["--key"], "FILE", "its key; default: in the same file"),
+    ):
+        relay.add_argument(*flags, metavar=metavar, help=meaning)
     relay.set_defaults(run=_ask)
     return relay
 

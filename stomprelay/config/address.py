@@ -10,7 +10,6 @@ from stomprelay.config.values import text as read_text
 from stomprelay.relay.model.group import Broker
 
 MEMORY: Final = "memory:"
-"""The address of the embedded broker."""
 
 _SCHEMES: Final = {
     "tcp": (DEFAULT_PORT, False),

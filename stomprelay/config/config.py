@@ -35,17 +35,14 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 DEFAULT: Final = "default"
-"""The name of a listener or an upstream that no file names."""
 
 LONGEST: Final = 1024 * 1024
-"""Bytes that a file may have."""
 BODIES: Final = 4
 """The memory for all clients must be enough for so many bodies: from three quarters of it on it is short."""
 DEPTH: Final = 16
 """How many arrays and inline tables may stand within each other; no setting needs more than two."""
 
 COMMAND_LINE: Final = "command line"
-"""What an error names in place of a file."""
 
 
 class Option(NamedTuple):

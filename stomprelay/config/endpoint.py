@@ -11,7 +11,6 @@ from stomprelay.config.values import text as read_text
 
 PORTS: Final = 65535
 DEFAULT_PORT: Final = 61613
-"""STOMP's, where none is said."""
 
 _URI: Final = re.compile(r"([A-Za-z][\w+.-]*)://(\[[0-9A-Fa-f:.]*\]|[^\s:/?#\[\]]*)(?::([0-9]{1,5}))?")
 _ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})

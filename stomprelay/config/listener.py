@@ -14,7 +14,6 @@ from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
-"""Where the relay listens by default."""
 
 _NO_AUTHS: Final[Mapping[str, AuthSettings]] = {}
 

@@ -37,7 +37,6 @@ _CHOICES: Final = {
 _ANY_ORDER: Final = "the first that can, in a random order for each session"
 
 Fact = tuple[str, str]
-"""A name, and the fact itself."""
 
 
 def summary(config: Config) -> str:

@@ -18,7 +18,6 @@ PARTS: Final = (
     "{group}: sessions may be on different brokers ({choice}), and who receives on one gets nothing that is sent to "
     'another: say policy = "together", or connected = true where the brokers pass messages on to each other'
 )
-"""What is to be said of `Upstream.parts`."""
 
 _EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 

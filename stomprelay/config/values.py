@@ -278,13 +278,11 @@ def several(one: Reader[T], expected: str) -> Reader[tuple[T, ...]]:
 
 
 texts: Final = several(text, "a string that is not empty, or a list of such")
-"""Reads a text, or a list of texts."""
 
 
 # Values of single settings
 
 LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
-"""How much may be logged."""
 BODIES: Final = {"none": NOTHING, "all": ALL}
 """Words for how much of a body is recorded."""
 MOST_WORKERS: Final = 256
@@ -378,7 +376,6 @@ def _header_pattern(value: object) -> str:
 
 
 header_patterns: Final = several(_header_pattern, "a header, or a list of such")
-"""Reads a glob of a header, or a list of them."""
 
 
 def service_url(value: object) -> str:

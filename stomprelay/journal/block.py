@@ -41,7 +41,6 @@ MOST: Final = 1 << 30
 """No block is longer: a length beyond it is damage."""
 SIZES: Final = 3
 FRAME_SIZES: Final = 4 * SIZES
-"""Bytes that the sizes of a frame take."""
 OVERHEAD: Final = _HEAD.size
 """Bytes of a block beside its context, its sizes and its payload."""
 _CHUNK: Final = 1 << 20

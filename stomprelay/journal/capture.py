@@ -19,7 +19,6 @@ from stomprelay.wire.names import DESTINATION, PASSCODE
 from stomprelay.wire.run import Keep, Run
 
 MASK: Final = b"***"
-"""What is recorded in place of a secret value."""
 TRACE: Final = b"relay-trace"
 """The header that a relay adds to a SEND, by which the same message is recognised when a broker delivers it."""
 

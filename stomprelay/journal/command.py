@@ -17,7 +17,6 @@ from stomprelay.wire.errors import visible
 
 CLOSED: Final = "closed"
 WRITTEN: Final = "open"
-"""The state of a segment that a relay is writing."""
 LEFT: Final = "left open"
 """The state of a segment whose relay was killed. The next relay that starts with this folder closes it."""
 

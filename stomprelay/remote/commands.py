@@ -25,7 +25,6 @@ from stomprelay.remote.tables import (
 from stomprelay.wire.errors import visible
 
 ALL: Final = "*"
-"""The word for all brokers."""
 
 _PAGE: Final = 1000
 """Sessions in one request: the most that the relay returns."""

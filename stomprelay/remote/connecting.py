@@ -10,10 +10,8 @@ from urllib.parse import urlsplit
 from stomprelay.config import endpoint
 
 DEFAULT: Final = "http://127.0.0.1:61680"
-"""The default admin endpoint."""
 
 _REQUEST: Final = 10.0
-"""Seconds that one response may take."""
 LONGEST: Final = 64 * 1024 * 1024
 """The largest size of a response, or of a file, in bytes."""
 _END: Final = "-----END CERTIFICATE-----\n"

@@ -6,13 +6,11 @@ from typing import Any, Final
 from stomprelay.wire.errors import visible
 
 FILTERS: Final = ("session", "listener", "login", "client", "broker", "destination", "any")
-"""The filters of sessions."""
 ORDERS: Final = (
     "session", "listener", "login", "client", "age", "idle", "destinations", "unconfirmed", "unacknowledged",
     "frames", "bytes", "client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_client_bytes",
     "to_broker_bytes",
 )  # fmt: skip
-"""The orders of sessions: texts ascending, numbers from the largest."""
 RATES: Final = {
     "frames_rate": ("client_frames_rate", "broker_frames_rate"),
     "bytes_rate": ("client_bytes_rate", "broker_bytes_rate"),

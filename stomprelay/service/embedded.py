@@ -31,7 +31,6 @@ from stomprelay.session.leg import Leg
 _log: Final = logger()
 
 LINGER: Final = 2.0
-"""Seconds that a closed connection of the broker may take to end."""
 
 _FORM: Final = "embedded broker: {event}: {text}"
 

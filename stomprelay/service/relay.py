@@ -69,7 +69,6 @@ OPEN: Final = 32
 JOURNAL: Final = 8
 """File descriptors that the journal may have open: segments, their folder, files that are removed."""
 RULING: Final = 0.01
-"""Seconds of one turn of the reactor in which sessions get other rules."""
 MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
 

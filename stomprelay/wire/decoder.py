@@ -14,6 +14,7 @@ However a stream is cut, each byte of it is looked at and copied a few times at 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib import import_module
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -75,6 +76,14 @@ def _compiled() -> "type[Scanner] | None":
 
 SCANNER = _compiled()
 """The compiled scanner; None where it was not built, or `STOMPRELAY_PURE=1` says to do without."""
+
+
+def compiled(module: str) -> Any:
+    """Return a compiled module; None where it was not built, or nothing compiled is wanted."""
+    try:
+        return None if SCANNER is None else import_module(module)
+    except ImportError:
+        return None
 
 
 @lru_cache

@@ -32,12 +32,10 @@ FILES: Final = {
     b"/stomp.js": ("stomp.js", "text/javascript; charset=utf-8"),
     b"/console.js": ("console.js", "text/javascript; charset=utf-8"),
 }
-"""The files of the page that the dashboard does not have, with their types, by path."""
 
 CONSOLES: Final = 8
 """Open consoles at a time, including those that have a ticket and are not connected yet."""
 TICKET: Final = 30.0
-"""Seconds for which a ticket is valid."""
 _TICKET_WORD: Final = b"ticket."
 
 

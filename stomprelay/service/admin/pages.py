@@ -29,14 +29,12 @@ FILES: Final = {
     b"/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
     b"/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""The files of the page, with their types, by path."""
 
 PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
 """The pages that need no token: machines without a token read them, and they reveal little."""
 _KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
-"""The HTTP statuses that Twisted does not know."""
 SHARED: Final = 0.5
 """Seconds for which one copy of a shared page is sent to everybody."""
 _GUARDS: Final = {
@@ -67,9 +65,7 @@ class Asked(NamedTuple):
 
 
 Answer = Response | Deferred[Response]
-"""A response, at once or later."""
 Page = Callable[[Asked], Answer]
-"""Returns the response to a GET."""
 Action = Callable[[bytes], Answer]
 """Carries out the body of a POST, and returns the response."""
 Kill = Callable[[str, bytes], Answer]

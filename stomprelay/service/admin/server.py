@@ -17,11 +17,9 @@ from twisted.web.server import Request, Site
 from stomprelay.service.network.endpoints import HTTP
 
 LONGEST_BODY: Final = 4096
-"""Bytes of a request's body, at most."""
 REQUEST: Final = 30.0
 """Seconds in which a request must arrive, and in which the last response must be read."""
 CONNECTIONS: Final = 32
-"""Connections at a time, at most."""
 
 
 class BoundedRequest(Request):

@@ -25,11 +25,8 @@ from stomprelay.service.connection.session_info import LONGEST, SessionInfo, des
 from stomprelay.service.state import RelayState
 
 LARGEST: Final = 1000
-"""The largest number of sessions in a response."""
 USUAL: Final = 100
-"""The default number of sessions in a response."""
 TURN: Final = 100
-"""Sessions that are read in one turn of the reactor."""
 ANY: Final = "any"
 """The filter that compares all values, without regard to case."""
 _DESTINATIONS: Final = 32
@@ -46,7 +43,6 @@ _VALUES: Final[dict[str, Callable[[SessionInfo, Relay], Iterable[str]]]] = {
         value for name, values in _VALUES.items() if name != ANY for value in values(info, relay)
     ),
 }
-"""The values of a session by the names of filters."""
 
 _TEXTS: Final[dict[str, Callable[[SessionInfo], str]]] = {
     "session": lambda info: "",  # by nothing else, that is

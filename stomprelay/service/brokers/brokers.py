@@ -9,9 +9,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 
 ALL: Final = "*"
-"""The word for all brokers."""
 UP: Final = "up"
-"""The state of a broker that takes sessions."""
 
 
 class ConfiguredBroker(NamedTuple):

@@ -28,12 +28,10 @@ from stomprelay.service.log import logger
 _log: Final = logger()
 
 EVERY: Final = 1.0
-"""Seconds between two runs of the checks."""
 PATIENCE: Final = 2.5
 """Seconds in which a session that has to move for balance may become quiet; then other sessions are asked."""
 
 WATCHED: Final = 16
-"""The largest number of watched sessions."""
 _CANDIDATES: Final = 512
 """The largest number of sessions that are considered for watching in a second."""
 _RECENT: Final = 2.0

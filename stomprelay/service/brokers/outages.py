@@ -20,12 +20,10 @@ EVERY: Final = 1.0
 QUIET: Final = 10.0
 """Seconds after which a broker that is not down, and lost no more sessions, is no longer in trouble."""
 LAST: Final = 50
-"""The largest number of ended outages that are remembered."""
 LONGEST: Final = 200
 """The largest number of characters of a reason: a broker may have chosen the text."""
 
 Place = tuple[str, str]
-"""The names of an upstream and of a broker in it."""
 
 
 class Outage(NamedTuple):

@@ -24,9 +24,7 @@ from stomprelay.relay.model.access import Claim, Ground, Refusal
 from stomprelay.service.connection.failures import spell
 
 AT_ONCE: Final = 16
-"""Requests at a time."""
 LONGEST: Final = 64 * 1024
-"""The largest size of an answer in bytes."""
 IDLE: Final = 15
 """Seconds for which an unused connection is kept open."""
 _OK: Final = 200

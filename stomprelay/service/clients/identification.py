@@ -27,7 +27,6 @@ from stomprelay.wire.errors import StompError
 THREADS: Final = 2
 """Passcodes that are compared at a time: each needs a processor, and some 64 MiB."""
 WAITING: Final = 1000
-"""Clients that may wait for identification at a time."""
 
 Turn = Callable[[], Awaitable[Refusal | None]]
 """Waits until a slow check may begin. Returns None then, or the reason why the client is no longer checked."""

@@ -20,7 +20,7 @@ from twisted.protocols.policies import ProtocolWrapper
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 
 from stomprelay.service.network.sockets import Socket, read_at_most
-from stomprelay.wire import decoder
+from stomprelay.wire.decoder import compiled
 
 FIRST_READ: Final = 16 * 1024
 """Bytes read at once from a connection that receives little: large buffers for a few bytes fragment the heap."""
@@ -28,17 +28,7 @@ READ: Final = 512 * 1024
 """Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
 
 
-def _compiled() -> Any:
-    if decoder.SCANNER is None:
-        return None
-    try:
-        from stomprelay.service.connection import _pipe
-    except ImportError:
-        return None
-    return _pipe
-
-
-COMPILED: Final = _compiled()
+COMPILED: Final = compiled("stomprelay.service.connection._pipe")
 """The compiled `_pipe`; None where it was not built, or nothing compiled is wanted."""
 
 PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
@@ -98,7 +88,6 @@ def write_in_python(connection: tcp.Connection, data: bytes) -> None:
 
 
 write: Final = write_in_python if COMPILED is None else COMPILED.write
-"""The same, compiled where it can be."""
 
 
 def close(connection: tcp.Connection) -> None:

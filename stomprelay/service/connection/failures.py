@@ -20,7 +20,6 @@ class Farewell(IntEnum):
 
     DONE = 1000
     LEAVING = 1001
-    """The relay stops."""
     LATER = 1013
     """The client may come again: now it is one too many."""
 

@@ -28,7 +28,6 @@ QUIET: Final = 1.0
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
 _NOT_CONNECTED: Final = frozenset({State.OPENING, State.CONNECTING})
 _HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
-"""The states of a leg whose peer may send much."""
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 

@@ -9,9 +9,7 @@ from stomprelay.relay.relay import Relay
 from stomprelay.service.log import counted
 
 SHOWN: Final = 5
-"""Destinations that are shown of a session, at most."""
 LONGEST: Final = 200
-"""Characters of a client's words that are shown, at most."""
 
 
 class Sizes(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.journal.block import FRAME_SIZES, OVERHEAD, BlockKind, sealed
 from stomprelay.journal.capture import LegRecorder
-from stomprelay.wire import decoder
+from stomprelay.wire.decoder import compiled
 
 _FRAMES: Final = int(BlockKind.FRAMES)
 _AT_ONCE: Final = 64
@@ -117,15 +117,6 @@ class Portions:
         self._taken = 0
 
 
-def _compiled() -> type[Portions]:
-    if decoder.SCANNER is None:
-        return Portions
-    try:
-        from stomprelay.service.journal._portions import Portions as Compiled
-    except ImportError:
-        return Portions
-    return Compiled
-
-
-PORTIONS: Final = _compiled()
+_compiled: Final = compiled("stomprelay.service.journal._portions")
+PORTIONS: Final[type[Portions]] = Portions if _compiled is None else _compiled.Portions
 """The compiled twin; `Portions` itself where it was not built, or nothing compiled is wanted."""

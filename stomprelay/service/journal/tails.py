@@ -16,7 +16,6 @@ from stomprelay.journal.tail import TailAnswer, TailRequest, Watch
 from stomprelay.service.journal.journal import SOFTWARE, Journal
 
 MOST: Final = 4
-"""Watches at a time."""
 PATIENCE: Final = 10.0
 """Seconds after which a watch ends that nobody asked for."""
 TURN: Final = 100

@@ -6,13 +6,13 @@ gets the others fragment by fragment, so that it never has the beginning of one 
 is compressed, what is wrong, and the end of the connection is judged by wsproto alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import pack
 from typing import TYPE_CHECKING, Final
 
 from wsproto.frame_protocol import CloseReason, Opcode, ParseFailed
 
-from stomprelay.wire import decoder
+from stomprelay.wire.decoder import compiled
 
 if TYPE_CHECKING:
     from stomprelay.service.network._messages import Messages
@@ -34,7 +34,9 @@ class Division:
     __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
 
     def __init__(self, most: int | None) -> None:
-        self._messages = None if _COMPILED is None or most is None else _COMPILED[0](most)
+        self._messages: Messages | None = None
+        if _COMPILED is not None and most is not None:
+            self._messages = _COMPILED.Messages(most)
         self._carried = b""
         self._due = 0
         self._fragments = False
@@ -73,7 +75,7 @@ class Division:
                 if at == end:
                     return
             if not self._due:
-                self._due = _COMPILED[1](data, at)
+                self._due = _COMPILED.extent(data, at)
                 if not self._due:
                     self._carried = data[at:]
                     return
@@ -99,19 +101,7 @@ class Division:
         return at
 
 
-def _compiled() -> (
-    "tuple[type[Messages], Callable[[bytes, int], int], Callable[[bytes, bool], bytes]] | None"
-):
-    if decoder.SCANNER is None:
-        return None
-    try:
-        from stomprelay.service.network._messages import Messages, extent, framed
-    except ImportError:
-        return None
-    return Messages, extent, framed
-
-
-_COMPILED: Final = _compiled()
+_COMPILED: Final = compiled("stomprelay.service.network._messages")
 """None where nothing compiled is wanted, or it was not built: then wsproto reads all."""
 
 
@@ -120,8 +110,7 @@ def framed_in_python(data: bytes, binary: bool) -> bytes:
     return frame(opcode_of(data, binary), data)
 
 
-framed: Final = framed_in_python if _COMPILED is None else _COMPILED[2]
-"""The same, compiled where it can be."""
+framed: Final = framed_in_python if _COMPILED is None else _COMPILED.framed
 
 
 def opcode_of(data: bytes, binary: bool) -> int:

@@ -17,9 +17,7 @@ from twisted.python.failure import Failure
 BATCH: Final = 253
 """Descriptors that the system passes at a time, at most (Linux: SCM_MAX_FD)."""
 MOST: Final = 1024
-"""Sockets that one message may have."""
 LONGEST: Final = 16 * 1024 * 1024
-"""Bytes that one message may have."""
 _CHUNK: Final = 64 * 1024
 _CLOEXEC: Final[int] = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 

@@ -30,7 +30,6 @@ _CELL: Final = 8
 _SLACK: Final = 8
 """A worker may have one session more for each so many, that of many clients who come at once few have to wait."""
 ACCEPTED: Final = 16
-"""Clients that are accepted in one turn of the reactor, at most."""
 
 
 class Loads:

@@ -27,7 +27,6 @@ _KEY: Final = 16
 _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.stomp"}
 """The subprotocol of each version of STOMP, the best one first."""
 _MOST_ANSWERED: Final = 16 * 1024
-"""Bytes that the head of a broker's answer may have."""
 
 _TOKEN: Final = rb"[-!#$%&'*+.^_`|~0-9A-Za-z]++"
 _LINES: Final = rb"(?:%b:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\r\n)*+\r\n" % _TOKEN

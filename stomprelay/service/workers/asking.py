@@ -25,7 +25,6 @@ from stomprelay.service.admin.site import CONDITION, READY, STATE, STATE_WHOLE
 from stomprelay.service.admin.snapshot import Snapshot, parse
 
 WITHIN: Final = 5.0
-"""Seconds that a worker has for its response."""
 
 _JSON: Final = Headers({b"content-type": [b"application/json"]})
 

@@ -29,7 +29,6 @@ LONGEST: Final = 30.0
 """Seconds until an ended worker is started again: the first time, and at most."""
 
 BEAT: Final = 1.0
-"""Seconds between two notices of a worker."""
 HUNG: Final = 5.0
 """Seconds without a notice after which a worker counts as hung."""
 START: Final = 60.0
