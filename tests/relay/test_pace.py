@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stomprelay.relay import inputs
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
@@ -345,16 +346,16 @@ def test_limits_change_under_a_session() -> None:
         play.client_says(sends(0, 9))
         play.broker_gets(sends(0, 1))
         assert limiter.change(RateLimits(Rates(frames=3)))
-        play._perform(play.relay.limited(None, play.now))
+        play._perform(play.relay.handle(inputs.Limited(None), play.now))
         play.broker_gets(sends(1, 3))
         assert not limiter.change(RateLimits(Rates(frames=3)))
         limiter.change(RateLimits())
-        play._perform(play.relay.limited(None, play.now))
+        play._perform(play.relay.handle(inputs.Limited(None), play.now))
         play.broker_gets(sends(4, 5))
         assert not client_waits(play)
         assert straight(play) == {play.client.leg, play.broker.leg}
         limiter.change(RateLimits(address=Rates(frames=1)))
-        play._perform(play.relay.limited("192.0.2.1", play.now))
+        play._perform(play.relay.handle(inputs.Limited("192.0.2.1"), play.now))
         assert straight(play) == {play.broker.leg}
         play.client_says(sends(9, 2))
         play.broker_gets(sends(9, 1))

@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
@@ -386,7 +387,7 @@ def test_a_broker_comes_back_while_the_session_waits() -> None:
     with started(options={"initial_delay": 60.0, "longest_delay": 60.0}) as play:
         play.broker_goes()
         assert play.wake - play.now > 30
-        play._perform(play.relay.reconsidered(play.now))
+        play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
         play.time_passes(1)
         assert len(play.opened) == 2
 
@@ -394,11 +395,11 @@ def test_a_broker_comes_back_while_the_session_waits() -> None:
 def test_reconsidering_while_all_is_well() -> None:
     """Nothing happens to a session that has its broker, or asks one."""
     with started() as play:
-        play._perform(play.relay.reconsidered(play.now))
+        play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
         assert len(play.opened) == 1
         play.broker_goes()
         asked(play)
-        play._perform(play.relay.reconsidered(play.now))
+        play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
         assert len(play.opened) == 2
         found(play)
 
@@ -754,6 +755,6 @@ def test_the_next_broker_takes_no_more_for_now() -> None:
         play.broker_accepts(at="c")
         assert play.broker_reads(at="c").startswith(b"CONNECT\n")
         leg = play.at("c").leg
-        play.relay.blocked(leg)
-        assert play.relay.unblocked(leg, play.now) == []
+        play.relay.handle(inputs.Blocked(leg), play.now)
+        assert play.relay.handle(inputs.Unblocked(leg), play.now) == []
         assert play.counters["faults"] == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import LossPolicy
@@ -658,9 +659,9 @@ def test_a_client_vanishes_while_its_broker_is_sought() -> None:
             play.client_goes()
             play.broker_is_closed()
             assert play.wake == inf
-            late = play.relay.connected(play.broker.leg, play.now)
+            late = play.relay.handle(inputs.BrokerConnected(play.broker.leg), play.now)
             assert late == [Close(play.broker.leg, How.ABORT)]
-            assert play.relay.refused(play.broker.leg, "too late", play.now) == []
+            assert play.relay.handle(inputs.NotConnected(play.broker.leg, "too late"), play.now) == []
             assert play.relay.received(play.broker.leg, SAY_WELCOME[b"1.2"], play.now) == []
 
 
@@ -1169,7 +1170,7 @@ def test_a_stranger_leg_is_dropped() -> None:
     """A connection that is not waited for any more is closed at once."""
     relay = Relay(listener(), b"s", Counters())
     leg = Leg(Side.UPSTREAM, Limits())
-    assert relay.connected(leg, 0.0) == [Close(leg, How.ABORT)]
+    assert relay.handle(inputs.BrokerConnected(leg), 0.0) == [Close(leg, How.ABORT)]
 
 
 @in_all_cuts

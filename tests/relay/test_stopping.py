@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.session.effects import Event, How
 from tests.playbook import SAY_HELLO, Playbook, joined, listener
 from tests.relay.failing import asked, client_waits, found, movable, over, sent_away, started
@@ -85,7 +86,7 @@ def test_what_paused_brokers_keep_waiting_is_delivered() -> None:
         play.time_passes(10)
         assert not over(play)
         play.relay.listener.upstream.brokers[0].health.resume()
-        play._perform(play.relay.reconsidered(play.now))
+        play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
         found(play, product="activemq")
         assert play.broker_reads().count(b"SEND\n") == 50
         for number in range(50):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from stomprelay.config.change import LeftBroker
 from stomprelay.journal.schema import JournalEvent
+from stomprelay.relay.inputs import Leave, Reconsidered
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -58,7 +59,7 @@ class Pauses:
             }
             for broker in leaving:
                 if broker is not None and broker in seconds:
-                    session.move(broker, seconds[broker])
+                    session.handle(Leave(broker, seconds[broker]))
 
     def remove(self, left: Iterable[LeftBroker]) -> None:
         """Ask the sessions of brokers that are no longer in any group to leave them. Sessions that wait for a broker
@@ -88,7 +89,7 @@ class Pauses:
 
     def _wake(self) -> None:
         for session in tuple(self._sessions):
-            session.reconsider()
+            session.handle(Reconsidered())
 
     def _record(self, event: JournalEvent, what: ConfiguredBroker) -> None:
         if self._journal is not None:

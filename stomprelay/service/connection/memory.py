@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
 
+from stomprelay.relay.inputs import Killed
+from stomprelay.relay.notes import CROWDED
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import MEMORY
 from stomprelay.service.log import logger
@@ -290,4 +292,4 @@ class Memory:
         """End a session, once: what is kept of it is free when its broker has confirmed what came before."""
         if driver not in self._leaving:
             self._leaving.add(driver)
-            driver.crowd_out()
+            driver.handle(Killed(CROWDED))

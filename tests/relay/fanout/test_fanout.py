@@ -2,6 +2,7 @@
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
@@ -217,7 +218,7 @@ def test_a_plain_address_that_is_not_there() -> None:
 def test_a_plain_address_is_not_left() -> None:
     """A session that is told to leave the broker of a plain address stays, for there is no other."""
     with begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a") as play:
-        play._perform(play.relay.leave(play.opened[0], play.now, 1))
+        play._perform(play.relay.handle(inputs.Leave(play.opened[0], 1), play.now))
         play.time_passes(5)
         play.both_stay()
 

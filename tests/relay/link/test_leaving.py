@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.link.states import Asking, Connected, Waiting
@@ -177,7 +178,7 @@ def test_there_is_nothing_to_leave() -> None:
     ):
         until = play.link.until
         for broker in brokers:
-            play.search.leave(broker, play.now, 5.0, None, may_stay=False)
+            play.hears(inputs.Leave(broker, 5.0))
         assert play.effects() == []
         assert not play.link.moving
         assert play.link.until == until

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.states import Asking, Connected, Ended, Leaving, Waiting
@@ -97,7 +98,7 @@ def test_a_connection_that_nobody_waits_for() -> None:
     play.refuses()
     play.effects()
     for leg in (late, stranger):
-        play.search.connected(leg, play.now)
+        play.hears(inputs.BrokerConnected(leg))
         assert play.effects() == [Close(leg, How.ABORT)]
     play.link.connected(late, play.now)
     assert play.effects() == [Close(late, How.ABORT)]
@@ -186,7 +187,7 @@ def test_a_broker_that_cannot_be_reached() -> None:
     assert first.health.out_until == 101.0
     assert play.counters["brokers_refused"] == 1
     assert play.link.fresh
-    play.search.refused(leg, "again", play.now)
+    play.hears(inputs.NotConnected(leg, "again"))
     assert play.effects() == []
 
 
@@ -201,7 +202,8 @@ def test_no_connected_in_time(accepts: bool) -> None:
         play.accepts()
     assert play.link.until == 103.0
     play.effects()
-    play.search.woke(102.9)
+    play.now = 102.9
+    play.hears(inputs.Woke())
     assert play.effects() == []
     play.wakes()
     note, *effects = play.effects()
@@ -222,7 +224,8 @@ def test_a_pause_between_passes() -> None:
     assert play.asked() == ["tcp://a", "tcp://b"]
     assert play.link.state == Waiting(play.over.brokers[0])
     assert play.link.until == play.search.deadline == 104.0
-    play.search.woke(103.9)
+    play.now = 103.9
+    play.hears(inputs.Woke())
     assert play.asked() == []
     play.wakes()
     assert play.asked() == ["tcp://a"]
@@ -232,7 +235,8 @@ def test_a_pause_between_passes() -> None:
 def test_who_has_a_broker_looks_for_no_other() -> None:
     """Whatever the time is."""
     play = started(options={"timeout": 60.0})
-    play.search.woke(play.now + 1000.0)
+    play.now = play.now + 1000.0
+    play.hears(inputs.Woke())
     assert play.effects() == []
     assert play.link.up
 
@@ -262,7 +266,7 @@ def test_all_brokers_are_paused() -> None:
     assert play.link.until == inf
     play.now += 1000.0
     play.over.brokers[1].health.resume()
-    play.search.reconsidered(play.now)
+    play.hears(inputs.Reconsidered())
     assert play.asked() == ["tcp://b"]
     play.finds()
 
@@ -305,7 +309,7 @@ def test_a_broker_comes_back_while_it_waits() -> None:
     assert play.asked() == []
     assert play.link.until == play.search.deadline == 110.0
     play.now = 101.0
-    play.search.reconsidered(play.now)
+    play.hears(inputs.Reconsidered())
     assert play.asked() == ["tcp://a"]
     assert play.link.asking
 
@@ -401,7 +405,7 @@ def test_a_plain_address_that_is_paused_while_it_is_asked() -> None:
     assert effects == [Close(leg, How.ABORT)]
     assert play.link.state == Waiting(None)
     only.health.resume()
-    play.search.reconsidered(play.now)
+    play.hears(inputs.Reconsidered())
     assert play.effects() == [Open(play.leg, only)]
 
 

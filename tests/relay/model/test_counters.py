@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.rules import AccessRules
+from stomprelay.relay.notes import CROWDED
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined, listener
 from tests.relay.failing import STOPPING, asked, asked_to_leave, found, movable, started
@@ -55,7 +57,11 @@ def _a_refusal() -> Playbook:
 def _no_descriptors() -> Playbook:
     play = Playbook()
     play.client_says(SAY_HELLO[b"1.2"])
-    play._perform(play.relay.prevented(play.at(None).leg, "Too many open files", play.now))
+    play._perform(
+        play.relay.handle(
+            inputs.NotConnected(play.at(None).leg, "Too many open files", tried=False), play.now
+        )
+    )
     return play
 
 
@@ -248,7 +254,7 @@ def _not_let_in(reason: str) -> Playbook:
 
 def _short_of_memory() -> Playbook:
     play = joined(b"1.2", b"1.2")
-    play._perform(play.relay.crowded(play.now))
+    play._perform(play.relay.handle(inputs.Killed(CROWDED), play.now))
     return play
 
 
