@@ -15,6 +15,7 @@ from unittest.mock import patch
 from bench import goals
 from bench.machine import cores
 from bench.report import NONE, Goal, figure, median, ratios, table, verdict
+from stomprelay.relay import inputs
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
@@ -124,11 +125,11 @@ def carrying(client: str) -> Feed:
     def feed(chunks: Sequence[bytes]) -> int:
         upstream = Upstream("bench", alone(Broker("tcp://null", "")), versions=frozenset({b"1.2"}))
         relay = Relay(Listener("bench", "", upstream), b"bench", Counters())
-        relay.opened(0.0)
+        relay.handle(inputs.Opened(), 0.0)
         relay.received(relay.client, b"CONNECT\n%b\n\0" % version, 0.0)
         broker = relay.links[0].leg
         assert broker is not None
-        relay.connected(broker, 0.0)
+        relay.handle(inputs.BrokerConnected(broker), 0.0)
         relay.received(broker, b"CONNECTED\nversion:1.2\n\n\0", 0.0)
         relay.received(relay.client, b"SUBSCRIBE\n%bdestination:/queue/bench\n\n\0" % name, 0.0)
         for chunk in chunks:

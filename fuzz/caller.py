@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from fuzz.broker import Mouth
 from fuzz.client import Client
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report
 from stomprelay.relay.model.access import Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
@@ -108,7 +109,7 @@ class Caller:
         self.asked: Counter[bytes] = Counter()
         self.told: Counter[bytes] = Counter()
         self._asking: Decoder | None = None
-        self.input(self.relay.opened, world.now)
+        self.input(inputs.Opened())
         self.says(self.client.connect())
 
     def says(self, data: bytes) -> None:
@@ -118,8 +119,11 @@ class Caller:
 
     # Inputs
 
-    def input(self, act: Callable[..., Iterable[Effect]], *arguments: object, size: int = 0) -> None:
-        """Call an input of the relay and perform what it returns."""
+    def input(self, event: inputs.Input) -> None:
+        """Give the relay an input and perform what it returns."""
+        self._call(self.relay.handle, event, self.world.now)
+
+    def _call(self, act: Callable[..., Iterable[Effect]], *arguments: object, size: int = 0) -> None:
         world = self.world
         if world.listen is not None:
             world.listen(self, act, arguments)
@@ -147,7 +151,7 @@ class Caller:
         passed = self._pass_on(data, self.passing[peer.leg]) if peer.leg in self.passing else 0
         if passed < len(data):
             data = data[passed:]
-            self.input(self.relay.received, peer.leg, data, self.world.now, size=len(data))
+            self._call(self.relay.received, peer.leg, data, self.world.now, size=len(data))
         return True
 
     def _pass_on(self, data: bytes, allowed: Pass) -> int:
@@ -184,12 +188,12 @@ class Caller:
         if peer.broker is None:
             self.gone_at = self.world.now
         elif not peer.accepted:
-            self.input(self.relay.refused, peer.leg, reason, self.world.now)
+            self.input(inputs.NotConnected(peer.leg, reason))
             return
         if peer.mouth is not None:
             peer.mouth.lost(self.world.now)
             peer.mouth = None
-        self.input(self.relay.lost, peer.leg, reason, self.world.now)
+        self.input(inputs.Lost(peer.leg, reason))
 
     def identify(self, chance: Random) -> None:
         """It is found out who the client is, or that it may not come in. What it said may be delivered from now on."""
@@ -198,11 +202,9 @@ class Caller:
         if chance.random() < 0.7:
             until = self.world.now + chance.choice((inf, inf, 3.0))
             told = chance.choice((None, Credentials(b"app", b"x")))
-            self.input(
-                self.relay.identified, Identity("alice", credentials=told, until=until), self.world.now
-            )
+            self.input(inputs.Identified(Identity("alice", credentials=told, until=until)))
         else:
-            self.input(self.relay.unknown, Refusal(Ground.PASSCODE, "another passcode"), self.world.now)
+            self.input(inputs.Unknown(Refusal(Ground.PASSCODE, "another passcode")))
 
     def takes_turn(self) -> bool:
         """The peer that gave way first goes on. Answers whether there was one."""
@@ -211,7 +213,7 @@ class Caller:
         peer = self.behind.popleft()
         self.release(peer, TURN)
         if not peer.leg.closed:
-            self.input(self.relay.gave_way, peer.leg, self.world.now)
+            self.input(inputs.GaveWay(peer.leg))
         return True
 
     def accepts(self, peer: Peer) -> None:
@@ -219,12 +221,12 @@ class Caller:
         assert peer.broker is not None
         peer.accepted = True
         peer.mouth = self.world.scene.addresses[peer.broker].opened(self.world.now)
-        self.input(self.relay.connected, peer.leg, self.world.now)
+        self.input(inputs.BrokerConnected(peer.leg))
 
     def hold(self, peer: Peer, why: str) -> None:
         """Stop reading from a peer."""
         if not peer.holds and not peer.closed and not peer.gone:
-            self.relay.paused(peer.leg)
+            self.input(inputs.Paused(peer.leg))
         peer.holds.add(why)
 
     def release(self, peer: Peer, why: str) -> None:
@@ -232,7 +234,7 @@ class Caller:
         if why in peer.holds:
             peer.holds.discard(why)
             if not peer.holds and not peer.closed and not peer.gone:
-                self.input(self.relay.resumed, peer.leg, self.world.now)
+                self.input(inputs.Resumed(peer.leg))
 
     def fill(self, peer: Peer, full: bool) -> None:
         """A peer's socket takes no more, or has room again."""
@@ -243,12 +245,12 @@ class Caller:
                     (self.hold if full else self.release)(each, PRESSURE)
         elif not full and peer.reported:
             peer.reported = False
-            self.input(self.relay.unblocked, peer.leg, self.world.now)
+            self.input(inputs.Unblocked(peer.leg))
         elif self.relay.coupled:
             (self.hold if full else self.release)(self.peer, PRESSURE)
         elif full and peer.accepted and not peer.closed and not peer.gone:
             peer.reported = True
-            self.relay.blocked(peer.leg)
+            self.input(inputs.Blocked(peer.leg))
         if not full:
             self.release(self.peer if peer.broker else peer, PRESSURE)
 

@@ -4,6 +4,7 @@ from math import inf
 from time import thread_time
 from typing import Final
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
@@ -24,10 +25,10 @@ class Plain:
             "plain", "tcp:61613", Upstream("plain", alone(Broker("tcp://plain", "tcp:plain:61613")))
         )
         relay = Relay(front, b"plain", Counters())
-        relay.opened(0.0)
+        relay.handle(inputs.Opened(), 0.0)
         opened = relay.received(relay.client, b"CONNECT\naccept-version:1.2\nhost:/\n\n\0", 0.0)
         broker = next(effect.leg for effect in opened if isinstance(effect, Open))
-        relay.connected(broker, 0.0)
+        relay.handle(inputs.BrokerConnected(broker), 0.0)
         relay.received(broker, b"CONNECTED\nversion:1.2\n\n\0", 0.0)
         self._times: list[tuple[int, float]] = []
         for size in _SIZES:

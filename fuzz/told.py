@@ -1,6 +1,7 @@
 """One world told input by input, to see what led to a finding."""
 
 from collections.abc import Callable
+from dataclasses import fields
 
 from fuzz.caller import Caller, Finding
 from fuzz.world import World
@@ -17,8 +18,12 @@ def told(seed: int, number: int) -> tuple[list[str], list[Finding]]:
     lines.append(str(world.scene))
 
     def listen(caller: Caller, act: Callable[..., object], arguments: tuple[object, ...]) -> None:
-        said = [_shown(caller, each) for each in arguments[:-1]]
-        lines.append(f"{world.now:.3f} {caller.relay.name.decode()} {act.__name__} {' '.join(said)}".rstrip())
+        name, values = act.__name__, arguments[:-1]
+        if name == "handle":
+            (event,) = values
+            name, values = type(event).__name__, tuple(getattr(event, each.name) for each in fields(event))  # type: ignore[arg-type]
+        said = [_shown(caller, each) for each in values]
+        lines.append(f"{world.now:.3f} {caller.relay.name.decode()} {name} {' '.join(said)}".rstrip())
 
     def tell(caller: Caller, effect: Effect) -> None:
         lines.append(f"    {_effect(caller, effect)}")

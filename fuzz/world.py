@@ -19,6 +19,7 @@ from fuzz.caller import Caller, Finding, Peer, Stop
 from fuzz.framing import Framing
 from fuzz.scene import Scene, draw
 from fuzz.tokens import Forger
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect
 
 OFTEN: Final = 500
@@ -105,12 +106,12 @@ class World:
                 self._pass(self._time())
         if random() < 0.1:
             for caller in self._callers:
-                caller.input(caller.relay.stop_began, self.now)
+                caller.input(inputs.StopBegan())
             self._pass(self._time())
             for caller in self._callers:
                 self._flow(caller, 8)
                 if random() < 0.7:
-                    caller.input(caller.relay.stopped, self.now)
+                    caller.input(inputs.Stopped())
 
     def _time(self) -> float:
         return (0.0, 0.011, 0.1, 0.5, 1.1, 6.0, 40.0)[int(self.chance.random() * 7)]
@@ -167,7 +168,7 @@ class World:
 
     def _fate(self, caller: Caller) -> None:
         """Something happens to a connection, or an operator wants something."""
-        random, relay = self.chance.random, caller.relay
+        random = self.chance.random
         peers = [peer for peer in caller.peers.values() if not peer.closed and not peer.gone]
         brokers = [peer for peer in peers if peer.broker is not None]
         dice = random()
@@ -179,7 +180,7 @@ class World:
             peer = peers[int(random() * len(peers))]
             caller.fill(peer, not peer.full)
         elif dice < 0.65:
-            caller.input(relay.woke, self.now)
+            caller.input(inputs.Woke())
         elif dice < 0.85:
             upstreams = self.scene.front.upstreams()
             brokers_known = [broker for each in upstreams for broker in each.brokers]
@@ -187,13 +188,13 @@ class World:
             if random() < 0.5:
                 broker.health.pause()
                 for each in self._callers:
-                    each.input(each.relay.leave, broker, self.now, (0.0, 0.5, 5.0)[int(random() * 3)])
+                    each.input(inputs.Leave(broker, (0.0, 0.5, 5.0)[int(random() * 3)]))
             else:
                 broker.health.resume()
                 for each in self._callers:
-                    each.input(each.relay.reconsidered, self.now)
+                    each.input(inputs.Reconsidered())
         else:
-            caller.input(relay.reconsidered, self.now)
+            caller.input(inputs.Reconsidered())
 
     # Time
 
@@ -214,7 +215,7 @@ class World:
             for caller in self._callers:
                 if caller.wake <= self.now:
                     caller.wake = inf
-                    caller.input(caller.relay.woke, self.now)
+                    caller.input(inputs.Woke())
                     if self.chance.random() < 0.5:
                         self._flow(caller, 3)
         self.now = end

@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Took
 from stomprelay.relay.flow import DISCONNECTING
@@ -33,6 +34,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.notes import KILLED
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side
@@ -147,7 +149,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         self._parting: list[Peer] = []
         self._goodbye = b"receipt:%b-goodbye\n\n\0" % name
         self._behind: list[Leg] = []
-        self._perform(self.relay.opened(self.now))
+        self._perform(self.relay.handle(inputs.Opened(), self.now))
 
     def __exit__(
         self,
@@ -175,56 +177,56 @@ class Playbook(AbstractContextManager["Playbook"]):
         """The connection to the broker is there."""
         peer = self.at(at)
         peer.accepted = True
-        self._perform(self.relay.connected(peer.leg, self.now))
+        self._perform(self.relay.handle(inputs.BrokerConnected(peer.leg), self.now))
 
     def broker_refuses(self, reason: str = "Connection refused", *, at: str | None = None) -> None:
         """The connection to the broker cannot be had."""
-        self._perform(self.relay.refused(self.at(at).leg, reason, self.now))
+        self._perform(self.relay.handle(inputs.NotConnected(self.at(at).leg, reason), self.now))
 
     def client_half_closes(self) -> None:
         """The client closed its direction: it sends nothing more."""
-        self._perform(self.relay.half_closed(self.now))
+        self._perform(self.relay.handle(inputs.HalfClosed(), self.now))
 
     def client_goes(self, reason: str = "Connection reset by peer") -> None:
         """The client's connection ended."""
-        self._perform(self.relay.lost(self.client.leg, reason, self.now))
+        self._perform(self.relay.handle(inputs.Lost(self.client.leg, reason), self.now))
 
     def broker_goes(self, reason: str = "Connection was closed cleanly.", *, at: str | None = None) -> None:
         """The broker's connection ended."""
-        self._perform(self.relay.lost(self.at(at).leg, reason, self.now))
+        self._perform(self.relay.handle(inputs.Lost(self.at(at).leg, reason), self.now))
 
     def broker_is_blocked(self, *, at: str | None = None) -> None:
         """What is written to one of several brokers stays in its socket, which concerns nobody else."""
         assert not self.relay.coupled
-        self.relay.blocked(self.at(at).leg)
+        assert self.relay.handle(inputs.Blocked(self.at(at).leg), self.now) == []
 
     def broker_is_unblocked(self, *, at: str | None = None) -> None:
         """The socket of that broker has room again."""
-        self._perform(self.relay.unblocked(self.at(at).leg, self.now))
+        self._perform(self.relay.handle(inputs.Unblocked(self.at(at).leg), self.now))
 
     def client_is(self, identity: Identity) -> None:
         """It was found out who the client is."""
-        self._perform(self.relay.identified(identity, self.now))
+        self._perform(self.relay.handle(inputs.Identified(identity), self.now))
 
     def client_is_unknown(self, reason: str = "passcode", text: str = "another passcode") -> None:
         """It was found out that the client may not come in."""
-        self._perform(self.relay.unknown(Refusal(Ground(reason), text), self.now))
+        self._perform(self.relay.handle(inputs.Unknown(Refusal(Ground(reason), text)), self.now))
 
     def relay_begins_to_stop(self) -> None:
         """The service is told to stop, and gives its sessions time."""
-        self._perform(self.relay.stop_began(self.now))
+        self._perform(self.relay.handle(inputs.StopBegan(), self.now))
 
     def relay_stops(self) -> None:
         """The service stops, whatever is left to be done."""
-        self._perform(self.relay.stopped(self.now))
+        self._perform(self.relay.handle(inputs.Stopped(), self.now))
 
     def operator_kills(self) -> None:
         """An operator ends the session."""
-        self._perform(self.relay.killed(self.now))
+        self._perform(self.relay.handle(inputs.Killed(KILLED), self.now))
 
     def rules_change(self, rules: AccessRules | None) -> None:
         """The configuration was read anew, and has these rules for the listener."""
-        self._perform(self.relay.ruled(rules, self.now))
+        self._perform(self.relay.handle(inputs.Ruled(rules), self.now))
 
     def client_is_slow(self) -> None:
         """What is written to the client stays in its socket, so the service stops reading from the broker."""
@@ -251,12 +253,12 @@ class Playbook(AbstractContextManager["Playbook"]):
                 return
             self.now = max(self.now, self.wake)
             self.wake = inf
-            self._perform(self.relay.woke(self.now))
+            self._perform(self.relay.handle(inputs.Woke(), self.now))
         raise AssertionError("the relay asks to be woken again and again")
 
     def alarm_rings_early(self) -> None:
         """The clock is rough: the relay is woken now, whatever it asked for."""
-        self._perform(self.relay.woke(self.now))
+        self._perform(self.relay.handle(inputs.Woke(), self.now))
 
     # What is expected
 
@@ -397,7 +399,7 @@ class Playbook(AbstractContextManager["Playbook"]):
     def turn_comes(self) -> Leg:
         """Others had their turn: the leg that gave way first goes on, and is returned."""
         leg = self._behind.pop(0)
-        self._do(self.relay.gave_way(leg, self.now))
+        self._do(self.relay.handle(inputs.GaveWay(leg), self.now))
         self._part()
         return leg
 
@@ -460,11 +462,11 @@ class Playbook(AbstractContextManager["Playbook"]):
     def _pause(self, peer: Peer) -> None:
         peer.paused = True
         peer.pauses += 1
-        self.relay.paused(peer.leg)
+        self._do(self.relay.handle(inputs.Paused(peer.leg), self.now))
 
     def _resumed(self, peer: Peer) -> list[Effect]:
         peer.paused = False
-        return self.relay.resumed(peer.leg, self.now)
+        return self.relay.handle(inputs.Resumed(peer.leg), self.now)
 
 
 SAY_HELLO: Final = {

@@ -1,7 +1,8 @@
 """One client joined to its brokers, without I/O: inputs come with the time, effects go back.
 
 relay       `Relay`, what the service holds of a client; until that is let in it answers alone
-client/     `Opening`, until it is in; `ClientConnection`, from then on; with it `Search`, `Shutdown`, `Turns`, `Pace`
+inputs      what happens to a session, as values
+client/     `Opening`, until the client is in; `Shutdown`, `Turns`, `Pace` of its `ClientConnection` (in `relay`)
 single      `Single`, the flow with one broker at a time
 fanout/     `Fanout`, the flow with several: copies, routes, quorums
 flow        `Flow`, what both kinds of flow promise

@@ -8,7 +8,7 @@ loss names its `broker` only where the session had one.
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.relay.model.access import Refusal
 from stomprelay.relay.model.group import Broker, Group
@@ -31,6 +31,37 @@ class End(Enum):
     """It sent an ERROR and closed, was lost with nothing to take its place, or none could be had."""
     RELAY = "relay"
     """It stops, or cannot go on with what the client sent."""
+
+
+class Reason(NamedTuple):
+    """Why a session ends: message and detail of the ERROR that its client is sent, none where `message` is empty; the
+    `text` for the log; what of the client's own bytes the ERROR is about; the receipt that the frame at fault asked
+    for; the side that ended the session.
+    """
+
+    message: str
+    detail: str
+    text: str
+    quoted: bytes | None = None
+    receipt: bytes | None = None
+    end: End = End.RELAY
+
+
+STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
+KILLED: Final = Reason(
+    "the session was ended", "by an operator of the relay", "an operator ended the session"
+)
+REFUSED: Final = Reason(
+    "access refused", "the relay does not let this client in", "the client's new token was refused"
+)
+CROWDED: Final = Reason(
+    "the relay is short of memory",
+    "more than its share is kept of this client; connect again",
+    "the relay is short of memory",
+)
+EXPIRED: Final = Reason("the token has expired", "connect again with a new one", "the client's token expired")
+
+ERRED: Final = Reason("", "", "the broker sent ERROR", end=End.BROKER)
 
 
 def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[str, Fact]:

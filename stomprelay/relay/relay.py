@@ -1,16 +1,16 @@
 """One client joined to its brokers.
 
-The inputs are methods named in the past tense. `now` is in seconds of one clock that never goes back. Each returns
-the effects that the service must perform, in order. No input raises: where one would, which is a bug, the session
-ends (`Relay.failed`). The life of a relay:
+`Relay.handle` takes what happens (`inputs`), `Relay.received` the bytes; both return the effects that the service must
+perform, in order. `now` is in seconds of one clock that never goes back. No input raises: where one would, which is a
+bug, the session ends (`Relay.failed`). The life of a relay:
 
-    opened      the client is there; CONNECT must come in time
-    received    CONNECT: it is found out who the client is, where the listener asks; a broker is opened, and of
-                what the client sends meanwhile little is read
-    connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
-    half_closed the client sends no more: its session ends when it has been sent what it is owed
-    lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session
-                can survive, waits while another broker is sought and sent what the lost one knew
+    Opened           the client is there; CONNECT must come in time
+    bytes            CONNECT: it is found out who the client is, where the listener asks; a broker is opened, and
+                     little is read of what the client sends meanwhile
+    BrokerConnected  the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
+    HalfClosed       the client sends no more: its session ends when it has been sent what it is owed
+    Lost             the client's brokers are left; or the client gets an ERROR, or its session waits while another
+                     broker is sought and sent what the lost one knew
 
 An ERROR of ours is written, then the client's leg lingers so that it arrives. Only whole frames are written.
 """
@@ -18,38 +18,59 @@ An ERROR of ours is written, then the client's leg lingers so that it arrives. O
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import Final, ParamSpec
+from typing import Any, ClassVar, Final
 
-from stomprelay.relay.client.connection import ClientConnection
+from stomprelay.relay import inputs
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
-from stomprelay.relay.client.shutdown import CROWDED, EXPIRED, KILLED, STOPPING, Reason
-from stomprelay.relay.client.turns import pace_of
+from stomprelay.relay.client.shutdown import Shutdown
+from stomprelay.relay.client.turns import InputBuffer, Pace, Turns, pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.flow import LOST
+from stomprelay.relay.flow import LOST, DisconnectState, Flow
+from stomprelay.relay.forward import TURN, give_receipts
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
+from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.suspicion import STRANGE
 from stomprelay.relay.model.access import ANYBODY, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
-from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.histogram import CONNECT
+from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.histogram import CONNECT, SILENCE
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import AccessRules
-from stomprelay.relay.notes import End, failed, not_renewed, stopped
-from stomprelay.relay.sample import Looks, Sample
+from stomprelay.relay.notes import (
+    CROWDED,
+    ERRED,
+    EXPIRED,
+    SILENT,
+    STOPPING,
+    End,
+    Reason,
+    denied,
+    ended,
+    failed,
+    fell_silent,
+    not_renewed,
+    stopped,
+    unheard,
+)
+from stomprelay.relay.sample import Sample
 from stomprelay.session.effects import Close, How, Send, Wake
+from stomprelay.session.handshake import Offer
+from stomprelay.session.heartbeat import BEAT, NO_BEATS
 from stomprelay.session.kept import Budget
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
-from stomprelay.wire.dialect import V1_0
+from stomprelay.wire.dialect import V1_0, demanding_utf8
 from stomprelay.wire.errors import StompError
-
-Arguments = ParamSpec("Arguments")
+from stomprelay.wire.names import LOGIN
 
 _SOMEBODY_ELSE: Final = Refusal(Ground.TOKEN, "it is of another user")
+JUDGED: Final = 128
+"""How many subscriptions are judged by new rules in one turn: a few milliseconds' work."""
 
 
 def _never() -> float:
@@ -202,13 +223,23 @@ class Relay:
 
     # Inputs
 
-    def opened(self, now: float) -> list[Effect]:
-        """A client connected. Give what it sends to `received`."""
-        self.counters["sessions_opened"] += 1
-        self._outbox.opened(self.client)
-        self._opening = Opening(self.client, self.listener, self.counters, self._outbox, now)
-        self.opened_at = now
-        self._outbox.put(Wake(self._opening.deadline))
+    def handle(self, event: inputs.Input, now: float) -> list[Effect]:
+        """Return the effects of an input: the relay itself takes it (`_own`), or the client's `Opening` or session."""
+        if isinstance(event, inputs.OnLeg) and event.leg.closed:
+            return []
+        owner = self._connection or self._opening
+        try:
+            own = self._own.get(type(event))
+            if own is not None:
+                own(self, event, now)
+            elif owner is not None:
+                act = owner.inputs.get(type(event))
+                if act is not None:
+                    act(owner, event, now)
+            if self._connection is not None:
+                self._connection.settle(passes=self._passes and self._sample is None)
+        except Exception as fault:
+            return self.failed(fault)
         return self._outbox.drain()
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
@@ -237,242 +268,74 @@ class Relay:
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
         """So many frames of a leg, of `size` bytes together, were sent straight on to the leg `to`, as a `Pass` allows,
-        the last of them at the time `at`. Nothing comes of it but that it is known.
+        the last of them at the time `at`. Only counters and times change.
         """
         if self._connection is not None:
             self._connection.passed(leg, to, frames, size, at)
 
-    def gave_way(self, leg: Leg, now: float) -> list[Effect]:
-        """Others had their turn after a `GiveWay`: go on with what waits on the leg."""
-        connection = self._connection
-        if connection is None or leg.closed:
-            return []
+    def _opened(self, event: inputs.Opened, now: float) -> None:
+        self.counters["sessions_opened"] += 1
+        self._outbox.opened(self.client)
+        self._opening = Opening(self.client, self.listener, self.counters, self._outbox, now)
+        self.opened_at = now
+        self._outbox.put(Wake(self._opening.deadline))
 
-        def act() -> None:
-            connection.gave_way(leg, now)
-            if self._sample is not None:
-                self._watch(self._sample, leg, b"", now)
-
-        return self._act(act)
-
-    def connected(self, leg: Leg, now: float, address: str | None = None) -> list[Effect]:
-        """The connection that an `Open` asked for is there. `address` is the client's IP address, for brokers that are
-        to be told; None where it has none.
-        """
-        connection = self._connection
-        if connection is not None:
-            return self._act(connection.connected, leg, now, address)
-        self._outbox.put(Close(leg, How.ABORT))
-        return self._outbox.drain()
-
-    def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
-        """The connection that an `Open` asked for cannot be had, and why."""
-        connection = self._connection
-        if connection is None or leg.closed:
-            return []
-        return self._act(connection.refused, leg, reason, now)
-
-    def prevented(self, leg: Leg, reason: str, now: float) -> list[Effect]:
-        """The connection that an `Open` asked for could not be tried, for a reason that lies with this process."""
-        connection = self._connection
-        if connection is None or leg.closed:
-            return []
-        return self._act(connection.prevented, leg, reason, now)
-
-    def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
-        """A leg's connection ended without our `Close`."""
-        connection = self._connection
-        if connection is not None:
-            return self._act(connection.lost, leg, reason, now)
-        if self._opening is not None and not leg.closed:
-            self._opening.lost(reason)
-        return self._outbox.drain()
-
-    def half_closed(self, now: float) -> list[Effect]:
-        """The client has sent all that it will send. It may still read what it is owed: nothing, if it sent nothing
-        since CONNECTED, or no CONNECT, or has the RECEIPT of its DISCONNECT. Call `lost` when its connection ends.
-        """
-        connection = self._connection
-        if connection is None:
-            if self._opening is not None and not self.client.closed:
-                self._opening.half_closed_by_client()
-            return self._outbox.drain()
-        if not connection.shutdown.owing:
-            return self._act(connection.lost, self.client, CLOSED, now)
-        return self._act(connection.half_closed, now)
-
-    def identified(self, identity: Identity, now: float) -> list[Effect]:
-        """It was found out who the client is, as an `Identify` asked: it may come in, or stay."""
-        connection = self._connection
-        if connection is not None:
-            if not connection.flow.guard.asked:
-                return []
-            if identity.user != self.identity.user:
-                return self.unknown(_SOMEBODY_ELSE, now)
-            self.identity = identity
-            return self._act(connection.renewed, identity, now)
-        let = None if self._opening is None else self._opening.identified(identity)
-        return [] if let is None else self._act(self._let_in, let, now)
-
-    def unwanted(self, error: StompError) -> list[Effect]:
-        """It was found out who the client is, and it may not come in now: it is sent this as its ERROR."""
-        if self._opening is not None:
-            self._opening.unwanted(error)
-        return self._outbox.drain()
-
-    def unknown(self, refusal: Refusal, now: float) -> list[Effect]:
-        """It was not found out who the client is, or it may not come in; or the new token that it shows is not good."""
-        connection = self._connection
-        if connection is not None:
-            if connection.flow.guard.asked and not self.client.closed:
-                turn_away(refusal, self.counters, self._outbox, not_renewed)
-                connection.flow.guard.answered()  # it may stay as long as its token is good, and gets no receipt
-            return self._outbox.drain()
-        if self._opening is not None:
-            self._opening.unknown(refusal, now)
-        return self._outbox.drain()
-
-    def paused(self, leg: Leg) -> None:
-        """The leg is not read from any more, by back-pressure or by a `Pause`."""
-        leg.heartbeat.paused()
-
-    def resumed(self, leg: Leg, now: float) -> list[Effect]:
-        """The leg is read from again."""
-        if leg.state is not State.LEAVING:
-            leg.heartbeat.resumed(now)
+    def _gave_way(self, event: inputs.GaveWay, now: float) -> None:
         if self._connection is not None:
-            return [Wake(self._connection.deadline)]
-        return [Wake(inf if self._opening is None else self._opening.deadline)]
+            self._connection.gave_way(event, now)
+            if self._sample is not None:
+                self._watch(self._sample, event.leg, b"", now)
 
-    def woke(self, now: float) -> list[Effect]:
-        """The time of the last `Wake` has come."""
-        connection = self._connection
-        if connection is not None:
-            if now >= connection.shutdown.expires:
-                return self.end(EXPIRED, now)
-            return self._act(connection.woke, now)
-        if self._opening is not None and not self.client.closed:
-            self._opening.woke(now)
-        return self._outbox.drain()
+    def _connected(self, event: inputs.BrokerConnected, now: float) -> None:
+        if self._connection is not None:
+            self._connection.connected(event, now)
+        else:
+            self._outbox.put(Close(event.leg, How.ABORT))
 
-    def stop_began(self, now: float) -> list[Effect]:
-        """The service begins to stop: the client is read from no more. When all that it sent is where it shall be, it
-        is sent an ERROR and the session ends; call `stopped` if that takes too long.
-        """
-        connection = self._connection
+    def _identified(self, event: inputs.Identified, now: float) -> None:
+        connection, identity = self._connection, event.identity
         if connection is None:
-            return self.stopped(now)
-        return [] if self.over else self._act(connection.stop_began, now)
+            let = None if self._opening is None else self._opening.identified(identity)
+            if let is not None:
+                self._let_in(let, now)
+        elif connection.flow.guard.asked and identity.user != self.identity.user:
+            connection.unknown(inputs.Unknown(_SOMEBODY_ELSE), now)
+        elif connection.flow.guard.asked:
+            self.identity = identity
+            connection.renewed(identity, now)
 
-    def stopped(self, now: float) -> list[Effect]:
-        """The service stops: the client is sent an ERROR, and all legs are closed. What is lost by it is counted."""
-        connection = self._connection
-        if connection is None:
-            return self.end(STOPPING, now)
-        return [] if self.over else self._act(connection.shutdown.cut, STOPPING)
+    def _ruled(self, event: inputs.Ruled, now: float) -> None:
+        if event.rules != self._rules:
+            self._rules = event.rules
+            if self._connection is not None:
+                self._connection.ruled(event.rules, self.identity, now)
 
-    def killed(self, now: float) -> list[Effect]:
-        """An operator ends the session: in good order, see `end`; at once where its end has begun."""
-        return self._kill(KILLED, now)
+    def _limited(self, event: inputs.Limited, now: float) -> None:
+        self.address = event.address
+        if self._connection is not None:
+            self._limit(self._connection, now)
 
-    def crowded(self, now: float) -> list[Effect]:
-        """The relay is short of memory, and keeps much of this client: as `killed`, but that the ERROR says so."""
-        self.counters["sessions_crowded"] += not self.over
-        return self._kill(CROWDED, now)
-
-    def _kill(self, why: Reason, now: float) -> list[Effect]:
-        connection = self._connection
-        if connection is None or not connection.shutdown.begun:
-            return self.end(why, now)
-        return [] if self.over else self._act(connection.shutdown.cut, why)
-
-    def end(self, why: Reason, now: float) -> list[Effect]:
-        """The session has to end, for this reason. Its client is read from no more. What it sent is delivered and its
-        RECEIPTs reach it, within `disconnect_timeout`; then it is sent the ERROR, and all legs are closed.
-        """
-        connection = self._connection
-        if self.over:
-            return []
-        if connection is not None:
-            return self._act(connection.end, why, now)
-        if self._opening is not None:
-            self._opening.fail(StompError(why.message, why.detail))
-        return self._outbox.drain()
-
-    def leave(
-        self, broker: Broker, now: float, within: float, to: Broker | None = None, *, may_stay: bool = False
-    ) -> list[Effect]:
-        """The session shall leave this broker at a quiet moment, or after `within` seconds, and find another one:
-        `to`, if it can. With `may_stay` it stays where there was no such moment in time.
-        """
-        connection = self._connection
-        if connection is None:
-            return []
-        return self._act(connection.leave, broker, now, within, to, may_stay=may_stay)
-
-    def ruled(self, rules: AccessRules | None, now: float) -> list[Effect]:
-        """These are the rules of its listener from now on. The session ends where it has a subscription that they do
-        not allow.
-        """
-        if rules == self._rules:
-            return []
-        self._rules = rules
-        connection = self._connection
-        if connection is None:
-            return []
-        return self._act(connection.ruled, rules, self.identity, now)
-
-    def reconsidered(self, now: float) -> list[Effect]:
-        """A broker came back: links that wait for the time of their next attempt try at once."""
-        connection = self._connection
-        return [] if connection is None else self._act(connection.reconsidered, now)
-
-    def blocked(self, leg: Leg) -> None:
-        """A broker's connection takes no more for now."""
-        if self._connection is not None and not leg.closed:
-            self._connection.blocked(leg)
-
-    def unblocked(self, leg: Leg, now: float) -> list[Effect]:
-        """It takes more again."""
-        connection = self._connection
-        return [] if connection is None or leg.closed else self._act(connection.unblocked, leg, now)
-
-    def limited(self, address: str | None, now: float) -> list[Effect]:
-        """The listener's limits on how fast clients send have changed; `address` as the limiter wants it now."""
-        connection, self.address = self._connection, address
-        return [] if connection is None else self._act(self._limit, connection, now)
-
-    def _limit(self, connection: ClientConnection, now: float) -> None:
+    def _limit(self, connection: "ClientConnection", now: float) -> None:
         connection.limit(pace_of(self.limiter, self.address, self.identity.user, now), now)
 
     # How long it waits
-
-    def watch(self, looks: Looks, now: float) -> list[Effect]:
-        """Watch the session until there is a sample of how long it waits for RECEIPTs and ACKs. Call `look` about once
-        a second as long as it is `watched`. Does nothing where its client is within a frame, or not connected.
-        """
-        connection, client = self._connection, self.client
-        if connection is None or client.state is not State.CONNECTED or client.decoder.buffered:
-            return []
-        limits = client.decoder.limits
-        self._sample = Sample(
-            self.listener, connection.flow.links, connection.session.dialect, limits, looks, now
-        )
-        return self._act(lambda: None)
 
     @property
     def watched(self) -> bool:
         """Whether it is watched."""
         return self._sample is not None
 
-    def look(self, now: float) -> list[Effect]:
-        """Time has passed: watch the session no longer where that is not worth it."""
+    def _watched(self, event: inputs.Watched, now: float) -> None:
+        connection, client = self._connection, self.client
+        if connection is not None and client.state is State.CONNECTED and not client.decoder.buffered:
+            limits, dialect = client.decoder.limits, connection.session.dialect
+            self._sample = Sample(self.listener, connection.flow.links, dialect, limits, event.looks, now)
+
+    def _looked(self, event: inputs.Looked, now: float) -> None:
         sample = self._sample
-        if sample is None or not (sample.over(now) or self.client.state is not State.CONNECTED):
-            return []
-        self._outbox.put(*sample.given_up(now))
-        self._sample = None
-        return self._act(lambda: None)
+        if sample is not None and (sample.over(now) or self.client.state is not State.CONNECTED):
+            self._outbox.put(*sample.given_up(now))
+            self._sample = None
 
     def _watch(self, sample: Sample, leg: Leg, data: bytes, now: float) -> None:
         """Show the sample what came, and what the client is sent for that."""
@@ -485,20 +348,6 @@ class Relay:
             self._sample = None  # whoever reads it says so
         if sample.over(now):
             self._sample = None
-
-    # What no input may raise
-
-    def _act(
-        self, act: Callable[Arguments, None], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> list[Effect]:
-        """Return the effects of `act`, called with the rest, or those of `failed` where it raises."""
-        try:
-            act(*args, **kwargs)
-            if self._connection is not None:
-                self._connection.settle(passes=self._passes and self._sample is None)
-        except Exception as error:
-            return self.failed(error)
-        return self._outbox.drain()
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
@@ -565,6 +414,702 @@ class Relay:
         self._limit(connection, now)
         connection.begin(now, paused=opening is not None and opening.paused)
         if opening is not None and opening.left is not None:
-            connection.lost(client, opening.left, now)
+            connection.lost(inputs.Lost(client, opening.left), now)
         elif opening is not None and opening.half_closed:
-            connection.half_closed(now)
+            connection.half_closed(inputs.HalfClosed(), now)
+
+    _own: ClassVar[dict[type[Any], Callable[[Any, Any, float], None]]] = {
+        inputs.Opened: _opened,
+        inputs.BrokerConnected: _connected,
+        inputs.GaveWay: _gave_way,
+        inputs.Identified: _identified,
+        inputs.Ruled: _ruled,
+        inputs.Limited: _limited,
+        inputs.Watched: _watched,
+        inputs.Looked: _looked,
+    }
+    """The inputs that concern more than the client's `Opening` or its session."""
+
+
+class ClientConnection:
+    """A session from CONNECT on. Call `begin` first, and `settle` at the end of each input.
+
+    Its `flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
+    what the loss of either side means. `login`: the client's, or None.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_client",
+        "_due",
+        "_listener",
+        "_offer",
+        "_outbox",
+        "flow",
+        "login",
+        "session",
+        "shutdown",
+        "turns",
+    )
+
+    def __init__(
+        self, client: Leg, listener: Listener, offer: Offer, session: Session, flow: Flow, outbox: Outbox
+    ) -> None:
+        self.session = session
+        self._client = client
+        self._listener = listener
+        self._offer: Offer | None = offer
+        self.login = offer.first(LOGIN)
+        self._outbox = outbox
+        self._due = False
+        self.flow = flow
+        self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
+        session.kept.watch(self._buffer)
+        self.turns = Turns(client, flow, self._buffer, outbox)
+        self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
+
+    @property
+    def over(self) -> bool:
+        """Whether the client's leg is closed, and no link has a broker or looks for one."""
+        return self._client.closed and all(link.ended for link in self.flow.links)
+
+    @property
+    def deadline(self) -> float:
+        """The time at which `woke` must be called next, in seconds; infinity for never."""
+        deadline = min(self.shutdown.deadline, self.turns.deadline)
+        for link in self.flow.links:
+            deadline = min(deadline, link.until)
+            for leg in (link.state.leg, link.next_leg):
+                if leg is not None and leg.state is State.CONNECTED:
+                    deadline = min(deadline, leg.heartbeat.deadline)
+        return deadline
+
+    @property
+    def flows(self) -> bool:
+        """Whether what the client sends next goes on to its brokers."""
+        return not (self._client.gone or self._buffer.cost) and self.turns.readable
+
+    @property
+    def safe(self) -> bool:
+        """Whether all that the client sent is where it shall be."""
+        return not self._buffer.unread and self.flow.safe
+
+    def limit(self, pace: Pace | None, now: float) -> None:
+        """Carry the client's frames at this pace from now on; None: as fast as possible."""
+        self._buffer.limit(pace)
+        if self._client.state is State.CONNECTED:
+            self._release(now)
+            self._buffer.paced(self.flow)
+
+    # Inputs
+
+    def begin(self, now: float, *, paused: bool) -> None:
+        """Look for brokers while the client waits for CONNECTED. `paused`: it is not read from already."""
+        client, dialect = self._client, self.session.dialect
+        client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
+        if paused:
+            self._buffer.hold()
+        self._begin(self.flow.links, now)
+
+    def received(self, leg: Leg, data: bytes, now: float) -> None:
+        """Bytes were received on a leg: carry the frames in them to the other side."""
+        buffer, downstream = self._buffer, leg is self._client
+        if downstream and (leg.gone or self.shutdown.ending):
+            return
+        self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
+        leg.heartbeat.received_at = now
+        if data == BEAT and not (leg.decoder.buffered or (downstream and buffer.cost)):
+            return
+        self.session.active_at = now
+        try:
+            match leg.state:
+                case State.CONNECTED if downstream:
+                    ready = leg not in self.turns.deferred and self.flow.flowing
+                    if ready and buffer.pace is None and not buffer.cost:
+                        self._to_broker(now, data)
+                    else:
+                        self._wait(data, now)
+                case State.CONNECTED | State.LEAVING if not downstream:
+                    leg.decoder.feed(data)
+                    if leg not in self.turns.deferred:
+                        self._to_client(leg, now)
+                case State.OPENING:
+                    self._answered(leg, data, now)
+                case State.CONNECTING:
+                    leg.decoder.feed(data)
+                    buffer.hold()
+        except StompError as error:
+            self._fail(leg, error, now)
+
+    def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
+        """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
+        session, downstream = self.session, leg is self._client
+        session.counters["client_bytes" if downstream else "broker_bytes"] += size
+        link = self._link(to if downstream else leg)
+        connected = None if link is None or link.broker is None else link.connection
+        if downstream:
+            session.client_sent(frames)
+            if connected is not None:
+                connected.sent_frames += frames
+        else:
+            session.broker_sent(frames)
+            if connected is not None:
+                connected.received_frames += frames
+        session.active_at = at
+        leg.heartbeat.received_at = to.heartbeat.sent_at = at
+
+    def gave_way(self, event: inputs.GaveWay, now: float) -> None:
+        """Go on with what waits on the leg."""
+        self.turns.had(event.leg)
+        if event.leg is self._client:
+            self._review(now)
+            self._release(now)
+        else:
+            self._to_client(event.leg, now)
+
+    def _paused(self, event: inputs.Paused, now: float) -> None:
+        event.leg.heartbeat.paused()
+
+    def _resumed(self, event: inputs.Resumed, now: float) -> None:
+        if event.leg.state is not State.LEAVING:
+            event.leg.heartbeat.resumed(now)
+        self._wake()
+
+    def connected(self, event: inputs.BrokerConnected, now: float) -> None:
+        """Have the link send CONNECT. A connection that no link needs any more is closed."""
+        leg = event.leg
+        link = self._link(leg) or self._arriving(leg)
+        if leg.closed or link is None:
+            self._outbox.put(Close(leg, How.ABORT))
+        else:
+            link.connected(leg, now, event.address)
+
+    def _not_connected(self, event: inputs.NotConnected, now: float) -> None:
+        """Have the link try the next broker."""
+        arriving, link = self._arriving(event.leg), self._link(event.leg)
+        if arriving is not None:
+            what = "did not connect" if event.tried else "could not be asked"
+            self._stopped_short(arriving, f"{what}: {event.reason}", now)
+        elif link is not None:
+            (link.refused if event.tried else link.prevented)(event.reason, now)
+            self._sought([link], now)
+
+    def lost(self, event: inputs.Lost, now: float) -> None:
+        """A client that is lost leaves its brokers; for a broker that is lost another one is sought."""
+        leg, reason = event.leg, event.reason
+        link, arriving = self._link(leg), self._arriving(leg)
+        if arriving is not None:
+            self._stopped_short(arriving, f"closed the connection: {reason}", now)
+        elif leg is self._client:
+            if not leg.gone:
+                self.shutdown.vanished(reason, now)
+                self._hurry()
+        elif link is not None and link.asking:
+            link.refused(f"connection closed before CONNECTED: {reason}", now)
+            self._sought([link], now)
+        elif link is not None:
+            self.turns.had(leg)
+            while leg.decoder.behind and not leg.closed:
+                self._carry(leg, lambda: self.flow.to_client(link, now), now)
+            leg.lost()
+            clean = reason == CLOSED
+            if self.shutdown.answered_by_closing(link):
+                self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
+            elif not leg.closed:
+                self._broker_lost(link, f"closed the connection: {reason}", now, clean=clean)
+
+    def half_closed(self, event: inputs.HalfClosed, now: float) -> None:
+        """A client that is owed nothing is gone: it sent nothing since CONNECTED, or has the RECEIPT of its DISCONNECT.
+        Any other may still read.
+        """
+        if self.shutdown.owing:
+            self.shutdown.half_closed(now)
+            self._finish(now)
+        else:
+            self.lost(inputs.Lost(self._client, CLOSED), now)
+
+    def _finish(self, now: float) -> None:
+        """See to a client that half-closed its connection: see `Shutdown.finish`."""
+        self._carry(self._client, lambda: self.shutdown.finish(now), now)
+        self._hurry()
+
+    def _woke(self, event: inputs.Woke, now: float) -> None:
+        if now >= self.shutdown.expires:
+            self.end(EXPIRED, now)
+            return
+        if now >= self.shutdown.finish_at:
+            self._finish(now)
+        if now >= self.shutdown.until:
+            for link in self.shutdown.unanswered():
+                link.unconfirmed()
+                self._broker_lost(link, "did not confirm in time what was said to it", now)
+                return
+            try:
+                self.shutdown.overdue(now)
+            except StompError as error:  # of a frame that waited until now
+                self._fail(self._client, error, now)
+            self._wake()
+            return
+        links = self.flow.links
+        legs = [leg for each in links for leg in (each.leg, each.next_leg)]
+        dead = self._outbox.beat([self._client, *legs] if self.shutdown.listening else legs, now)
+        if dead is not None:
+            self._fell_silent(dead, now)
+            return
+        for link in links:
+            if link.leaving and now >= link.until:
+                self._broker_lost(link, "", now)
+                return
+        due = [link for link in links if now >= link.until]
+        for link in due:
+            link.woke(now)
+        self._sought(due, now)
+        if now >= self.turns.deadline or (self._client.state is State.CONNECTED and self._buffer.unread):
+            self._release(now)  # its pace allows more, or a link stays, for which the client was held
+
+    def _leave(self, event: inputs.Leave, now: float) -> None:
+        """Nothing changes once the client sent DISCONNECT."""
+        for link in self.flow.links:
+            if link.broker is event.broker and self.flow.disconnect is DisconnectState.NONE:
+                link.leave(now, event.within, event.target, may_stay=event.may_stay)
+        self._move(now)
+        self._wake()
+
+    def _reconsidered(self, event: inputs.Reconsidered, now: float) -> None:
+        waiting = [link for link in self.flow.links if link.waiting]
+        for link in waiting:
+            link.reconsidered(now)
+        self._sought(waiting, now)
+
+    def _stop_began(self, event: inputs.StopBegan, now: float) -> None:
+        if not self.over:
+            self.shutdown.stop_began()
+            self._carry(self._client, lambda: None, now)
+            self._wake()
+
+    def _stopped(self, event: inputs.Stopped, now: float) -> None:
+        if not self.over:
+            self.shutdown.cut(STOPPING)
+
+    def _killed(self, event: inputs.Killed, now: float) -> None:
+        self.session.counters["sessions_crowded"] += event.why is CROWDED and not self.over
+        if not self.shutdown.begun:
+            self.end(event.why, now)
+        elif not self.over:
+            self.shutdown.cut(event.why)
+
+    def end(self, why: Reason, now: float) -> None:
+        """End the session in good order: see `Shutdown.end`."""
+        if self.over:
+            return
+        self._carry(self._client, lambda: self.shutdown.end(why, now), now)
+        self._hurry()
+
+    def _fail(self, leg: Leg, error: StompError, now: float, end: End | None = None) -> None:
+        """End the session in good order with this ERROR: see `Shutdown.fail`."""
+        self._carry(self._client, lambda: self.shutdown.fail(leg, error, now, end), now)
+        self._hurry()
+
+    def _blocked(self, event: inputs.Blocked, now: float) -> None:
+        """A broker that is only asked yet is sent nothing more anyway."""
+        if self._arriving(event.leg) is None:
+            self.flow.blocked(event.leg)
+
+    def _unblocked(self, event: inputs.Unblocked, now: float) -> None:
+        if self._arriving(event.leg) is None:
+            self._carry(self._client, lambda: self.flow.unblocked(event.leg, now), now)
+
+    def unknown(self, event: inputs.Unknown, now: float) -> None:
+        """The client may stay as long as its old token is good, and gets no receipt for the new one."""
+        guard = self.flow.guard
+        if guard.asked and not self._client.closed:
+            turn_away(event.refusal, self.session.counters, self._outbox, not_renewed)
+            guard.answered()
+
+    def settle(self, *, passes: bool) -> None:
+        """Ask to be woken when something is due; with `passes`, that what may pass straight on does so, and no more."""
+        if self._due:
+            self._due = False
+            if not self.over:
+                self._outbox.insert(0, Wake(self.deadline))  # first: `Resume` may lead to a newer one
+        turns = self.turns
+        if turns.allowed or (passes and self._client.state is State.CONNECTED):
+            turns.let_pass(self.flow.passes() if passes and not self.shutdown.begun else [])
+
+    # Brokers accept
+
+    def _answered(self, leg: Leg, data: bytes, now: float) -> None:
+        """A broker's first frame: the session is accepted, the search goes on, or its ERROR is the client's."""
+        arriving = self._arriving(leg)
+        if arriving is not None:
+            arriving.next_answered(data, now)
+            self._left_at_once(now)
+            return
+        link = self._link(leg)
+        if link is None:
+            return
+        asked, answer = link.asked, None
+        try:
+            answer = link.answered(data, now)
+        except StompError as wrong:
+            # What is not STOMP is as good as no answer where there may be another broker.
+            if link.resender is None:
+                raise
+            link.refused(f"it answered CONNECT with what is not STOMP: {wrong.message}", now, STRANGE)
+        match answer:
+            case Accepted() as accepted:
+                self._accepted(link, accepted, now)
+                return
+            case bytes() as error:
+                self._outbox.put(denied(asked, link.upstream))
+                told = self.flow.denied(link, error, now)
+                if told is not None:
+                    self.session.counters["errors_passed"] += 1
+                    self.shutdown.refuse(told, ended(End.BROKER, "a broker answered CONNECT with ERROR"))
+                    return
+        self._sought([link], now)
+
+    def _accepted(self, link: Link, accepted: Accepted, now: float) -> None:
+        """A link has a broker. The client is answered when there are enough of them, and only once."""
+        client, flow, counters, outbox = self._client, self.flow, self.session.counters, self._outbox
+        connection = link.connection
+        leg, broker = connection.leg, connection.broker
+        first = client.state is State.CONNECTING and flow.ready
+        if link.recovering:  # a failover
+            counters["failovers"] += 1
+            outbox.put(Took(SILENCE, link.upstream.name, now - link.seeks_since))
+            if link.before is not None:
+                link.before.count(BrokerTally(failovers=1))
+        at, resent, before = len(outbox), counters["frames_resent"], link.before
+        if first:
+            self._welcome(accepted, now)
+        failure = None
+        try:
+            flow.connected(link, now)
+        except StompError as error:
+            failure = error
+        outbox.insert(at, accepted.note(broker, before, link.upstream, counters["frames_resent"] - resent))
+        if failure is not None:
+            self._fail(client, failure, now)
+            return
+        self._dismiss(now)
+        self.shutdown.found(now)
+        if broker.health.paused and flow.disconnect is DisconnectState.NONE:
+            link.leave(now, link.upstream.drain_timeout, None)
+        more = not first or link.done or link.moving  # than to carry what came meanwhile
+        if (not client.gone or link.done) and (more or leg.decoder.behind):
+            self._to_client(leg, now)
+        self._hurry()
+        if client.state is State.CONNECTED and (more or self._buffer.unread):
+            self._release(now)
+        if first and not client.gone:
+            self._buffer.paced(self.flow)
+        if self.shutdown.may_finish(now):
+            self._finish(now)
+
+    def _welcome(self, accepted: Accepted, now: float) -> None:
+        """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
+        client, session = self._client, self.session
+        terms = None if self._offer is None else self._offer.terms
+        self._offer = None  # links that may need another broker have it
+        client.enter(State.CONNECTED)
+        if self._buffer.pace is not None:
+            self._buffer.pace.came_early(client.decoder.buffered)
+        client.heartbeat.agree(self._listener.heart_beat, terms or NO_BEATS, now)
+        session.counters["sessions_connected"] += 1
+        ours = terms and self._listener.heart_beat
+        self._outbox.send(client, accepted.accord.connected(session.dialect, ours, session.name), now)
+
+    # Frames
+
+    def _wait(self, data: bytes, now: float) -> None:
+        """Keep bytes of the client that cannot go on now."""
+        self._buffer.append(data)
+        if self._buffer.pace is None:
+            self._buffer.paced(self.flow)
+        else:
+            self._release(now)
+
+    def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
+        """Carry a turn's worth of the client's frames, `most` at most: those that were read from its leg, with `data`
+        behind them. Return how many they were.
+        """
+        client, flow = self._client, self.flow
+        before, failure, frames = flow.disconnect, None, self.session.client_frames
+        try:
+            if data:
+                client.decoder.feed(data)
+            flow.to_broker(now, most)
+            if flow.survives:
+                self.session.kept.check()
+        except StompError as error:
+            failure = error
+        opened = None if flow.coupled else flow.opened()
+        if opened:
+            self._begin(opened, now)
+        if not (opened and client.closed):
+            self._carried(client, before, failure, now)
+            if client.state is State.CONNECTED and client.decoder.behind:
+                self.turns.give_way(client)
+        return self.session.client_frames - frames
+
+    def _to_client(self, leg: Leg, now: float) -> None:
+        """Carry the frames that were read from a broker's leg to the client."""
+        link = self._link(leg)
+        if link is None or leg.state is State.CLOSED:
+            return
+        before, failure = self.flow.disconnect, None
+        try:
+            self.flow.to_client(link, now)
+        except StompError as error:
+            failure = error
+        self._carried(leg, before, failure, now)
+        survives = self.flow.survives
+        if survives and link.done:
+            self._broker_lost(link, "", now)
+            return
+        if leg.decoder.behind or (survives and link.hasty):
+            self.turns.give_way(leg)
+        if (survives or self._buffer.pace is not None) and self._buffer.unread:
+            self._release(now)
+
+    def _carry(self, leg: Leg, act: Callable[[], None], now: float) -> None:
+        """Call `act`, by which frames of the leg pass."""
+        before, failure = self.flow.disconnect, None
+        try:
+            act()
+        except StompError as error:
+            failure = error
+        self._carried(leg, before, failure, now)
+
+    def _hurry(self) -> None:
+        """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
+        for link in self.flow.links:
+            if link.hasty and link.leg is not None:
+                self.turns.give_way(link.leg)
+        self._wake()
+
+    def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
+        """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
+        flow, shutdown, client = self.flow, self.shutdown, self._client
+        if flow.survives:
+            self._dismiss(now)
+        if failure is not None:
+            shutdown.fail(leg, failure, now)
+        elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
+            shutdown.end(ERRED, now)
+        elif shutdown.stopping and shutdown.drained:
+            shutdown.end(STOPPING, now)
+        if flow.disconnect is not before:
+            shutdown.disconnecting(now)
+            self._wake()
+        if (shutdown.ending or client.gone) and shutdown.delivered:
+            shutdown.conclude()
+        elif flow.survives and not shutdown.ending:
+            if self._move(now):
+                self._wake()
+            self._buffer.paced(self.flow)
+        if (shutdown.ending or shutdown.finish_at < inf) and shutdown.may_finish(now):
+            self._finish(now)
+
+    def _dismiss(self, now: float) -> None:
+        """Refuse to the client what brokers close connections for."""
+        for error in self.flow.take_refused():
+            self.shutdown.fail(self._client, error, now, rest=True)
+            self._hurry()
+
+    def _release(self, now: float) -> None:
+        """Carry what the client sent while it had no broker to the brokers that it has now."""
+        try:
+            self.turns.release(self._to_broker, now)
+        except StompError as error:
+            self._fail(self._client, error, now)
+        if self._client.state is not State.CONNECTED:
+            self._buffer.clear()
+        elif self._buffer.pace is not None:
+            self._buffer.paced(self.flow)
+            self._wake()
+        elif self.flow.survives:
+            self._buffer.paced(self.flow)
+
+    # Brokers come and go
+
+    def _link(self, leg: Leg) -> Link | None:
+        """Return the link that has this leg; None where there is none."""
+        for link in self.flow.links:
+            if link.state.leg is leg:
+                return link
+        return None
+
+    def _arriving(self, leg: Leg) -> Link | None:
+        """Return the link that has this leg to the broker that it is to move to; None where there is none."""
+        for link in self.flow.links:
+            if link.next_leg is leg:
+                return link
+        return None
+
+    def _begin(self, links: list[Link], now: float) -> None:
+        """Look for brokers for these."""
+        for link in links:
+            link.seek(now)
+        self._sought(links, now)
+
+    def _sought(self, links: list[Link], now: float, *, lost: bool = False) -> None:
+        """These looked for brokers, having `lost` theirs or for another reason. Some may have found none for good: end
+        the session where it cannot do without.
+        """
+        failure = None
+        try:
+            for link in links:
+                if link.ended:
+                    self.flow.given_up(link, now)
+        except StompError as error:
+            failure = error
+        if lost:
+            self.shutdown.searching()
+        if failure is None:
+            self._wake()
+            return
+        self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
+        self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
+
+    def _move(self, now: float) -> bool:
+        """Links that are to leave their broker do so at a quiet moment, which may be now. Returns whether one does,
+        which has its time to answer from now on.
+        """
+        moves = False
+        for link in self.flow.links:
+            if link.departing and link.leaves(now):
+                link.disconnect(now)
+                moves = True
+        return moves
+
+    def _wake(self) -> None:
+        """Have the next time at which something is due asked for at the end of the input."""
+        self._due = True
+
+    def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
+        """The session cannot go on, because of what became of the brokers of these links."""
+        self.shutdown.lose(links)
+        for link in links:
+            link.end()
+        self._fail(self._client, error, now, End.BROKER)
+
+    def _broker_lost(self, link: Link, reason: str, now: float, *, clean: bool = False) -> None:
+        """A broker was lost while a client was connected, or was left. `clean`: it closed in good order."""
+        flow = self.flow
+        if flow.over(link):
+            self.shutdown.ended_with(link, reason, clean=clean)
+            return
+        link.lost(reason)
+        before = flow.disconnect
+        if self.shutdown.ending:
+            self.shutdown.lost += link.unproved  # which `Flow.lost` counts
+        try:
+            flow.lost(link, now)
+        except StompError as error:
+            if not self._client.gone:
+                self._broker_failed(error, [link], now)
+                return
+            self._outbox.put(unheard(error))
+
+        found = link.move(now) if link.leaving else link.go_on(How.ABORT, now)
+        self._sought([link], now, lost=True)
+        if found is not None:
+            self._accepted(link, found, now)
+        if not self.over:
+            self._carried(self._client, before, None, now)
+
+    def _stopped_short(self, link: Link, reason: str, now: float) -> None:
+        """The broker that a link was to move to cannot be had, or was lost: it asks the next one, or stays."""
+        link.next_refused(reason, now)
+        self._left_at_once(now)
+
+    def _left_at_once(self, now: float) -> None:
+        """Links that can leave now do so; a client that was held for one that stays goes on."""
+        self._move(now)
+        self._wake()
+        if self._client.state is State.CONNECTED:
+            self._release(now)
+
+    def _fell_silent(self, leg: Leg, now: float) -> None:
+        """A peer sent nothing for longer than the heart-beats allow: the leg is lost."""
+        self.session.counters["beats_missed"] += 1
+        arriving = self._arriving(leg)
+        if arriving is not None:
+            self._stopped_short(arriving, SILENT, now)
+            return
+        link = self._link(leg)
+        if link is not None:
+            link.fell_silent(now)
+            self._broker_lost(link, SILENT, now)
+            return
+        self._outbox.put(fell_silent())
+        missed = StompError("heart-beat missed", "nothing came for longer than was agreed")
+        self._fail(leg, missed, now, End.CLIENT)
+
+    # Its rules change, or it shows a new token
+
+    def renewed(self, identity: Identity, now: float) -> None:
+        """The client has shown a new token: it may stay until that expires, with the groups of that."""
+        client, guard = self._client, self.flow.guard
+        if client.gone or client.closed:
+            return
+        self.shutdown.expires = identity.until
+        self._wake()
+        changed = guard.renewed(identity)
+        receipt = guard.answered()
+        give_receipts([] if receipt is None else [receipt], client, self._outbox, now)
+        if changed:
+            self._doubt(now)
+
+    def ruled(self, rules: AccessRules | None, identity: Identity, now: float) -> None:
+        """These are the rules from now on."""
+        flow = self.flow
+        if flow.guard is UNGUARDED and rules is not None:
+            flow.guard = Guard(rules, identity, self.session.counters)
+        elif flow.guard is not UNGUARDED:
+            flow.guard.ruled(rules)
+        self._doubt(now)
+
+    def _doubt(self, now: float) -> None:
+        """Have all subscriptions judged again."""
+        flow = self.flow
+        if flow.guard is not UNGUARDED:
+            flow.guard.doubt([each for link in flow.links for each in link.session.subscriptions])
+            self._review(now)
+
+    def _review(self, now: float) -> None:
+        """Judge more of the subscriptions that may not be allowed any more. End the session where one is not, unless it
+        is about to end.
+        """
+        guard, client = self.flow.guard, self._client
+        if not guard.doubts or client.closed or self.shutdown.begun:
+            return
+        error = guard.objection(JUDGED)
+        if error is None:
+            if self.flow.guard.doubts or client.decoder.behind:
+                self.turns.give_way(client)
+            return
+        text = f"the rules were changed: {error.detail}"
+        self.end(Reason("a subscription is no longer allowed", error.detail, text, error.quoted), now)
+
+    inputs: ClassVar[dict[type[Any], Callable[[Any, Any, float], None]]] = {
+        inputs.BrokerConnected: connected,
+        inputs.NotConnected: _not_connected,
+        inputs.Lost: lost,
+        inputs.HalfClosed: half_closed,
+        inputs.GaveWay: gave_way,
+        inputs.Paused: _paused,
+        inputs.Resumed: _resumed,
+        inputs.Blocked: _blocked,
+        inputs.Unblocked: _unblocked,
+        inputs.Woke: _woke,
+        inputs.Unknown: unknown,
+        inputs.StopBegan: _stop_began,
+        inputs.Stopped: _stopped,
+        inputs.Killed: _killed,
+        inputs.Leave: _leave,
+        inputs.Reconsidered: _reconsidered,
+    }
+    """What each input does to a session."""

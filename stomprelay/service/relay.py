@@ -17,6 +17,7 @@ from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.summary import choice
 from stomprelay.config.upstream import PARTS
 from stomprelay.journal.settings import JournalSettings
+from stomprelay.relay.inputs import Ruled
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -449,8 +450,7 @@ class RelayService(MultiService):
             until = seconds() + RULING
             while waiting:
                 session, each = waiting.pop()
-                if not session.over:
-                    session.rule(each.listener.rules)
+                session.handle(Ruled(each.listener.rules))
                 if seconds() >= until:
                     self._reactor.callLater(0, some)
                     return

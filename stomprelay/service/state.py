@@ -9,9 +9,11 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 
 from stomprelay.config.address import MEMORY
+from stomprelay.relay.inputs import Input, Killed, Limited, StopBegan, Stopped
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, Scope
+from stomprelay.relay.notes import KILLED
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
@@ -63,7 +65,7 @@ class ListenerSessions:
         self.listener = listener
         if listener.rates != self.limiter.rates and self.limiter.change(listener.rates):
             for driver in tuple(self._drivers):
-                driver.limited(self.limited_by(driver.address))
+                driver.handle(Limited(self.limited_by(driver.address)))
         self.cost = 1 + sum(
             any(broker.endpoint != MEMORY for broker in group.brokers)
             for upstream in listener.upstreams()
@@ -171,7 +173,7 @@ class Sessions:
         """
         begun = runtime.seconds()
         if within:
-            self._each(RelayDriver.begin_stop)
+            self._each(StopBegan())
         if within and len(self):
             count = counted(len(self), "session")
             text = "stopping: {sessions} with something left to deliver, within {within:g} s"
@@ -220,19 +222,19 @@ class Sessions:
         for session in self:
             if session.name == name:
                 _log.info("session {session} is ended, as an operator asked", session=name)
-                session.kill()
+                session.handle(Killed(KILLED))
                 return True
         return False
 
     def stop(self) -> None:
         """End all sessions: each client gets an ERROR, and its connections are closed."""
-        self._each(RelayDriver.stop)
+        self._each(Stopped())
 
-    def _each(self, do: Callable[[RelayDriver], None]) -> None:
-        """Do this to all sessions. One that fails is logged, and the others are not kept from their end by it."""
+    def _each(self, event: Input) -> None:
+        """Give all sessions this input. One that fails is logged, and the others are not kept from their end by it."""
         for session in tuple(self):
             try:
-                do(session)
+                session.handle(event)
             except Exception:
                 _log.failure("a session could not be ended")
 

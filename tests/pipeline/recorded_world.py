@@ -15,6 +15,7 @@ from stomprelay.journal.schema import Context, JournalSide
 from stomprelay.journal.settings import ALL, NOTHING
 from stomprelay.pipeline.settings import SECOND
 from stomprelay.relay import effects as asked
+from stomprelay.relay import inputs
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Listener
 from stomprelay.session.effects import Close, Event, Note, Send
@@ -443,7 +444,9 @@ class RecordedWorld(World):
         else:
             caller.gone = True
             caller.unread.clear()
-            caller.perform(caller.relay.lost(caller.relay.client, "Connection reset by peer", self.now))
+            caller.perform(
+                caller.relay.handle(inputs.Lost(caller.relay.client, "Connection reset by peer"), self.now)
+            )
 
     def _fails(self) -> None:
         random = self.random

@@ -11,6 +11,7 @@ with started(b"1.2", confirm=True) as play:
 from math import inf
 from typing import Any
 
+from stomprelay.relay import inputs
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
@@ -138,7 +139,7 @@ def asked_to_leave(
     brokers = play.relay.listener.upstream.brokers
     target = None if to is None else brokers[to]
     before = len(play.brokers)
-    play._perform(play.relay.leave(brokers[at], play.now, within, target, may_stay=may_stay))
+    play._perform(play.relay.handle(inputs.Leave(brokers[at], within, target, may_stay=may_stay), play.now))
     if len(play.brokers) > before and welcome is not None:
         uri = play.brokers[-1].uri
         play.broker_accepts(at=uri)
@@ -149,4 +150,4 @@ def asked_to_leave(
 def resumed(play: Playbook, at: int = 0) -> None:
     """The operator gives a broker back."""
     play.relay.listener.upstream.brokers[at].health.paused = False
-    play._perform(play.relay.reconsidered(play.now))
+    play._perform(play.relay.handle(inputs.Reconsidered(), play.now))

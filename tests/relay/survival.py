@@ -18,6 +18,7 @@ from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message
 from stomprelay.relay import effects as asked
+from stomprelay.relay import inputs
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -320,7 +321,7 @@ class Caller:
         self._breathed: list[Letter | Transaction] = []
         self._errors: list[Heard] = []
         self._behind: list[Leg] = []
-        self.perform(self.relay.opened(world.now))
+        self.perform(self.relay.handle(inputs.Opened(), world.now))
         beats = [] if version == b"1.0" else [(b"heart-beat", b"0,1000")]
         self.say(b"CONNECT", [(b"accept-version", version), (b"host", b"/"), *beats])
 
@@ -486,7 +487,7 @@ class Caller:
         """All effects of one input, in order; then those that gave way have their turns."""
         self._carry_out(effects)
         while self._behind:
-            self._carry_out(self.relay.gave_way(self._behind.pop(0), self.world.now))
+            self._carry_out(self.relay.handle(inputs.GaveWay(self._behind.pop(0)), self.world.now))
         while self._errors:
             frame = self._errors.pop()
             if self.leaving and self.abandoned:
@@ -558,9 +559,9 @@ class Caller:
         else:
             self._pipe(leg).paused = pause
         if pause:
-            self.relay.paused(leg)
+            self._carry_out(self.relay.handle(inputs.Paused(leg), self.world.now))
         else:
-            self._carry_out(self.relay.resumed(leg, self.world.now))
+            self._carry_out(self.relay.handle(inputs.Resumed(leg), self.world.now))
 
     def loses(self, pipe: Pipe, how: How) -> None:
         """A pipe is not the relay's any more; what it wrote is still in flight unless it aborted it."""
@@ -646,11 +647,11 @@ class World:
                 node.opens(pipe, self.now)
             return False
         if node.refusing:
-            pipe.caller.perform(relay.refused(pipe.leg, "Connection refused", self.now))
+            pipe.caller.perform(relay.handle(inputs.NotConnected(pipe.leg, "Connection refused"), self.now))
             pipe.dead = True
         else:
             pipe.accepted = True
-            pipe.caller.perform(relay.connected(pipe.leg, self.now))
+            pipe.caller.perform(relay.handle(inputs.BrokerConnected(pipe.leg), self.now))
         return True
 
     def rises(self, pipe: Pipe, most: float) -> bool:
@@ -702,7 +703,7 @@ class World:
         self.spills(pipe)
         pipe.up = b""
         if pipe.accepted and not pipe.dead:
-            caller.perform(caller.relay.lost(pipe.leg, "Connection reset by peer", self.now))
+            caller.perform(caller.relay.handle(inputs.Lost(pipe.leg, "Connection reset by peer"), self.now))
             assert pipe.dead, "the relay keeps a leg that was lost"
 
     # Faults
@@ -740,13 +741,13 @@ class World:
         """An operator takes a broker out of service, as the switch-over does it."""
         broker.health.paused = True
         for caller in self.callers:
-            caller.perform(caller.relay.leave(broker, self.now, within))
+            caller.perform(caller.relay.handle(inputs.Leave(broker, within), self.now))
 
     def resumes(self, broker: Broker) -> None:
         """The operator gives it back."""
         broker.health.paused = False
         for caller in self.callers:
-            caller.perform(caller.relay.reconsidered(self.now))
+            caller.perform(caller.relay.handle(inputs.Reconsidered(), self.now))
 
     # Time
 
@@ -768,7 +769,7 @@ class World:
             for caller in self.callers:
                 if caller.wake <= self.now:
                     caller.wake = inf
-                    caller.perform(caller.relay.woke(self.now))
+                    caller.perform(caller.relay.handle(inputs.Woke(), self.now))
         raise AssertionError("somebody asks to be woken again and again")
 
     def _listens(self) -> None:

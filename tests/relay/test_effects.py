@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
@@ -27,12 +28,12 @@ def test_effects_are_values() -> None:
 def test_the_order_of_a_session() -> None:
     """From the first byte to the last, effect by effect, as the service is told them."""
     relay = Relay(listener(), b"s", Counters())
-    assert list(relay.opened(1.0)) == [Wake(11.0)]
+    assert list(relay.handle(inputs.Opened(), 1.0)) == [Wake(11.0)]
     effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
     leg = relay.links[0].leg
     assert leg is not None
     assert effects == [Wake(12.0), Open(leg, relay.listener.upstream.brokers[0])]
-    assert list(relay.connected(leg, 3.0)) == [
+    assert list(relay.handle(inputs.BrokerConnected(leg), 3.0)) == [
         Send(leg, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0"),
     ]
     effects = list(relay.received(leg, SAY_WELCOME[b"1.2"], 4.0))
@@ -41,7 +42,7 @@ def test_the_order_of_a_session() -> None:
     assert Send(relay.client, SAY_WELCOME[b"1.2"] + b"\n") in effects
     frame = b"SEND\ndestination:/queue/a\n\nx\0"
     assert list(relay.received(relay.client, frame, 5.0)) == [Send(leg, frame)]
-    effects = list(relay.lost(relay.client, "gone", 6.0))
+    effects = list(relay.handle(inputs.Lost(relay.client, "gone"), 6.0))
     assert effects == [
         Note(Event.VANISHED, "client left: gone", {"end": "client"}),
         Close(relay.client, How.FLUSH),
@@ -54,11 +55,11 @@ def test_the_order_of_a_session() -> None:
 def test_bytes_of_one_chunk_leave_in_one_send() -> None:
     """However many frames a chunk holds, the other leg is written to once."""
     relay = Relay(listener(), b"s", Counters())
-    relay.opened(0.0)
+    relay.handle(inputs.Opened(), 0.0)
     relay.received(relay.client, SAY_HELLO[b"1.1"], 0.0)
     leg = relay.links[0].leg
     assert leg is not None
-    relay.connected(leg, 0.0)
+    relay.handle(inputs.BrokerConnected(leg), 0.0)
     relay.received(leg, SAY_WELCOME[b"1.1"], 0.0)
     chunk = b"SEND\ndestination:/queue/a\n\nx\0SEND\ndestination:/queue/b\nfoo:a\\cb\n\ny\0" * 100
     effects = [effect for effect in relay.received(relay.client, chunk, 1.0) if isinstance(effect, Send)]

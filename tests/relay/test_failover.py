@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.model.health import Checks
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
@@ -358,10 +359,10 @@ def test_octets_of_a_lost_broker_come_too_late() -> None:
         play.broker_goes()
         old = play.brokers[0]
         assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
-        assert play.relay.lost(old.leg, "again", play.now) == []
+        assert play.relay.handle(inputs.Lost(old.leg, "again"), play.now) == []
         found(play)
         assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
-        assert play.relay.refused(old.leg, "again", play.now) == []
+        assert play.relay.handle(inputs.NotConnected(old.leg, "again"), play.now) == []
         play.both_stay()
 
 

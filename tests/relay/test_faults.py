@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.client import opening
-from stomprelay.relay.client.connection import ClientConnection
 from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Outbox, Report
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.relay import ClientConnection
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.relay.single import Single
@@ -93,7 +94,7 @@ INPUTS: dict[str, Callable[[Playbook], None]] = {
     "nobody answers": _wakes,
 }
 
-STEPS: list[tuple[type, str]] = [
+STEPS: list[tuple[type, str | type]] = [
     (Shutdown, "vanished"),
     (Shutdown, "fail"),
     (Shutdown, "refuse"),
@@ -103,8 +104,8 @@ STEPS: list[tuple[type, str]] = [
     (Shutdown, "searching"),
     (Shutdown, "found"),
     (ClientConnection, "received"),
-    (ClientConnection, "lost"),
-    (ClientConnection, "woke"),
+    (ClientConnection, inputs.Lost),
+    (ClientConnection, inputs.Woke),
     (ClientConnection, "_broker_lost"),
     (ClientConnection, "_sought"),
     (Link, "go_on"),
@@ -145,7 +146,7 @@ def _nothing_is_left(play: Playbook) -> None:
     assert play.relay.links == []
     opened = len(play.opened)
     for peer in (play.client, *play.brokers):
-        assert play.relay.lost(peer.leg, "gone", play.now) == []
+        assert play.relay.handle(inputs.Lost(peer.leg, "gone"), play.now) == []
         assert play.relay.received(peer.leg, b"\n", play.now) == []
     play.time_passes(1000)
     assert len(play.opened) == opened
@@ -160,8 +161,8 @@ def _nothing_is_left(play: Playbook) -> None:
 def test_whatever_raises_while_a_session_ends_it_ends(
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
-    owner: type,
-    method: str,
+    owner: Any,
+    method: str | type,
     scene: Callable[[], Playbook],
     input: Callable[[Playbook], None],
 ) -> None:
@@ -173,7 +174,10 @@ def test_whatever_raises_while_a_session_ends_it_ends(
         raised.append(True)
         raise error
 
-    monkeypatch.setattr(owner, method, fails)
+    if isinstance(method, str):
+        monkeypatch.setattr(owner, method, fails)
+    else:
+        monkeypatch.setitem(owner.inputs, method, fails)
     try:
         input(play)
     except AssertionError:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client.connection import JUDGED
 from stomprelay.relay.guard import readings
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.wire.errors import Refused
 from tests.playbook import (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
@@ -27,12 +28,12 @@ def legs(effects: list[Effect]) -> Iterator[Open]:
 def idle(front: Listener, counters: Counters) -> Relay:
     """A session whose client and broker exchange heart-beats, and nothing else."""
     relay = Relay(front, b"session", counters, passes=True)
-    relay.opened(0.0)
+    relay.handle(inputs.Opened(), 0.0)
     (opened,) = legs(relay.received(relay.client, CONNECT, 1.0))
-    relay.connected(opened.leg, 2.0)
+    relay.handle(inputs.BrokerConnected(opened.leg), 2.0)
     relay.received(opened.leg, CONNECTED, 3.0)
     for now in (8.0, 13.0):
-        relay.woke(now)
+        relay.handle(inputs.Woke(), now)
         relay.received(opened.leg, b"\n", now)
         relay.received(relay.client, b"\n", now)
     assert relay.links[0].up

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.client.connection import JUDGED
 from stomprelay.relay.client.opening import REFUSAL
 from stomprelay.relay.client.shutdown import ECHO
 from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity
 from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials
 from tests.playbook import (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import LossPolicy
@@ -661,7 +662,7 @@ def test_a_stranger_leg_is_dropped() -> None:
     """A connection that is not waited for any more is closed at once."""
     relay = Relay(listener(), b"s", Counters())
     leg = Leg(Side.UPSTREAM, Limits())
-    assert relay.connected(leg, 0.0) == [Close(leg, How.ABORT)]
+    assert relay.handle(inputs.BrokerConnected(leg), 0.0) == [Close(leg, How.ABORT)]
 
 
 @in_all_cuts

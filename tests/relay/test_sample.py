@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay import sample
+from stomprelay.relay import inputs, sample
 from stomprelay.relay.model.histogram import ACK, RECEIPT
 from stomprelay.relay.sample import Looks
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
@@ -16,7 +16,7 @@ PLAIN = b"SEND\ndestination:/queue/a\n\nx\0"
 def watched(play: Playbook, looks: int = 1000) -> Looks:
     """From now on."""
     found = Looks(looks)
-    play._perform(play.relay.watch(found, play.now))
+    play._perform(play.relay.handle(inputs.Watched(found), play.now))
     assert play.relay.watched
     return found
 
@@ -31,7 +31,7 @@ def took(play: Playbook) -> list[tuple[str, str, float]]:
 def looked_after(play: Playbook, seconds: float = 0.0) -> None:
     """So long later somebody looks whether it still has to be watched."""
     play.time_passes(seconds)
-    play._perform(play.relay.look(play.now))
+    play._perform(play.relay.handle(inputs.Looked(), play.now))
 
 
 def subscribe(ack: bytes) -> bytes:
@@ -158,9 +158,9 @@ def test_looks_are_given_anew() -> None:
 def test_who_cannot_be_watched() -> None:
     """A client that is not connected, or in the middle of a frame; it is asked another time."""
     play = Playbook()
-    play._perform(play.relay.watch(Looks(10), play.now))
+    play._perform(play.relay.handle(inputs.Watched(Looks(10)), play.now))
     assert not play.relay.watched
     play = joined(b"1.2", b"1.2")
     play.client_says(b"SEND\n")
-    play._perform(play.relay.watch(Looks(10), play.now))
+    play._perform(play.relay.handle(inputs.Watched(Looks(10)), play.now))
     assert not play.relay.watched

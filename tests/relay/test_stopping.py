@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, joined
 from tests.relay.failing import client_waits, found, over, sent_away, started
@@ -84,7 +85,7 @@ def test_what_paused_brokers_keep_waiting_is_delivered() -> None:
         play.time_passes(10)
         assert not over(play)
         play.relay.listener.upstream.brokers[0].health.resume()
-        play._perform(play.relay.reconsidered(play.now))
+        play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
         found(play, product="activemq")
         assert play.broker_reads().count(b"SEND\n") == 50
         for number in range(50):

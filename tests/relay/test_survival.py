@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from stomprelay.relay import inputs
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
 from tests.playbook import VERSIONS, listener
@@ -492,7 +493,9 @@ class Survival(RuleBasedStateMachine):
     def _vanish(self, caller: Caller) -> None:
         caller.gone = True
         caller.unread.clear()
-        caller.perform(caller.relay.lost(caller.relay.client, "Connection reset by peer", self.world.now))
+        caller.perform(
+            caller.relay.handle(inputs.Lost(caller.relay.client, "Connection reset by peer"), self.world.now)
+        )
 
 
 def test_clients_survive_their_brokers() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.connection.driver import Driver
@@ -114,12 +115,33 @@ class ScriptedRelay:
         self.told.append(what)
         return self.answers.popleft() if self.answers else []
 
-    def opened(self, now: float) -> list[Effect]:
-        return self._hears("opened")
-
-    def connected(self, leg: Leg, now: float, address: str | None = None) -> list[Effect]:
-        leg.enter(State.CONNECTED)
-        return self._hears("connected", leg)
+    def handle(self, event: inputs.Input, now: float) -> list[Effect]:
+        match event:
+            case inputs.Opened():
+                return self._hears("opened")
+            case inputs.BrokerConnected(leg):
+                leg.enter(State.CONNECTED)
+                return self._hears("connected", leg)
+            case inputs.NotConnected(leg, reason):
+                return self._hears("refused", leg, reason)
+            case inputs.Lost(leg, reason):
+                return self._hears("lost", leg, reason)
+            case inputs.HalfClosed():
+                return self._hears("half_closed")
+            case inputs.GaveWay(leg):
+                return self._hears("gave_way", leg)
+            case inputs.Unblocked(leg):
+                return self._hears("unblocked", leg)
+            case inputs.Woke():
+                return self._hears("woke", now)
+            case inputs.Stopped():
+                return self._hears("stopped")
+            case inputs.Leave(broker, within, target):
+                return self._hears("leave", broker, within, target)
+            case inputs.Paused(leg) | inputs.Resumed(leg) | inputs.Blocked(leg):
+                self.told.append((type(event).__name__.lower(), leg))
+                return []
+        return self._hears(type(event).__name__.lower())
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         return self._hears("received", leg, data)
@@ -129,45 +151,6 @@ class ScriptedRelay:
 
     def failed(self, error: Exception) -> list[Effect]:
         return self._hears("failed", error)
-
-    def gave_way(self, leg: Leg, now: float) -> list[Effect]:
-        return self._hears("gave_way", leg)
-
-    def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
-        return self._hears("refused", leg, reason)
-
-    def half_closed(self, now: float) -> list[Effect]:
-        return self._hears("half_closed")
-
-    def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
-        return self._hears("lost", leg, reason)
-
-    def paused(self, leg: Leg) -> None:
-        self.told.append(("paused", leg))
-
-    def resumed(self, leg: Leg, now: float) -> list[Effect]:
-        self.told.append(("resumed", leg))
-        return []
-
-    def blocked(self, leg: Leg) -> None:
-        self.told.append(("blocked", leg))
-
-    def unblocked(self, leg: Leg, now: float) -> list[Effect]:
-        return self._hears("unblocked", leg)
-
-    def woke(self, now: float) -> list[Effect]:
-        return self._hears("woke", now)
-
-    def stopped(self, now: float) -> list[Effect]:
-        return self._hears("stopped")
-
-    def leave(
-        self, place: Broker, now: float, within: float, to: Broker | None = None, *, may_stay: bool = False
-    ) -> list[Effect]:
-        return self._hears("leave", place, within, to)
-
-    def reconsidered(self, now: float) -> list[Effect]:
-        return self._hears("reconsidered")
 
 
 class ScriptedSession:

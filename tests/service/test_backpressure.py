@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from stomprelay.relay import inputs
+from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, ReadControl
 from stomprelay.session.effects import Close, GiveWay, How, Wake
 from stomprelay.session.leg import Leg, Side, State
@@ -222,14 +224,14 @@ def test_a_full_client_holds_the_next_broker_once_it_is_connected() -> None:
     old, _ = scripted.open(0)
     scripted.client.fills()
     scripted.close(old)
-    connected = scripted.relay.connected
-    scripted.relay.connected = lambda leg, now, address=None: []  # type: ignore[method-assign]
+    handle = scripted.relay.handle
+    scripted.relay.handle = lambda event, now: []  # type: ignore[method-assign]
     leg, broker = scripted.open(1)
     assert broker.reading
     leg.enter(State.CONNECTED)
     broker.sends(b"CONNECTED\n\n\0")
     assert not broker.reading
-    scripted.relay.connected = connected  # type: ignore[method-assign]
+    scripted.relay.handle = handle  # type: ignore[method-assign]
     _, third = scripted.open(2)
     third.sends(b"x")
     assert not third.reading
@@ -390,8 +392,14 @@ def test_a_leg_that_is_closed_by_what_is_told_of_another() -> None:
     scripted, legs, transports = several()
     for transport in transports[:2]:
         transport.fills()
-    told = scripted.relay.blocked
-    scripted.relay.blocked = lambda leg: [scripted.close(legs[1]), told(leg)][1]  # type: ignore[method-assign, func-returns-value]
+    handle = scripted.relay.handle
+
+    def closes_another(event: inputs.Input, now: float) -> list[Effect]:
+        if isinstance(event, inputs.Blocked):
+            scripted.close(legs[1])
+        return handle(event, now)
+
+    scripted.relay.handle = closes_another  # type: ignore[method-assign]
     scripted.reactor.advance(0)
     assert blocks(scripted) == [("blocked", legs[0])]
 
@@ -467,13 +475,13 @@ def test_a_session_without_legs_that_is_given_up() -> None:
     scripted.client.disconnects()
     scripted.does(Wake(5.0))
     scripted.relay.answers.append([Wake(9.0)])
-    woke = scripted.relay.woke
+    handle = scripted.relay.handle
 
-    def gives_up(now: float) -> object:
+    def gives_up(event: inputs.Input, now: float) -> list[Effect]:
         scripted.relay.over = True
-        return woke(now)
+        return handle(event, now)
 
-    scripted.relay.woke = gives_up  # type: ignore[method-assign, assignment]
+    scripted.relay.handle = gives_up  # type: ignore[method-assign]
     scripted.reactor.advance(5)
     assert scripted.over == [scripted.session]
     assert scripted.reactor.getDelayedCalls() == []
@@ -485,7 +493,7 @@ def test_a_session_without_legs_that_is_stopped() -> None:
     scripted.relay.over = False
     scripted.client.disconnects()
     scripted.relay.over = True
-    scripted.session.stop()
+    scripted.session.handle(inputs.Stopped())
     assert scripted.over == [scripted.session]
 
 
@@ -493,9 +501,9 @@ def test_a_stop_that_closes_the_last_leg_ends_the_session_once() -> None:
     """Not once for the leg and once for the stop."""
     scripted = ScriptedSession()
     scripted.relay.answers.append([])
-    scripted.session.move(scripted.brokers[0], 1.0)
+    scripted.session.handle(inputs.Leave(scripted.brokers[0], 1.0))
     scripted.relay.answers.append([Close(scripted.relay.client, How.LINGER), Wake(1.0)])
-    scripted.session.stop()
+    scripted.session.handle(inputs.Stopped())
     assert scripted.over == [scripted.session]
     assert [said[0] for said in scripted.said()] == ["opened", "leave", "stopped"]
 

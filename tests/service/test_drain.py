@@ -8,6 +8,7 @@ import pytest
 import pytest_twisted
 from twisted.internet.address import UNIXAddress
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ALL
@@ -114,14 +115,14 @@ def test_a_session_that_fails_keeps_nobody(monkeypatch: pytest.MonkeyPatch, log:
     relay = RelayHarness()
     (bad, bad_broker), (good, good_broker) = relay.session(), relay.session()
     first = bad.protocol._owner
-    stop_began = Relay.stop_began
+    handle = Relay.handle
 
-    def failing(core: Relay, now: float) -> list[Effect]:
-        if core is first.relay:
+    def failing(core: Relay, event: inputs.Input, now: float) -> list[Effect]:
+        if core is first.relay and isinstance(event, inputs.StopBegan):
             raise RuntimeError("no")
-        return stop_began(core, now)
+        return handle(core, event, now)
 
-    monkeypatch.setattr(Relay, "stop_began", failing)
+    monkeypatch.setattr(Relay, "handle", failing)
     stopped: list[object] = []
     _ = relay.service.stopService().addCallback(stopped.append)
     assert good.written().startswith(b"ERROR\nmessage:the relay is stopping\n")

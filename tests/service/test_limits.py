@@ -7,6 +7,7 @@ from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import load
+from stomprelay.relay import inputs
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.service.admin.metrics import metrics
@@ -157,7 +158,7 @@ def test_limits_of_a_user_count_once_it_is_known() -> None:
     harness = RelayHarness(listener(rates=RateLimits(user=Rates(frames=2)), auth="people"))
     client = comes(harness)
     client.sends(CONNECT)
-    driver(harness).identified(Identity("ann"))
+    driver(harness).handle(inputs.Identified(Identity("ann")))
     broker = harness.broker()
     broker.sends(CONNECTED)
     broker.written()

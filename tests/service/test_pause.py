@@ -114,8 +114,9 @@ def test_sessions_that_end_by_being_told(harness: PausedBrokers) -> None:
     for scripted in harness.scripted_sessions:
         scripted.relay.links = (Link(harness.one),)
         scripted.on_end = sessions.discard
+        scripted.relay.over = False
         scripted.client.disconnects()
-    sessions.update(scripted.session for scripted in harness.scripted_sessions)
+        scripted.relay.over = True
     switchover.pause(harness.brokers.find(ALL))
     assert sessions == set()
 

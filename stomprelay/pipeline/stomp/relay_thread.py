@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, Final
 
 from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegConnection, spell
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
@@ -123,7 +124,7 @@ class RelayThread:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._failed)
         self._ended = self._loop.create_future()
-        self._loop.call_soon(lambda: self._happened(self._relay.opened(time.monotonic())))
+        self._loop.call_soon(lambda: self._happened(self._relay.handle(inputs.Opened(), time.monotonic())))
         self._thread.start()
 
     @property
@@ -161,7 +162,9 @@ class RelayThread:
 
         def leave() -> None:
             self._read_client()
-            self._happened(self._relay.lost(self._relay.client, "it is done", time.monotonic()))
+            self._happened(
+                self._relay.handle(inputs.Lost(self._relay.client, "it is done"), time.monotonic())
+            )
 
         self._soon(leave)
 
@@ -250,10 +253,10 @@ class RelayThread:
                 continue
             if full:
                 self._reported_full.add(leg)
-                self._relay.blocked(leg)
+                self._perform(self._relay.handle(inputs.Blocked(leg), time.monotonic()))
             else:
                 self._reported_full.discard(leg)
-                self._perform(self._relay.unblocked(leg, time.monotonic()))
+                self._perform(self._relay.handle(inputs.Unblocked(leg), time.monotonic()))
 
     def _relieve(self) -> None:
         """Read from brokers again: there is room for their bytes."""
@@ -267,7 +270,7 @@ class RelayThread:
         self._carry_out(effects)
         while self._behind:  # the thread serves this session alone: nobody else waits for a turn
             leg = self._behind.popleft()
-            self._carry_out(self._relay.gave_way(leg, time.monotonic()))
+            self._carry_out(self._relay.handle(inputs.GaveWay(leg), time.monotonic()))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         client = self._relay.client
@@ -299,16 +302,16 @@ class RelayThread:
         """Do not read from a leg; the core is told, so that a broker does not count as silent."""
         if leg is self._relay.client:
             self._paused = True
-            self._relay.paused(leg)
+            self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))
         elif leg in self._connections and self._connections[leg].hold(reason):
-            self._relay.paused(leg)
+            self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))
 
     def _release(self, leg: Leg, reason: int) -> None:
         if leg is self._relay.client:
             self._paused = False
-            self._carry_out(self._relay.resumed(leg, time.monotonic()))
+            self._carry_out(self._relay.handle(inputs.Resumed(leg), time.monotonic()))
         elif leg in self._connections and self._connections[leg].release(reason):
-            self._perform(self._relay.resumed(leg, time.monotonic()))
+            self._perform(self._relay.handle(inputs.Resumed(leg), time.monotonic()))
 
     def _wake(self, at: float) -> None:
         if self._timer is not None:
@@ -316,7 +319,7 @@ class RelayThread:
         self._timer = None if at == inf else self._loop.call_at(at, self._woke)
 
     def _woke(self) -> None:
-        self._happened(self._relay.woke(time.monotonic()))
+        self._happened(self._relay.handle(inputs.Woke(), time.monotonic()))
 
     def _note(self, note: Note) -> None:
         if note.event in _EXPLAINING:
@@ -341,7 +344,7 @@ class RelayThread:
             await connection.open(endpoint, self._relay.listener.upstream.connect_timeout)
         except (OSError, ValueError, RuntimeError) as error:  # the last: while the interpreter ends
             if self._connections.pop(leg, None) is not None:
-                self._happened(self._relay.refused(leg, spell(error), time.monotonic()))
+                self._happened(self._relay.handle(inputs.NotConnected(leg, spell(error)), time.monotonic()))
 
     def _close(self, leg: Leg, how: How) -> None:
         if leg is self._relay.client:
@@ -359,7 +362,7 @@ class RelayThread:
 
     def made(self, leg: Leg) -> None:
         """Report to the core that a broker is connected."""
-        self._happened(self._relay.connected(leg, time.monotonic()))
+        self._happened(self._relay.handle(inputs.BrokerConnected(leg), time.monotonic()))
 
     def received(self, leg: Leg, data: bytes) -> None:
         """Pass bytes from a broker to the core."""
@@ -372,7 +375,7 @@ class RelayThread:
     def lost(self, leg: Leg, reason: str) -> None:
         """Report to the core that the connection to a broker ended."""
         self._leaving.add(self._connections.pop(leg))
-        self._happened(self._relay.lost(leg, reason, time.monotonic()))
+        self._happened(self._relay.handle(inputs.Lost(leg, reason), time.monotonic()))
 
     def gone(self, connection: LegConnection) -> None:
         """Forget a connection that has ended."""

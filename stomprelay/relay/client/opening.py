@@ -7,10 +7,10 @@ or a whole number of times that where it took longer to find out. So neither tel
 
 from collections.abc import Callable
 from math import ceil, inf
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
+from stomprelay.relay import inputs
 from stomprelay.relay.bridge.own import Tracer
-from stomprelay.relay.client.shutdown import REFUSED
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Identify, Outbox
 from stomprelay.relay.fanout.fanout import Fanout
@@ -21,7 +21,17 @@ from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity, Refu
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import End, ended, failed, turned_away, vanished
+from stomprelay.relay.notes import (
+    CROWDED,
+    REFUSED,
+    STOPPING,
+    End,
+    Reason,
+    ended,
+    failed,
+    turned_away,
+    vanished,
+)
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
@@ -39,7 +49,7 @@ _SLOW: Final = Refusal(Ground.UNCHECKED, "it could not be found out in time who 
 
 
 def turn_away(
-    refusal: Refusal, counters: Counters, outbox: Outbox, note: Callable[[Refusal], Note] = turned_away
+    refusal: Refusal, counters: dict[str, int], outbox: Outbox, note: Callable[[Refusal], Note] = turned_away
 ) -> None:
     """Count a client that is not to be let in, or whose new token is not good, and report why."""
     counters["logins_unchecked" if refusal.ground is Ground.UNCHECKED else "logins_failed"] += 1
@@ -56,7 +66,7 @@ class Let(NamedTuple):
 
 class Opening:
     """A client's connection from `opened` until it is let in, or closed. `until` is when CONNECT must have been
-    understood, in seconds; call `woke` at `deadline`, which may change with each input.
+    understood, in seconds; `Woke` is due at `deadline`, which may change with each input.
 
     What returns `Let` has let the client in: nothing may be called after it. `left` is the reason why the connection of
     such a client has ended meanwhile, None where it has not; `half_closed`: it sends no more; `paused`: it is not read
@@ -137,15 +147,16 @@ class Opening:
         offer, dialect = self._offered
         return Let(offer.told(identity.credentials), dialect, identity)
 
-    def unwanted(self, error: StompError) -> None:
-        """It was found out who the client is, and it may not come in now. It is told why: it is no stranger."""
+    def _unwanted(self, event: inputs.Unwanted, now: float) -> None:
         if self._asking:
-            self.fail(error)
+            self.fail(event.error)
 
-    def unknown(self, refusal: Refusal, now: float) -> None:
-        """The client is not to be let in. It is told so at its time."""
-        if not self._asking:
-            return
+    def _unknown(self, event: inputs.Unknown, now: float) -> None:
+        """The client is sent an ERROR at its time."""
+        if self._asking:
+            self._refuse(event.refusal, now)
+
+    def _refuse(self, refusal: Refusal, now: float) -> None:
         turn_away(refusal, self._counters, self._outbox)
         if self.left is not None:
             self._vanish(self.left)
@@ -155,35 +166,54 @@ class Opening:
         self._refuse_at = self._asked_at + steps * REFUSAL
         self._outbox.put(Wake(self._refuse_at))
 
-    def lost(self, reason: str) -> None:
-        """The client's connection ended. What it sent behind its CONNECT is delivered all the same, if it may come
-        in.
-        """
+    def _lost(self, event: inputs.Lost, now: float) -> None:
+        """What the client sent behind its CONNECT is delivered all the same, if the client may come in."""
         if self._asking and self._client.decoder.buffered:
-            self.left = reason
+            self.left = event.reason
         else:
-            self._vanish(reason)
+            self._vanish(event.reason)
 
-    def half_closed_by_client(self) -> None:
-        """The client sends nothing more. One that has not sent CONNECT is owed nothing; any other is answered at its
-        time, so that it does not learn earlier that it is refused.
+    def _half_closed(self, event: inputs.HalfClosed, now: float) -> None:
+        """A client that sent no CONNECT is gone. Any other is answered at its time, so that it does not learn earlier
+        that it is refused.
         """
+        if self._client.closed:
+            return
         if self._offered is not None:
             self.half_closed = True
         else:
             self._vanish(CLOSED)
 
-    def woke(self, now: float) -> None:
-        """The time of the last `Wake` may have come."""
+    def _paused(self, event: inputs.Paused, now: float) -> None:
+        event.leg.heartbeat.paused()
+
+    def _resumed(self, event: inputs.Resumed, now: float) -> None:
+        event.leg.heartbeat.resumed(now)
+        self._outbox.put(Wake(self.deadline))
+
+    def _woke(self, event: inputs.Woke, now: float) -> None:
+        if self._client.closed:
+            return
         if now < self.deadline:
             self._outbox.put(Wake(self.deadline))
         elif self._asking:
-            self.unknown(_SLOW, now)
+            self._refuse(_SLOW, now)
         elif self._offered is not None:
             self.fail(StompError(REFUSED.message, REFUSED.detail), noted=True)
         else:
             limit = f"the limit is {self._listener.connect_timeout:g} s"
             self.fail(StompError("no CONNECT in time", limit))
+
+    def _stopped(self, event: inputs.StopBegan | inputs.Stopped, now: float) -> None:
+        self._end(STOPPING)
+
+    def _killed(self, event: inputs.Killed, now: float) -> None:
+        self._counters["sessions_crowded"] += event.why is CROWDED and not self._client.closed
+        self._end(event.why)
+
+    def _end(self, why: Reason) -> None:
+        if not self._client.closed:
+            self.fail(StompError(why.message, why.detail))
 
     def fail(self, error: StompError, *, noted: bool = False) -> None:
         """Send the client an ERROR and close it. `noted`: the reason was reported before."""
@@ -210,6 +240,20 @@ class Opening:
         self._offered = None
         self.until = self._refuse_at = inf
         self._outbox.put(Close(self._client, how), Wake(inf))
+
+    inputs: ClassVar[dict[type[Any], Callable[[Any, Any, float], None]]] = {
+        inputs.Lost: _lost,
+        inputs.HalfClosed: _half_closed,
+        inputs.Paused: _paused,
+        inputs.Resumed: _resumed,
+        inputs.Woke: _woke,
+        inputs.Unwanted: _unwanted,
+        inputs.Unknown: _unknown,
+        inputs.StopBegan: _stopped,
+        inputs.Stopped: _stopped,
+        inputs.Killed: _killed,
+    }
+    """What each input does before the client is in."""
 
 
 def join(

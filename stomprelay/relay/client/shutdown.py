@@ -4,14 +4,24 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, Flow, broker_lost
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import End, ended, ended_with, failed, stopped, unconfirmed, unheard, vanished
+from stomprelay.relay.notes import (
+    End,
+    Reason,
+    ended,
+    ended_with,
+    failed,
+    stopped,
+    unconfirmed,
+    unheard,
+    vanished,
+)
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
 from stomprelay.session.heartbeat import BEAT
 from stomprelay.session.leg import Leg, State
@@ -23,37 +33,6 @@ from stomprelay.wire.names import SEND
 
 ECHO: Final = 0.5
 """Seconds within which the system of a client that is gone answers what is sent to it."""
-
-
-class Reason(NamedTuple):
-    """Why a session ends: message and detail of the ERROR that its client is sent, none where `message` is empty; the
-    `text` for the log; what of the client's own bytes the ERROR is about; the receipt that the frame at fault asked
-    for; the side that ended the session.
-    """
-
-    message: str
-    detail: str
-    text: str
-    quoted: bytes | None = None
-    receipt: bytes | None = None
-    end: End = End.RELAY
-
-
-STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
-KILLED: Final = Reason(
-    "the session was ended", "by an operator of the relay", "an operator ended the session"
-)
-REFUSED: Final = Reason(
-    "access refused", "the relay does not let this client in", "the client's new token was refused"
-)
-CROWDED: Final = Reason(
-    "the relay is short of memory",
-    "more than its share is kept of this client; connect again",
-    "the relay is short of memory",
-)
-EXPIRED: Final = Reason("the token has expired", "connect again with a new one", "the client's token expired")
-
-ERRED: Final = Reason("", "", "the broker sent ERROR", end=End.BROKER)
 
 
 def _because(error: StompError, end: End) -> Reason:

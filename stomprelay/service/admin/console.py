@@ -16,7 +16,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from stomprelay.relay.inputs import Killed
 from stomprelay.relay.model.listener import Listener, Web
+from stomprelay.relay.notes import KILLED
 from stomprelay.service.admin.access import own_page
 from stomprelay.service.admin.pages import JSON, Asked, Response, refusal
 from stomprelay.service.connection.protocol import LegProtocol
@@ -126,7 +128,7 @@ class Console:
         ended = {id(each.leg) for each in self._legs}
         for session in tuple(self._state.sessions) if ended else ():
             if id(session.relay.client) in ended:
-                session.kill()
+                session.handle(Killed(KILLED))
 
     def _forget(self) -> None:
         now = self._seconds()

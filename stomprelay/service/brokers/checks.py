@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from twisted.application.service import Service
 from twisted.internet.task import LoopingCall
 
+from stomprelay.relay.inputs import Leave, Looked, Reconsidered, Watched
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Watch
 from stomprelay.relay.model.balance import Allowance, moves
@@ -68,7 +69,7 @@ class Sampling:
         """Stop watching the sessions that were watched long enough, and watch others instead."""
         self._looks.add(_LOOKS, _SAVED)
         for session in self._watched:
-            session.look()
+            session.handle(Looked())
         self._watched = [session for session in self._watched if session.watched]
         if self._looks.left <= 0 or len(self._watched) >= WATCHED:
             return
@@ -78,9 +79,10 @@ class Sampling:
         for session in candidates:
             self._next += 1
             active_at = session.relay.active_at
-            if active_at is None or now - active_at > _RECENT or session.watched:
+            if active_at is None or now - active_at > _RECENT or session in self._watched:
                 continue
-            if session.watch(self._looks):
+            session.handle(Watched(self._looks))
+            if session.watched:
                 self._watched.append(session)
                 if len(self._watched) >= WATCHED:
                     return
@@ -199,7 +201,7 @@ class PeriodicChecks(Service):
                 link.broker is None and not recovered.isdisjoint(link.group.brokers)
                 for link in session.relay.links
             ):
-                session.reconsider()
+                session.handle(Reconsidered())
 
     def _balance(self, now: float) -> None:
         self._asked = [each for each in self._asked if each.pending]
@@ -237,7 +239,7 @@ class PeriodicChecks(Service):
                     # Who stays apart from the others gets nothing of theirs.
                     may_stay = not quiet and not group.together
                     within = PATIENCE if may_stay else upstream.drain_timeout
-                    session.move(origin, within, target, may_stay=may_stay)
+                    session.handle(Leave(origin, within, target, may_stay))
                     self._asked.append(_Asked(link, origin, target))
                     count += 1
                 if not any(wanted.values()):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from stomprelay.config.change import LeftBroker
 from stomprelay.journal.schema import JournalEvent
+from stomprelay.relay.inputs import Leave, Reconsidered
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -49,7 +50,7 @@ class Pauses:
             }
             for broker in leaving:
                 if broker is not None and broker in seconds:
-                    session.move(broker, seconds[broker])
+                    session.handle(Leave(broker, seconds[broker]))
 
     def remove(self, left: Iterable[LeftBroker]) -> None:
         """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
@@ -77,7 +78,7 @@ class Pauses:
 
     def _wake(self) -> None:
         for session in tuple(self._sessions):
-            session.reconsider()
+            session.handle(Reconsidered())
 
     def _record(self, event: JournalEvent, what: ConfiguredBroker) -> None:
         if self._journal is not None:

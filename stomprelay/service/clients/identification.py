@@ -17,6 +17,7 @@ from twisted.python.threadpool import ThreadPool
 from stomprelay.auth.attempts import FREE, Attempts
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthSettings, Method, login
+from stomprelay.relay.inputs import Identified, Unknown, Unwanted
 from stomprelay.relay.model.access import Claim, Ground, Identity, Refusal
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
@@ -100,18 +101,18 @@ class Identification(Service):
         return None
 
     def ask(self, driver: RelayDriver, claim: Claim) -> None:
-        """Find out the user of a client and call the driver's `identified`, `unwanted` or `unknown`, possibly at once.
-        A connected client with a new token does not wait for others.
+        """Find out the user of a session's client, which sent these claims, and give the driver `Identified`,
+        `Unwanted` or `Unknown`, possibly at once. A connected client that shows a new token does not wait for others.
         """
         if driver.relay.session is not None:
             found = self._renewed(driver, claim)
             if isinstance(found, Identity):
-                driver.identified(found)
+                driver.handle(Identified(found))
             else:
-                driver.unknown(found)
+                driver.handle(Unknown(found))
             return
         if self._waiting >= WAITING:
-            driver.unknown(_CROWDED)
+            driver.handle(Unknown(_CROWDED))
             return
         self._waiting += 1
         done = Deferred.fromCoroutine(self._answer(driver, claim))
@@ -120,7 +121,7 @@ class Identification(Service):
     def _failed(self, failure: Any, driver: RelayDriver) -> None:
         if self._runtime.repeats.passes("who a client is"):
             _log.failure("it could not be found out who a client is", failure)
-        driver.unknown(_FAILED)
+        driver.handle(Unknown(_FAILED))
 
     async def _answer(self, driver: RelayDriver, claim: Claim) -> None:
         address = network(driver.address) or ""
@@ -133,13 +134,13 @@ class Identification(Service):
                 return
             excess = self._admit(driver, found.user)
             if excess is None:
-                driver.identified(found)
+                driver.handle(Identified(found))
             else:
-                driver.unwanted(excess)
+                driver.handle(Unwanted(excess))
         else:
             if found.ground is not Ground.UNCHECKED:
                 self._attempts.failed(address, self._runtime.seconds())
-            driver.unknown(found)
+            driver.handle(Unknown(found))
 
     def _renewed(self, driver: RelayDriver, claim: Claim) -> Identity | Refusal:
         auth = self._auths.get(driver.relay.listener.auth or "")

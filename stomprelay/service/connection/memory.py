@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
+from stomprelay.relay.inputs import Killed
+from stomprelay.relay.notes import CROWDED
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import MEMORY
@@ -72,7 +74,7 @@ class _Session(Protocol):
     def relay(self) -> Relay: ...
     def protocols(self) -> Iterable[_Connection]: ...
     def gets_on(self, protocol: Any) -> bool: ...
-    def crowd_out(self) -> None: ...
+    def handle(self, event: Killed) -> None: ...
 
 
 class _Turn(NamedTuple):
@@ -299,4 +301,4 @@ class Memory:
         """End a session, once: what is kept of it is free when its broker has confirmed what came before."""
         if driver not in self._leaving:
             self._leaving.add(driver)
-            driver.crowd_out()
+            driver.handle(Killed(CROWDED))

@@ -9,11 +9,23 @@ from twisted.logger import LogLevel
 from zope.interface import implementer
 
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
-from stomprelay.relay.model.access import Claim, Identity, Refusal
+from stomprelay.relay.inputs import (
+    Blocked,
+    BrokerConnected,
+    GaveWay,
+    HalfClosed,
+    Input,
+    Lost,
+    NotConnected,
+    Opened,
+    Paused,
+    Resumed,
+    Unblocked,
+    Woke,
+)
+from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker, BrokerTally
-from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.sample import Looks
 from stomprelay.service.connection.backpressure import MEMORY, PRESSURE
 from stomprelay.service.connection.broker_output import BrokerOutput
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
@@ -33,7 +45,7 @@ from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, heade
 from stomprelay.session.effects import Event, Note, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
-from stomprelay.wire.errors import StompError, visible
+from stomprelay.wire.errors import visible
 from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
@@ -43,7 +55,7 @@ Endpoints = Mapping[Broker, BrokerEndpoint]
 """How to connect to each broker."""
 
 Asks = Callable[["RelayDriver", Claim], None]
-"""Finds out who the client of a session is, and calls `identified`, `unwanted` or `unknown`."""
+"""Finds out who the client of a session is, and gives its driver `Identified`, `Unwanted` or `Unknown`."""
 
 _log: Final = logger()
 
@@ -172,7 +184,7 @@ class RelayDriver(Driver):
         """Report to the relay that the client or a broker is connected."""
         relay, now = self.relay, self.runtime.seconds()
         if protocol.leg is relay.client:
-            self.perform(relay.opened(now))
+            self.perform(relay.handle(Opened(), now))
             return
         broker = None
         for link in relay.links:
@@ -183,7 +195,8 @@ class RelayDriver(Driver):
         client = self.runtime.protocols.get(relay.client)
         if client is not None:
             client.set_producer(self)
-        self.perform(relay.connected(protocol.leg, now, getattr(self.address, "host", None)))
+        host = getattr(self.address, "host", None)
+        self.perform(relay.handle(BrokerConnected(protocol.leg, host), now))
         self.check_outputs()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
@@ -231,15 +244,11 @@ class RelayDriver(Driver):
             return False
         return protocol.leg is not self._relay.client or self.relay.flows
 
-    def crowd_out(self) -> None:
-        """End the session: too much is kept of it. The client is sent an ERROR."""
-        self._perform_legless(self.relay.crowded(self.runtime.seconds()))
-
     def gave_way(self, leg: Leg) -> None:
         """Others had their turn: the relay goes on with what waits on the leg, which may be gone meanwhile."""
         if leg.closed:
             return
-        self._perform_legless(self.relay.gave_way(leg, self.runtime.seconds()))
+        self.handle(GaveWay(leg))
         if self._client_full:
             self._hold_brokers()
 
@@ -248,10 +257,7 @@ class RelayDriver(Driver):
         for pipe in self._pipes:
             if pipe.source is protocol:
                 (pipe.open if on else pipe.shut)()
-        if on:
-            self.perform(self.relay.resumed(protocol.leg, self.runtime.seconds()))
-        else:
-            self.relay.paused(protocol.leg)
+        self.handle((Resumed if on else Paused)(protocol.leg))
 
     def patient(self, protocol: LegProtocol) -> bool:
         """Whether the leg is a client's that only waits because it sends too fast."""
@@ -259,19 +265,19 @@ class RelayDriver(Driver):
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that a broker cannot be connected to."""
-        self.perform(self.relay.refused(protocol.leg, reason, self.runtime.seconds()))
+        self.handle(NotConnected(protocol.leg, reason))
 
     def prevented(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that the connection to a broker could not be tried."""
-        self.perform(self.relay.prevented(protocol.leg, reason, self.runtime.seconds()))
+        self.handle(NotConnected(protocol.leg, reason, tried=False))
 
     def half_closed(self, protocol: LegProtocol) -> None:
         """Report to the relay that the client sends nothing more."""
-        self.perform(self.relay.half_closed(self.runtime.seconds()))
+        self.handle(HalfClosed())
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that the connection of the client or of a broker ended."""
-        self.perform(self.relay.lost(protocol.leg, reason, self.runtime.seconds()))
+        self.handle(Lost(protocol.leg, reason))
 
     def closed(self, protocol: LegProtocol) -> None:
         """Remove a leg that was closed; the bytes that were received from a broker still count in `info`."""
@@ -286,64 +292,13 @@ class RelayDriver(Driver):
         super().closed(protocol)
 
     def woke(self, now: float) -> None:
-        """Call the relay: the time of its last `Wake` has come."""
-        self._perform_legless(self.relay.woke(now))
+        """Report to the relay that the time of its last `Wake` has come."""
+        self._perform_legless(self.relay.handle(Woke(), now))
 
-    def begin_stop(self) -> None:
-        """Have the session end when all that its client sent is where it shall be: the service stops."""
-        self._perform_legless(self.relay.stop_began(self.runtime.seconds()))
-
-    def stop(self) -> None:
-        """End the session because the service stops: the client is sent an ERROR."""
-        self._perform_legless(self.relay.stopped(self.runtime.seconds()))
-
-    def kill(self) -> None:
-        """End the session because an operator wants it: the client is sent an ERROR."""
-        self._perform_legless(self.relay.killed(self.runtime.seconds()))
-
-    def rule(self, rules: AccessRules | None) -> None:
-        """Have what the client does judged by these rules, from now on."""
-        self._perform_legless(self.relay.ruled(rules, self.runtime.seconds()))
-
-    def move(
-        self, broker: Broker, within: float, to: Broker | None = None, *, may_stay: bool = False
-    ) -> None:
-        """Have the session leave this broker when it has nothing open there, at the latest after `within` seconds; with
-        `may_stay` it stays then. It tries `to` first.
-        """
-        now = self.runtime.seconds()
-        self._perform_legless(self.relay.leave(broker, now, within, to, may_stay=may_stay))
-
-    def identified(self, identity: Identity) -> None:
-        """It was found out who the client is. Does nothing where the session is over."""
-        if not self._relay.over:
-            self._perform_legless(self.relay.identified(identity, self.runtime.seconds()))
-
-    def unwanted(self, error: StompError) -> None:
-        """It was found out, and the client is one too many of its user. Call it of a session that is not over."""
-        self._perform_legless(self.relay.unwanted(error))
-
-    def unknown(self, refusal: Refusal) -> None:
-        """It was not found out, or the client may not come in. Does nothing where the session is over."""
-        if not self._relay.over:
-            self._perform_legless(self.relay.unknown(refusal, self.runtime.seconds()))
-
-    def reconsider(self) -> None:
-        """Have the session try at once, if it waits for a broker: one is up again."""
-        self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
-
-    def limited(self, address: str | None) -> None:
-        """Have the client send no faster than its listener's limits say now; see `Relay.limited`."""
-        self._perform_legless(self.relay.limited(address, self.runtime.seconds()))
-
-    def watch(self, looks: Looks) -> bool:
-        """Watch the session until there is a sample, see `Relay.watch`. Returns whether it does."""
-        self._perform_legless(self.relay.watch(looks, self.runtime.seconds()))
-        return self.watched
-
-    def look(self) -> None:
-        """Watch it no longer where that is not worth it."""
-        self._perform_legless(self.relay.look(self.runtime.seconds()))
+    def handle(self, event: Input) -> None:
+        """Give the relay this input, and perform what it returns. Does nothing where the session is over."""
+        if self.kept:
+            self._perform_legless(self.relay.handle(event, self.runtime.seconds()))
 
     @property
     def watched(self) -> bool:
@@ -434,9 +389,9 @@ class RelayDriver(Driver):
                 continue
             leg = output.protocol.leg
             if output.report(coupled):
-                self.relay.blocked(leg)
+                self.handle(Blocked(leg))
             else:
-                self.perform(self.relay.unblocked(leg, self.runtime.seconds()))
+                self.handle(Unblocked(leg))
 
     # Effects
 

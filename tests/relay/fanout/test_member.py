@@ -1,5 +1,6 @@
 """What waits for one broker, and does not hold up another."""
 
+from stomprelay.relay import inputs
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
@@ -116,7 +117,7 @@ def leaves(play: Playbook, within: float = 5.0) -> None:
     """The session is told to leave broker a for c, which accepts it."""
     one, other = play.relay.listener.upstream.groups[0].brokers
     one.health.pause()
-    play._perform(play.relay.leave(one, play.now, within, other))
+    play._perform(play.relay.handle(inputs.Leave(one, within, other), play.now))
     comes(play, "c")
 
 

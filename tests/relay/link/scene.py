@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.client.connection import ClientConnection
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.handshake import Accepted
@@ -15,6 +15,7 @@ from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.relay import ClientConnection
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import How
@@ -79,17 +80,21 @@ class Scene:
 
     # What happens
 
+    def hears(self, event: inputs.Input) -> None:
+        """The search is given an input."""
+        self.search.inputs[type(event)](self.search, event, self.now)
+
     def seeks(self) -> None:
         """The search begins."""
         self.search._begin([self.link], self.now)
 
     def accepts(self) -> None:
         """The connection is there."""
-        self.search.connected(self.leg, self.now)
+        self.hears(inputs.BrokerConnected(self.leg))
 
     def refuses(self, reason: str = "Connection refused") -> None:
         """The broker that is asked cannot be reached."""
-        self.search.refused(self.leg, reason, self.now)
+        self.hears(inputs.NotConnected(self.leg, reason))
 
     def answers(self, data: bytes) -> Accepted | bytes | None:
         """The broker that is asked sends this."""
@@ -99,7 +104,7 @@ class Scene:
         """At the time that it asked for."""
         assert self.link.until < inf
         self.now = max(self.now, self.link.until)
-        self.search.woke(self.now)
+        self.hears(inputs.Woke())
 
     def finds(self, version: bytes = b"1.2", product: str = "generic") -> None:
         """The next broker that is asked accepts. All effects are forgotten."""
@@ -118,7 +123,7 @@ class Scene:
     def leaves(self, within: float = 5.0, to: Broker | None = None) -> None:
         """The session shall leave its broker."""
         assert self.link.broker is not None
-        self.search.leave(self.link.broker, self.now, within, to, may_stay=False)
+        self.hears(inputs.Leave(self.link.broker, within, to))
 
     def is_taken(self) -> None:
         """The broker that it shall go to accepts it. What was asked for until then is forgotten."""

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open
 from stomprelay.relay.link.states import Ended, Waiting
 from stomprelay.relay.model.health import Checks
@@ -37,7 +38,7 @@ def test_a_connection_that_nobody_waits_for() -> None:
     play.refuses()
     play.effects()
     for leg in (late, stranger):
-        play.search.connected(leg, play.now)
+        play.hears(inputs.BrokerConnected(leg))
         assert play.effects() == [Close(leg, How.ABORT)]
     play.link.connected(late, play.now)
     assert play.effects() == [Close(late, How.ABORT)]
@@ -71,7 +72,7 @@ def test_all_brokers_are_paused() -> None:
     assert play.link.until == inf
     play.now += 1000.0
     play.over.brokers[1].health.resume()
-    play.search.reconsidered(play.now)
+    play.hears(inputs.Reconsidered())
     assert play.asked() == ["tcp://b"]
     play.finds()
 
@@ -114,7 +115,7 @@ def test_a_broker_comes_back_while_it_waits() -> None:
     assert play.asked() == []
     assert play.link.until == play.search.deadline == 110.0
     play.now = 101.0
-    play.search.reconsidered(play.now)
+    play.hears(inputs.Reconsidered())
     assert play.asked() == ["tcp://a"]
     assert play.link.asking
 
@@ -137,7 +138,7 @@ def test_a_plain_address_that_is_paused_while_it_is_asked() -> None:
     assert effects == [Close(leg, How.ABORT)]
     assert play.link.state == Waiting(None)
     only.health.resume()
-    play.search.reconsidered(play.now)
+    play.hears(inputs.Reconsidered())
     assert play.effects() == [Open(play.leg, only)]
 
 

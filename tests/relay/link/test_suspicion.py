@@ -34,7 +34,7 @@ def turned_away(play: Scene, answered: Broker | None = None) -> None:
     play.accepts()
     if answered is not None:
         answered.health.answered()
-    play.search.refused(play.leg, "connection closed before CONNECTED", play.now)
+    play.refuses("connection closed before CONNECTED")
 
 
 # What it says of the broker
@@ -77,7 +77,7 @@ def test_a_plain_address(serves: int) -> None:
     for _ in range(serves):
         only.health.joined()
     with pytest.raises(StompError, match="broker not available"):
-        play.search.refused(play.leg, "connection closed before CONNECTED", play.now)
+        play.refuses("connection closed before CONNECTED")
     assert only.health.up is (None if serves else False)
 
 

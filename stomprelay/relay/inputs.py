@@ -1,0 +1,196 @@
+"""What happens to a relay's session, as values: `Relay.handle` takes them. Bytes alone come by `Relay.received`."""
+
+from dataclasses import dataclass
+
+from stomprelay.relay.model.access import Identity, Refusal
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.rules import AccessRules
+from stomprelay.relay.notes import Reason
+from stomprelay.relay.sample import Looks
+from stomprelay.session.leg import Leg
+from stomprelay.wire.errors import StompError
+
+
+@dataclass(slots=True)
+class OnLeg:
+    """Something happened to the connection of a leg. Nothing that happens to a closed leg has an effect."""
+
+    leg: Leg
+
+
+@dataclass(slots=True)
+class Opened:
+    """A client connected. Give the bytes that it sends to `Relay.received`."""
+
+
+@dataclass(slots=True)
+class BrokerConnected:
+    """The connection that an `Open` asked for is established. `address` is the client's IP address, for brokers that
+    are told it; None where it has none.
+    """
+
+    leg: Leg
+    address: str | None = None
+
+
+@dataclass(slots=True)
+class NotConnected(OnLeg):
+    """The connection that an `Open` asked for failed. `tried` is False where the reason lies with this process."""
+
+    reason: str
+    tried: bool = True
+
+
+@dataclass(slots=True)
+class Lost(OnLeg):
+    """The connection of a leg ended without our `Close`."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class HalfClosed:
+    """The client closed its direction: it sends nothing more, and may still read. `Lost` follows when its connection
+    ends.
+    """
+
+
+@dataclass(slots=True)
+class GaveWay(OnLeg):
+    """Others had their turn after a `GiveWay`: go on with what waits on the leg."""
+
+
+@dataclass(slots=True)
+class Paused(OnLeg):
+    """The leg is not read from any more, by back-pressure or by a `Pause`."""
+
+
+@dataclass(slots=True)
+class Resumed(OnLeg):
+    """The leg is read from again."""
+
+
+@dataclass(slots=True)
+class Blocked(OnLeg):
+    """A broker's connection cannot be written to for now. Report it where the session is not `coupled`."""
+
+
+@dataclass(slots=True)
+class Unblocked(OnLeg):
+    """A broker's connection can be written to again."""
+
+
+@dataclass(slots=True)
+class Woke:
+    """The time of the last `Wake` has come."""
+
+
+@dataclass(slots=True)
+class Identified:
+    """The answer to `Identify`: this is the client, and it may come in, or stay."""
+
+    identity: Identity
+
+
+@dataclass(slots=True)
+class Unwanted:
+    """The answer to `Identify`: the client is known, but may not come in now. It is sent this error."""
+
+    error: StompError
+
+
+@dataclass(slots=True)
+class Unknown:
+    """The answer to `Identify`: the client is not known, or may not come in; or its new token is not good."""
+
+    refusal: Refusal
+
+
+@dataclass(slots=True)
+class StopBegan:
+    """The service begins to stop. The session ends when all that its client sent is delivered; report `Stopped` where
+    that takes too long.
+    """
+
+
+@dataclass(slots=True)
+class Stopped:
+    """The service stops: the session ends at once. What may be lost by that is counted."""
+
+
+@dataclass(slots=True)
+class Killed:
+    """The session has to end, for this reason. What its client sent is delivered first, within `disconnect_timeout`,
+    unless the session's end has begun already: then it ends at once.
+    """
+
+    why: Reason
+
+
+@dataclass(slots=True)
+class Leave:
+    """The session has to leave this broker at a quiet moment, or after `within` seconds, and go to another one: to
+    `target`, if that accepts it. With `may_stay` it stays where there was no such moment in time.
+    """
+
+    broker: Broker
+    within: float
+    target: Broker | None = None
+    may_stay: bool = False
+
+
+@dataclass(slots=True)
+class Reconsidered:
+    """A broker is up again: links that wait for the time of their next attempt try at once."""
+
+
+@dataclass(slots=True)
+class Ruled:
+    """These are the listener's rules from now on. The session ends where they do not allow one of its subscriptions."""
+
+    rules: AccessRules | None
+
+
+@dataclass(slots=True)
+class Limited:
+    """The listener's limits on how fast clients send have changed. `address` is the client's, as its limiter counts it
+    now.
+    """
+
+    address: str | None
+
+
+@dataclass(slots=True)
+class Watched:
+    """The session is watched until there is a sample of how long it waits for RECEIPTs and ACKs; report `Looked` about
+    once a second until `Relay.watched` is False. It is not watched where its client is within a frame, or not
+    connected.
+    """
+
+    looks: Looks
+
+
+@dataclass(slots=True)
+class Looked:
+    """Time has passed: the session is watched no longer where that is not worth it."""
+
+
+Input = (
+    OnLeg
+    | Opened
+    | BrokerConnected
+    | HalfClosed
+    | Woke
+    | Identified
+    | Unwanted
+    | Unknown
+    | StopBegan
+    | Stopped
+    | Killed
+    | Leave
+    | Reconsidered
+    | Ruled
+    | Limited
+    | Watched
+    | Looked
+)
