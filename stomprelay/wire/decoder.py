@@ -22,7 +22,7 @@ from stomprelay import PURE
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Head, Limits
+from stomprelay.wire.head import CONTENT_LENGTH_LINE, Head, Limits
 from stomprelay.wire.names import (
     BODIES,
     BROKER_COMMANDS,
@@ -318,7 +318,9 @@ class Decoder:
                     plain = self._head.examine(data, head, body, self.dialect)
                     if not plain:
                         spelled = self._spelled_out(data[head - 1 : body])
-                    length = self._head.content_length(data, head, body, self.dialect)
+                    length = -1
+                    if data.find(CONTENT_LENGTH_LINE, head - 1, body) >= 0:
+                        length = self._head.content_length(data, head, body, self.dialect)
                     if not may_have_body:
                         if length > 0 or (body < size and data[body]):
                             length = self._lfs(command, data, body, length)

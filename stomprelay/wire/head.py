@@ -25,7 +25,7 @@ class Limits:
 
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r\0")
-_CONTENT_LENGTH: Final = b"\ncontent-length:"
+CONTENT_LENGTH_LINE: Final = b"\ncontent-length:"
 _CR: Final = 13
 
 
@@ -84,12 +84,12 @@ class Head:
 
         Raises `FrameError` for two of them and for anything but digits, `LimitError` for more than can be meant.
         """
-        at = data.find(_CONTENT_LENGTH, head - 1, body)
+        at = data.find(CONTENT_LENGTH_LINE, head - 1, body)
         if at < 0:
             return -1
-        if data.find(_CONTENT_LENGTH, at + 1, body) >= 0:
+        if data.find(CONTENT_LENGTH_LINE, at + 1, body) >= 0:
             raise FrameError("more than one content-length")
-        at += len(_CONTENT_LENGTH)
+        at += len(CONTENT_LENGTH_LINE)
         digits = data[at : data.find(b"\n", at)]
         if not digits.isdigit():
             if digits.endswith(b"\r") and (dialect.crlf or data[head - 2] == _CR):
