@@ -14,7 +14,7 @@ from stomprelay.wire.run import Passing
 
 @dataclass(slots=True)
 class Open:
-    """Open a connection to `broker` for this upstream leg; report `connected` or `refused`."""
+    """Open a connection to `broker` for this upstream leg; report `BrokerConnected` or `NotConnected`."""
 
     leg: Leg
     broker: Broker
@@ -22,8 +22,8 @@ class Open:
 
 @dataclass(slots=True)
 class Identify:
-    """Find out who the client of this leg is, by what it claims; report `identified` or `unknown`, as an input of its
-    own.
+    """Find out who the client of this leg is, by what it claims. Report `Identified`, `Unwanted` or `Unknown`, but not
+    while these effects are performed.
     """
 
     leg: Leg

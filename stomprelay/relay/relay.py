@@ -172,8 +172,8 @@ class Relay:
 
     @property
     def coupled(self) -> bool:
-        """Whether client and broker are read from no faster than the other one can be written to. Otherwise call
-        `blocked` and `unblocked` for a broker that is written to too fast.
+        """Whether client and broker are read from no faster than the other one can be written to. Otherwise report
+        `Blocked` and `Unblocked` of a broker that is written to too fast.
         """
         return self._connection is not None and self._connection.flow.coupled
 
@@ -475,7 +475,7 @@ class ClientConnection:
 
     @property
     def deadline(self) -> float:
-        """The time at which `woke` must be called next, in seconds; infinity for never."""
+        """The time at which `Woke` must be reported next, in seconds; infinity for never."""
         deadline = min(self.shutdown.deadline, self.turns.deadline)
         for link in self.flow.links:
             deadline = min(deadline, link.until)

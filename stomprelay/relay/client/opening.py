@@ -102,7 +102,7 @@ class Opening:
 
     @property
     def deadline(self) -> float:
-        """When `woke` must be called next, in seconds."""
+        """When `Woke` must be reported next, in seconds."""
         return min(self.until, self._refuse_at)
 
     @property

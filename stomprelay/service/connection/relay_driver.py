@@ -75,7 +75,7 @@ class RelayDriver(Driver):
 
     It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
     transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
-    relay gets `blocked`, in the reactor's next turn, because all effects that it returned must be performed before.
+    relay gets `Blocked`, in the reactor's next turn, because all effects that it returned must be performed before.
     """
 
     __slots__ = (
