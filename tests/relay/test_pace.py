@@ -326,16 +326,19 @@ def test_a_disconnect_waits_as_well() -> None:
         play.time_passes(30.0)
 
 
-def test_only_messages_pass_straight_on() -> None:
-    """With a limit what a client sends goes through the core, that of its broker does not."""
-    with limited(frames=100, passes=True) as play:
+@pytest.mark.parametrize("limits", [{}, {"frames": 100}, {"bytes": 20_000}], ids=["none", "frames", "bytes"])
+def test_what_passes_straight_on(limits: dict[str, Any]) -> None:
+    """With limits it is taken out of the buckets as well, and waits where nothing is left in one."""
+    with limited(passes=True, **limits) as play:
         play.client_says(sends(0, 1))
-        play.broker_gets(sends(0, 1))
-        assert straight(play) == {play.broker.leg}
-    with limited(passes=True) as play:
-        play.client_says(sends(0, 1))
-        play.broker_gets(sends(0, 1))
         assert straight(play) == {play.client.leg, play.broker.leg}
+        for number in range(1, 1000):
+            play.client_says(sends(number, 1))
+        told = play.broker_reads()
+        assert told == sends(0, told.count(b"\0"))
+        most = limits.get("frames", limits.get("bytes", 0) // len(sends(999, 1)))
+        assert told.count(b"\0") in range(most, most + 20) if limits else told == sends(0, 1000)
+        assert client_waits(play) == bool(limits)
 
 
 def test_limits_change_under_a_session() -> None:
@@ -355,7 +358,6 @@ def test_limits_change_under_a_session() -> None:
         assert straight(play) == {play.client.leg, play.broker.leg}
         limiter.change(RateLimits(address=Rates(frames=1)))
         play._perform(play.relay.limited("192.0.2.1", play.now))
-        assert straight(play) == {play.broker.leg}
         play.client_says(sends(9, 2))
         play.broker_gets(sends(9, 1))
         play.time_passes(1.0)

@@ -125,7 +125,8 @@ class Line:
             self._subscribe(self._subscriptions.popleft())
             count += 1
         # What is kept may hold a whole transaction, and another one of its name may be open.
-        if unconfirmed.aside is not None:
+        kept = unconfirmed.aside is not None
+        if kept:
             with self._session.without_transactions():
                 while unconfirmed.aside is not None and count < TURN:
                     count += sender.repeat(unconfirmed.take_aside())
