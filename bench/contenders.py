@@ -20,14 +20,26 @@ PLAIN: Final = "plain"
 FAILOVER: Final = "failover"
 CONFIRM: Final = "confirm"
 BRIDGE: Final = "bridge"
+RULED: Final = "ruled"
 
 ROUTES: Final = {
     PLAIN: 'uri = "tcp://{broker}"',
     FAILOVER: 'uri = "failover:(tcp://{broker})"',
     CONFIRM: 'uri = "failover:(tcp://{broker})"\nconfirm = true',
     BRIDGE: 'uri = "tcp://{broker}"\nversions = ["1.2"]',
+    RULED: """uri = "tcp://{broker}"
+[listener.ruled.limits]
+frames = 1000000
+bytes = 900000000
+[[rule]]
+listener = "ruled"
+action = "allow"
+send = "/queue/*"
+subscribe = "/queue/*"
+""",
 }
-"""Ways to a null broker of 1.2, by the relay's settings; a bridge asks for 1.2 whatever the client speaks."""
+"""Ways to a null broker of 1.2, by the relay's settings; a bridge asks for 1.2 whatever the client speaks. Where there
+are rules and rates they allow all that is sent."""
 
 _HAPROXY: Final = """\
 global

@@ -28,6 +28,7 @@ def _both(cost: float, rate: float) -> dict[str, Goal]:
 
 ROWS: Final = {
     "send": _both(1.3, 0.9),
+    "send-ruled": _both(1.95, 0.6),
     "message": _both(1.2, 1.0),
     "ack": _both(3, 0.5),
     "confirm": _both(2, 0.6),
@@ -37,6 +38,7 @@ ROWS: Final = {
     "message-64k": _both(0.8, 1.2),
     "loop": _both(1.3, 0.7),
     "trip": {CPU: _at_most(1.3), P50: _at_most(1.1), P99: _at_most(1.3)},
+    "receipts": _both(1.3, 0.7),
     "session": _both(4, 0.25),
 }
 """By name of the row (`rows.ROWS`) and figure: over HAProxy's."""

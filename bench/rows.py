@@ -17,6 +17,7 @@ from bench.contenders import (
     JOURNAL,
     PLAIN,
     RELAY,
+    RULED,
     Contender,
     direct,
     haproxy,
@@ -71,6 +72,7 @@ _OLD: Final = replace(Case("sink", _KIB), client="1.0", escaped=True)
 
 ROWS: Final = (
     Row("send", "SEND 1 KiB", _pieces(Case("sink", _KIB))),
+    Row("send-ruled", "SEND 1 KiB with rules and rates", _pieces(Case("sink", _KIB)), RULED),
     Row("message", "MESSAGE 1 KiB, auto", _pieces(Case("source", _KIB))),
     Row(
         "ack",
@@ -91,6 +93,11 @@ ROWS: Final = (
     Row("message-64k", "MESSAGE 64 KiB, auto", _pieces(Case("source", 64 * _KIB))),
     Row("loop", "50 connections, 100 B there and back", {"a frame a write": Case("loop", 100, piece=SMALL)}),
     Row("trip", "one round trip, SEND 1 KiB and its RECEIPT", {"one": Case("latency", _KIB, piece=SMALL)}),
+    Row(
+        "receipts",
+        "50 connections, SEND 1 KiB and its RECEIPT",
+        {"one at a time": Case("latency", _KIB, piece=SMALL, connections=50)},
+    ),
     Row(
         "session",
         "set-up and end of a session",

@@ -4,10 +4,12 @@ import struct
 from collections.abc import Iterator
 
 from stomprelay.relay.effects import Pass
+from stomprelay.relay.model.rules import OCTETS
 from stomprelay.session.leg import EXPECTED, Leg
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import CONTENT_LENGTH
 from stomprelay.wire.run import Passing, Rule, Rules, Run
 
 
@@ -19,7 +21,22 @@ def letting(*rules: Rule) -> Passing:
 def barred(rule: Rule, frame: Frame) -> bool:
     """Whether a frame has a header for which the rule wants it looked at."""
     lines = frame.data[frame.head - 1 : frame.body]
+    if rule.sure and _unsure(rule, [line.partition(b":")[0] for line in lines.split(b"\n") if b":" in line]):
+        return True
     return any(b"\n" + (name if b":" in name else name + b":") in lines for name in rule.unless)
+
+
+def _unsure(rule: Rule, names: list[bytes]) -> bool:
+    """Whether a broker may read one of these names of headers as one that matters, which it is not, or not alone."""
+    folded = [name.strip(OCTETS).lower() for name in names]
+    matters = [*rule.wants, CONTENT_LENGTH]
+    unless = [name.partition(b":")[0].lower() for name in rule.unless]
+    blank = any(name != name.strip(OCTETS) for name in names)
+    return (
+        blank
+        or any(name in folded for name in unless)
+        or any(folded.count(name.lower()) != min(names.count(name), 1) for name in matters)
+    )
 
 
 def wanted(rule: Rule, frame: Frame) -> list[bytes | None] | None:

@@ -9,11 +9,12 @@ cannot be judged is refused. That holds for a
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeVar
 
 from stomprelay.relay.effects import Identify, Outbox
 from stomprelay.relay.model.access import ANYBODY, Claim, Identity
-from stomprelay.relay.model.profile import Naming
+from stomprelay.relay.model.profile import ANY_NAMES, Naming
 from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Place, Policy, Request, folded
 from stomprelay.session.leg import Leg
 from stomprelay.session.subscriptions import AUTO, MODES, Subscription
@@ -30,6 +31,9 @@ from stomprelay.wire.names import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
+from stomprelay.wire.run import Passing, Rules, Run
+
+Found = TypeVar("Found", Frame, Frame | Run)
 
 _KNOWN: Final = 64
 """How many destinations are remembered with the rules that match them."""
@@ -133,6 +137,22 @@ def _judge_lengths(headers: Headers) -> None:
         raise _unclear("a content-length is repeated, or not spelled so")
 
 
+@lru_cache
+def _sure(rules: Rules) -> Rules:
+    """Return the same rules for frames of which it is certain what brokers read, with the destinations of SENDs."""
+    barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
+    return tuple(
+        [
+            rule._replace(
+                unless=(*rule.unless, *barred), wants=(DESTINATION,), needs=True, plain=True, sure=True
+            )
+            if rule.command == SEND
+            else rule._replace(plain=True, sure=True)
+            for rule in rules
+        ]
+    )
+
+
 class Shown(NamedTuple):
     """A token that a client showed, and the receipt that it asked for with it, if any."""
 
@@ -146,10 +166,10 @@ class Renewal:
     looked at next.
     """
 
-    __slots__ = ("_asked", "_client", "_destination", "_next", "_outbox")
+    __slots__ = ("_asked", "_client", "_next", "_outbox", "destination")
 
     def __init__(self, destination: bytes, client: Leg, outbox: Outbox) -> None:
-        self._destination = destination
+        self.destination = destination
         self._client = client
         self._outbox = outbox
         self._asked: Shown | None = None
@@ -162,7 +182,7 @@ class Renewal:
 
     def takes(self, frame: Frame, dialect: Dialect) -> bool:
         """Return whether a frame shows a token: then it is asked whose it is."""
-        if frame.command is not SEND or frame.header(DESTINATION, dialect) != self._destination:
+        if frame.command is not SEND or frame.header(DESTINATION, dialect) != self.destination:
             return False
         self._next = Shown(
             Claim(None, frame.header(PASSCODE, dialect)), frame.header(RECEIPT_HEADER, dialect)
@@ -234,19 +254,41 @@ class Guard:
         """It is known whose token the client has shown; see `Renewal.answered`."""
         return None if self._renewal is None else self._renewal.answered()
 
-    def judged(self, frames: Iterator[Frame], dialect: Dialect) -> Iterator[Frame]:
+    def judged(self, frames: Iterator[Found], dialect: Dialect) -> Iterator[Found]:
         """Return the same frames, without those that show a token. Raises `Refused`, when it is asked for a frame that
-        is not allowed.
+        is not allowed. Runs passed by `passing`.
         """
-        for frame in frames:
-            if self._renewal is not None and self._renewal.takes(frame, dialect):
-                continue
-            try:
-                self._judge(frame, dialect)
-            except Refused as error:
-                self._counters["frames_denied"] += 1
-                raise error.asked_for(frame.header(RECEIPT_HEADER, dialect)) from None
-            yield frame
+        for found in frames:
+            if not isinstance(found, Run):
+                if self._renewal is not None and self._renewal.takes(found, dialect):
+                    continue
+                try:
+                    self._judge(found, dialect)
+                except Refused as error:
+                    self._counters["frames_denied"] += 1
+                    raise error.asked_for(found.header(RECEIPT_HEADER, dialect)) from None
+            yield found
+
+    def passing(self, passing: Passing) -> Passing:
+        """Return rules for those runs whose destinations are known to be allowed, whatever else their frames say. All
+        other frames are to be `judged`.
+        """
+
+        def takes(run: Run) -> bool:
+            if run.command == SEND:
+                if not all(map(self._allowed, set(run.values.splitlines()))):
+                    return False
+                run.values = b""  # what `passing` wants stands in none of these frames
+            return passing.takes(run)
+
+        return Passing(_sure(passing.rules), takes)
+
+    def _allowed(self, destination: bytes) -> bool:
+        """Return whether SENDs with this destination are known to be allowed, whatever else they say."""
+        if self._renewal is not None and destination == self._renewal.destination:
+            return False
+        matching = None if self._known is None else self._known.get(destination)
+        return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
         """These open subscriptions may not be allowed any more: ask for an `objection`. The list is the guard's now."""
@@ -284,6 +326,7 @@ class Guard:
         return self._policy
 
     def _judge(self, frame: Frame, dialect: Dialect) -> None:
+        """Raise `Refused` for a frame that is not allowed."""
         policy = self._its_policy()
         if policy is None:
             return

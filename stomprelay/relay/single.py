@@ -54,6 +54,7 @@ class Single:
         "_erred",
         "_frame",
         "_goodbye",
+        "_judges",
         "_known",
         "_link",
         "_outbox",
@@ -95,6 +96,7 @@ class Single:
         self.survives = link.resender is not None
         self._outbox = outbox
         self.guard = guard
+        self._judges = guard.active
         self._tracer = tracer
         self._counter = counter
         self._frame = b""
@@ -162,12 +164,14 @@ class Single:
         if from_client is None:
             return []
         from_broker = self._from_broker(link.connection)[1]
-        return [from_broker] if self.guard.active else [from_client[1], from_broker]
+        return [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
         """Return what of the client's may pass to this broker, chunk by chunk and straight on; None until frames were
         carried: what many sessions do not need for long is not made for all of them.
         """
+        if self._judges is not self.guard.active:
+            self._passing, self._judges = None, self.guard.active
         if self._passing is None and self.disconnect is DisconnectState.NONE:
             carried = self._session.client_frames or self._session.broker_frames
             self._passing = self._meet(connection) if carried else None
@@ -186,6 +190,9 @@ class Single:
         if self._counter is not None:
             passing = queue_runs(passing, self._link.queue_sent)
             straight = queue_runs(straight, self._link.queue_sent)
+        if self._judges:
+            passing = self.guard.passing(passing)
+            straight = self.guard.passing(straight)
         return passing, Pass(self._client, connection.leg, straight)
 
     def _from_broker(self, connection: Connected) -> tuple[Passing, Pass]:
@@ -216,11 +223,13 @@ class Single:
         assert isinstance(connection, Connected)
         broker, self._bridges = connection.leg, connection.bridges
         frames: Iterator[Frame | Run]
-        if self.guard.active or tracer is not None or client.gone:
+        if tracer is not None or client.gone:
             frames = islice(self._looked_at(client.decoder.frames()), most)
         else:
-            passing = self._passing or self._from_client(connection)
+            passing = self._from_client(connection)
             frames = client.decoder.runs(NOTHING_PASSES if passing is None else passing[0], most)
+            if self.guard.active:
+                frames = self.guard.judged(frames, client.dialect)
         if self._counter is not None:
             frames = self._counted(self._counter, frames, client)
         try:

@@ -82,6 +82,7 @@ cdef struct Command:
     bint plain
     bint needs
     bint parts
+    bint sure
     int wants
     int count
     uint64_t lengths    # a bit for each length of a name that matters, content-length among them
@@ -173,6 +174,7 @@ cdef class Facts:
         command.plain = rule.plain
         command.needs = rule.needs
         command.parts = rule.parts
+        command.sure = rule.sure
         command.wants = len(rule.wants)
         for want, name in [*enumerate(rule.wants), *((-1, name) for name in rule.unless)]:
             colon = name.find(b":")
@@ -204,17 +206,39 @@ cdef inline unsigned char lower(unsigned char octet) noexcept nogil:
     return octet | 0x20 if c"A" <= octet <= c"Z" else octet
 
 
+cdef bint alike(Text text, Text name, Py_ssize_t size) noexcept nogil:
+    """Whether both are the same in any case."""
+    cdef Py_ssize_t i
+    for i in range(size):
+        if lower(text[i]) != lower(name[i]):
+            return False
+    return True
+
+
 cdef bint secret(Facts facts, Text text, Py_ssize_t size) noexcept nogil:
     """Whether this is a secret's name, in any case."""
-    cdef Py_ssize_t i
     cdef int number
     for number in range(facts.secret_count):
-        if facts.secrets[number].size == size:
-            for i in range(size):
-                if lower(text[i]) != lower(facts.secrets[number].text[i]):
-                    break
-            else:
-                return True
+        if facts.secrets[number].size == size and alike(text, facts.secrets[number].text, size):
+            return True
+    return False
+
+
+cdef bint unsure(
+    const Command *command, Text text, Py_ssize_t line, Py_ssize_t colon, const Found *found
+) noexcept nogil:
+    """Whether a broker may read a header line as one that matters which it is not, or not alone; see `Rule.sure`."""
+    cdef Py_ssize_t size = colon - line
+    cdef const Name *name
+    cdef int number
+    if text[line] <= c" " or text[colon - 1] <= c" ":
+        return True
+    if size == 14 and alike(text + line, <Text><const char *>b"content-length", 14):
+        return memcmp(text + line, <const char *>b"content-length", 14) != 0
+    for number in range(command.count):
+        name = &command.names[number]
+        if name.size == size and alike(text + line, name.text, size):
+            return name.want < 0 or found.values[name.want].start != colon + 1
     return False
 
 
@@ -291,6 +315,8 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
                     if lengths & known and not named(command, text, line, colon, i, &length, found):
                         return False
                     if keeps and veiled(facts, text, line, colon, known):
+                        found.barred = True
+                    if command.sure and unsure(command, text, line, colon, found):
                         found.barred = True
                 line = i + 1
                 colon = -1

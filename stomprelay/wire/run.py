@@ -25,7 +25,8 @@ class Rule(NamedTuple):
     of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
     and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look. `parts`:
     the run has to tell where the parts of its frames are, because they go out in other bytes. `stays`: the frames go
-    no further; they are all for who takes the run.
+    no further; they are all for who takes the run. `sure`: a frame needs a look where a broker may read another header
+    as one of these names, or as content-length: a repeated one, one in capitals, or any with blanks around its name.
     """
 
     command: bytes
@@ -35,6 +36,7 @@ class Rule(NamedTuple):
     plain: bool = False
     parts: bool = False
     stays: bool = False
+    sure: bool = False
 
 
 Rules = tuple[Rule, ...]

@@ -19,7 +19,7 @@ from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, SEND
 from stomprelay.wire.run import Rule, Rules, Run
 from tests import strategies
-from tests.passing import letting, run_of, split
+from tests.passing import barred, letting, run_of, split
 from tests.wire.decoding import ANY
 
 SPECIFIED: Final = (V1_0, V1_1, V1_2)
@@ -122,7 +122,7 @@ class Stream:
             ]
             assert run.asking(receipts) == b"".join(asking)
             assert list(run.ends) == [each.after for each in frames]
-        assert not any(frame.raw(name) is not None for frame in frames for name in rule.unless)
+        assert not any(barred(rule, frame) for frame in frames)
         assert all(frame.plain for frame in frames) or not rule.plain
         values = [frame.raw(name) for frame in frames for name in rule.wants]
         assert not (rule.needs and None in values)
@@ -167,7 +167,8 @@ def rules(draw: st.DrawFn) -> Rules:
         wants = tuple(draw(st.lists(names, max_size=3, unique=True)))
         needs = len(wants) != 1 or draw(st.booleans())
         unless = tuple(draw(st.lists(names, max_size=2)))
-        made.append(Rule(command, unless, wants, needs, draw(st.booleans()), draw(st.booleans())))
+        plain, parts, sure = (draw(st.booleans()) for _ in range(3))
+        made.append(Rule(command, unless, wants, needs, plain, parts, sure=sure))
     return tuple(made)
 
 
@@ -325,6 +326,18 @@ def test_a_head_that_is_not_plain(dialect: Dialect, line: bytes) -> None:
     wire = b"SEND\n" + line + b"\n\n\0"
     assert isinstance(taken(wire, Rule(SEND, plain=True), dialect=dialect)[0], Frame)
     assert isinstance(taken(wire, Rule(SEND), dialect=dialect)[0], Run)
+
+
+@pytest.mark.parametrize(
+    "line", [b"foo:2", b"FOO:2", b"foo :2", b" x:1", b"x\t:1", b"Content-length:1", b"Bar:1"], ids=repr
+)
+def test_a_header_that_brokers_may_read_otherwise(line: bytes) -> None:
+    """Where the rule says so, its frame needs a look: a broker may go by it in place of what was found."""
+    wire = b"SEND\nfoo:1\ncontent-length:1\n%b\n\nx\0"
+    rule = Rule(SEND, (b"bar",), (b"foo",))
+    assert isinstance(taken(wire % line, rule)[0], Run)
+    assert isinstance(taken(wire % line, rule._replace(sure=True))[0], Frame)
+    assert isinstance(taken(wire % b"y:foo", rule._replace(sure=True))[0], Run)
 
 
 def test_what_is_recorded_comes_by_itself() -> None:

@@ -16,6 +16,7 @@ from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
 from stomprelay.relay.notes import limited
 from stomprelay.session.effects import GiveWay, Pause, Resume
 from stomprelay.session.leg import Leg, State
+from stomprelay.wire.run import Passing, Run
 
 NOW: Final = -inf
 """Nothing is waited for."""
@@ -30,12 +31,24 @@ class Pace:
     keeps from others is little.
     """
 
-    __slots__ = ("_begun", "_buckets", "_early", "_since", "frames", "held_by", "size", "told", "until")
+    __slots__ = (
+        "_begun",
+        "_buckets",
+        "_early",
+        "_passing",
+        "_since",
+        "frames",
+        "held_by",
+        "size",
+        "told",
+        "until",
+    )
 
     def __init__(self, buckets: Buckets) -> None:
         self._buckets = buckets
         self._begun = 0
         self._early = 0
+        self._passing: tuple[Passing, Passing] | None = None
         self._since = 0.0
         self.frames = self.size = 0
         self.until = NOW
@@ -46,6 +59,29 @@ class Pace:
     def waiting(self) -> bool:
         """Whether the session waits for tokens."""
         return self.until > NOW
+
+    def passing(self, passing: Passing) -> Passing:
+        """Return the same rules for runs for which all buckets had tokens when they were last filled; these are taken.
+        What comes with no tokens left is handed back, and waits until `ready`.
+        """
+        if self._passing is not None and self._passing[0] is passing:
+            return self._passing[1]
+
+        def takes(run: Run) -> bool:
+            wanted = [
+                (each, run.count if each.limit is Limit.FRAMES else run.after - run.start)
+                for each in self._buckets
+            ]
+            if self.waiting or self._begun or self._early or not all(each.has(some) for each, some in wanted):
+                return False
+            if not passing.takes(run):
+                return False
+            for each, some in wanted:
+                each.spend(some)
+            return True
+
+        self._passing = passing, Passing(passing.rules, takes)
+        return self._passing[1]
 
     def came_early(self, size: int) -> None:
         """So many bytes were fed before the pace began: they are taken out of the buckets with the next ones."""
@@ -299,10 +335,16 @@ class Turns:
 
     def let_pass(self, able: Collection[Pass]) -> None:
         """Ask that of these what may pass straight on does so, and no more than that."""
-        passes = tuple([each for each in able if self._unburdened(each.leg, each.to)])
+        passes = tuple([self._paced(each) for each in able if self._unburdened(each.leg, each.to)])
         if passes != self.allowed:
             self._outbox.put(*_changed(self.allowed, passes))
             self.allowed = passes
+
+    def _paced(self, able: Pass) -> Pass:
+        pace = self._buffer.pace
+        if pace is None or able.leg is not self._client or able.passing is None:
+            return able
+        return Pass(able.leg, able.to, pace.passing(able.passing), able.trails)
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
         """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
@@ -311,7 +353,7 @@ class Turns:
         if leg in self.deferred or leg.decoder.buffered:
             return False
         buffer = self._buffer
-        return not (leg is self._client and (buffer.cost or buffer.paused or buffer.pace is not None))
+        return not (leg is self._client and (buffer.cost or buffer.paused))
 
 
 def _changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:

@@ -141,6 +141,14 @@ class TokenBucket:
         self._level = self.left(now) - tokens
         return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
+    def has(self, tokens: int) -> bool:
+        """Return whether so many may be taken at once, of those that there were at the last look."""
+        return tokens <= min(self._level, self.slice)
+
+    def spend(self, tokens: int) -> None:
+        """Take tokens that it `has`."""
+        self._level -= tokens
+
     def give_back(self, tokens: int) -> None:
         """Put back what was taken and not used."""
         self._level = min(self._level + tokens, self.burst)
