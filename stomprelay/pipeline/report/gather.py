@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.schema import JournalEvent
@@ -36,18 +36,16 @@ from stomprelay.pipeline.report.page import COLOURS
 from stomprelay.pipeline.report.queries import (
     Range,
     bin_of,
-    bucketed,
     coded,
     decoded,
-    deliveries,
     extent,
     first,
     hour_from,
     hour_up_to,
-    latencies,
     passed,
     row_of,
     shown_outcome,
+    timings,
     to_topic,
     top,
     whole_hours,
@@ -105,7 +103,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
     by_subscription = rows.groupBy(*who).agg(
         F.sort_array(F.collect_list(episode)).alias("episodes"), F.max("age_us").alias("worst")
     )
-    found, total = first(by_subscription, limit, F.desc("worst"), *who)
+    found, (total,) = first(by_subscription, limit, F.desc("worst"), *who)
     return [
         Stuck(
             row.episodes[-1].client,
@@ -137,8 +135,8 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
         F.min("at").alias("first"),
         F.max("at").alias("last"),
     )
-    rows, total = first(worded, limit, F.desc("number"), "said", "source")
-    return [Trouble(*row) for row in rows], total
+    rows, (total,) = first(worded, limit, F.desc("number"), "said", "source")
+    return [Trouble(*row[:-1]) for row in rows], total
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
@@ -147,9 +145,9 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
     """
     rows = store.read("quarantine").select("segment", "position", "length", "reason").distinct()
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
-    total, missing = row_of(rows, F.count("*"), F.count_if((F.col("length") == 0) & told))
-    found = rows.orderBy("segment", "position").limit(limit).collect() if total else []
-    return [Damage(*row) for row in found], total, missing
+    missing = F.count_if((F.col("length") == 0) & told)
+    found, (total, lacking) = first(rows, limit, "segment", "position", sums=[missing])
+    return [Damage(*row[:4]) for row in found], total, lacking
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
@@ -165,8 +163,8 @@ def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], 
     if range_.until is not None:
         rows = rows.where(F.col("began") < range_.until)
         killed &= F.col("ended") < range_.until
-    total, dead = row_of(rows, F.count("*"), F.count_if(killed))
-    last = rows.orderBy((~killed), F.desc("began"), "relay", "run").limit(limit).collect() if total else []
+    order = (~killed, F.desc("began"), "relay", "run")
+    last, (total, dead) = first(rows, limit, *order, sums=[F.count_if(killed)])
     names = [each.name for each in fields(RelayRun)]
     found = [RelayRun(*(row[name] for name in names)) for row in last]
     return sorted(found, key=lambda one: (one.began or 0, one.relay, one.run)), total, dead
@@ -392,18 +390,15 @@ def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
     outcomes: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for row in rows:
         outcomes[row.place][row.outcome] += row.number
-    buckets = bucketed(messages, bin_of(span, F.unix_micros("seen_at")).alias("bin"), place).persist()
-    try:
-        return Told(
-            outcomes,
-            deliveries(buckets),
-            latencies(span, buckets),
-            sorted({row.relay for row in rows}),
-            sum(row.redelivered for row in rows),
-            sum(row.unsettled for row in rows),
-        )
-    finally:
-        buckets.unpersist()
+    latencies, deliveries = timings(messages, span, names)
+    return Told(
+        outcomes,
+        deliveries,
+        latencies,
+        sorted({row.relay for row in rows}),
+        sum(row.redelivered for row in rows),
+        sum(row.unsettled for row in rows),
+    )
 
 
 def _destinations(
@@ -449,7 +444,15 @@ def _clients(traffic: DataFrame, limit: int) -> list[Client]:
 def _ways(store: Store, span: Span) -> list[Way]:
     flow = store.read("flow").where(hour_from(span.since) & hour_up_to(span.until - 1))
     ends = ("producer", "destination", "consumer")
-    names = {end: [row[end] for row in top(flow, end, ["messages"], _LINKED)] for end in ends}
+    sums = flow.groupingSets([[end] for end in ends], *ends).agg(F.sum("messages").alias("messages"))
+    side = F.coalesce(*(F.when(F.col(end).isNotNull(), F.lit(end)) for end in ends))
+    named = sums.select(side.alias("side"), F.coalesce(*ends).alias("name"), "messages").where(
+        "side IS NOT NULL"
+    )
+    rank = F.row_number().over(Window.partitionBy("side").orderBy(F.desc("messages"), "name"))
+    names: dict[str, list[str]] = {end: [] for end in ends}
+    for row in named.withColumn("rank", rank).where(F.col("rank") <= _LINKED).orderBy("rank").collect():
+        names[row.side].append(row.name)
     coded_ends = [coded(end, names[end]).alias(end) for end in ends]
     rows: Sequence[Any] = flow.groupBy(*coded_ends).agg(F.sum("messages").alias("messages")).collect()
     made = []

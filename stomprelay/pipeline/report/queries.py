@@ -5,13 +5,13 @@ rank falls in, at most 2.2 % above the exact one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.report.findings import (
@@ -131,14 +131,15 @@ def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
     return list(row)
 
 
-def first(rows: DataFrame, limit: int, *order: Column | str) -> tuple[list[Row], int]:
-    """Return the first `limit` rows in this order, and how many there are in all."""
-    held = rows.persist()
-    try:
-        total = held.count()
-        return held.orderBy(*order).limit(limit).collect() if total else [], total
-    finally:
-        held.unpersist()
+def first(
+    rows: DataFrame, limit: int, *order: Column | str, sums: Sequence[Column] = ()
+) -> tuple[list[Row], list[int]]:
+    """Return the first `limit` rows in this order; and how many there are in all, and these sums over all of them."""
+    every = Window.partitionBy()
+    wanted = [F.count(F.lit(1)), *sums]
+    named = {f"over_{n}": each.over(every) for n, each in enumerate(wanted)}
+    found = rows.withColumns(named).orderBy(*order).limit(limit).collect()
+    return found, [found[0][name] for name in named] if found else [0] * len(wanted)
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
@@ -187,47 +188,37 @@ class Spread:
         raise AssertionError("unreachable")  # pragma: no cover
 
 
-def bucketed(messages: DataFrame, *keys: Column) -> DataFrame:
-    """Return the durations in rows of `messages` as buckets, grouped by the keys: columns of the keys,
-    `measure`, `bucket`, `number`, `longest`.
+def timings(
+    messages: DataFrame, span: Span, names: Sequence[str]
+) -> tuple[dict[str, Latency], dict[int, Percentiles]]:
+    """Return the latencies by name of the measure, and the percentiles of SEND to MESSAGE by the destination's code
+    (see `coded`). The rows of `messages` must be in the span.
     """
     stack = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
     measured = messages.select(
-        *keys, F.expr(f"stack({len(MEASURES)}, {stack})").alias("measure", "us")
+        bin_of(span, F.unix_micros("seen_at")).alias("bin"),
+        coded("destination", names).alias("place"),
+        F.expr(f"stack({len(MEASURES)}, {stack})").alias("measure", "us"),
     ).where("us IS NOT NULL")
     us = F.col("us").cast("double")
     number = F.when(us == 0, 0).otherwise(1 + F.floor(F.log(F.abs(us)) / F.log(F.lit(WIDTH))))
-    bucket = (F.signum(us) * number).cast("int").alias("bucket")
-    named = [name for name in measured.columns if name != "us"]
-    return measured.groupBy(*named, bucket).agg(F.count("us").alias("number"), F.max("us").alias("longest"))
-
-
-def latencies(span: Span, buckets: DataFrame) -> dict[str, Latency]:
-    """Return the latencies by name of the measure. `buckets`: rows of `bucketed` with the key `bin`; they are
-    summed over other keys.
-    """
-    summed = buckets.groupBy("bin", "measure", "bucket").agg(
-        F.sum("number").alias("number"), F.max("longest").alias("longest")
-    )
-    rows = [tuple(row) for row in summed.collect()]
-    return {measure: _latency(span, [row for row in rows if row[1] == measure]) for measure in MEASURES}
-
-
-def _latency(span: Span, rows: Iterable[tuple[int, str, int, int, int]]) -> Latency:
-    whole = Spread()
-    bins = [Spread() for _ in range(span.bins)]
-    for bin_, _, bucket, number, longest in rows:
-        whole.add(bucket, number, longest)
-        bins[bin_].add(bucket, number, longest)
-    return Latency([spread.percentiles() for spread in bins], whole.percentiles())
-
-
-def deliveries(buckets: DataFrame) -> dict[int, Percentiles]:
-    """Return the percentiles of SEND to MESSAGE by `place`, the code of the destination. `buckets`: rows of
-    `bucketed`.
-    """
-    mine = buckets.where(F.col("measure") == "delivery").groupBy("place", "bucket")
-    spreads: defaultdict[int, Spread] = defaultdict(Spread)
-    for place, bucket, number, longest in mine.agg(F.sum("number"), F.max("longest")).collect():
-        spreads[place].add(bucket, number, longest)
-    return {place: spread.percentiles() for place, spread in spreads.items()}
+    by = ("bin", "place", "measure", "bucket")
+    bucket = (F.signum(us) * number).cast("int")
+    counts = measured.withColumn("bucket", bucket).groupingSets([[by[0], *by[2:]], by[1:]], *by)
+    wholes: defaultdict[str, Spread] = defaultdict(Spread)
+    bins: defaultdict[tuple[str, int], Spread] = defaultdict(Spread)
+    places: defaultdict[int, Spread] = defaultdict(Spread)
+    for row in counts.agg(F.count("us").alias("number"), F.max("us").alias("longest")).collect():
+        counted = (row.bucket, row.number, row.longest)
+        if row.place is None:
+            wholes[row.measure].add(*counted)
+            bins[row.measure, row.bin].add(*counted)
+        elif row.measure == "delivery":
+            places[row.place].add(*counted)
+    latencies = {
+        name: Latency(
+            [bins[name, bin_].percentiles() for bin_ in range(span.bins)], wholes[name].percentiles()
+        )
+        for name in MEASURES
+    }
+    return latencies, {place: spread.percentiles() for place, spread in places.items()}

@@ -47,7 +47,7 @@ def measured(directory: Path, text: str) -> dict[str, Any]:
         return said
 
 
-@pytest.mark.parametrize("kind", ["compared", "hostile"])
+@pytest.mark.parametrize("kind", [pytest.param("compared", marks=pytest.mark.deep), "hostile"])
 def test_tables_are_whole(tmp_path: Path, kind: str) -> None:
     """Nothing is cut off or sticks out, all tables opened, whatever names there are; each cell has its heading."""
     findings = KINDS[kind]()

@@ -75,6 +75,7 @@ def test_nothing_before(spark: "SparkSession", tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.deep
 def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
     """A range of seconds is compared with the same seconds, not with their minutes."""
     frames = [{"seen_at": later(at)} for at in (10, BEFORE + 10, BEFORE + 11, BEFORE + 40)]

@@ -12,12 +12,10 @@ from stomprelay.pipeline.report.queries import (
     Range,
     Spread,
     bin_of,
-    bucketed,
     coded,
     decoded,
-    deliveries,
     extent,
-    latencies,
+    timings,
     top,
     whole_hours,
 )
@@ -126,10 +124,7 @@ def test_percentiles_are_those_of_the_table(spark: "SparkSession") -> None:
     ]
     messages = rows(spark, MESSAGES, MESSAGE, many).persist()
     span = Span(BEGIN, BEGIN + 4 * MINUTE, MINUTE)
-    buckets = bucketed(
-        messages, bin_of(span, F.unix_micros("seen_at")).alias("bin"), F.lit(0).alias("place")
-    ).persist()
-    found = latencies(span, buckets)
+    found, by_place = timings(messages, span, [MESSAGE["destination"]])
     for row in folded(by_minute(messages)).withColumn("since", F.unix_micros("minute")).collect():
         bin_ = span.index(row.since)
         for measure in ("delivery", "ack"):
@@ -138,7 +133,7 @@ def test_percentiles_are_those_of_the_table(spark: "SparkSession") -> None:
     assert found["delivery"].bins[3] == NOTHING
     assert found["receipt"].whole == NOTHING
     whole = found["delivery"].whole
-    assert deliveries(buckets) == {0: whole}
+    assert by_place == {0: whole}
     assert whole.count == len(values)
     assert whole.longest == max(values)
     for percent, value in ((50, whole.p50), (95, whole.p95), (99, whole.p99)):

@@ -5,23 +5,6 @@ from typing import Any
 from stomprelay.pipeline.sessions.outages import OUTAGE, BrokerLoss, Brokers, Outages
 
 
-def test_a_broker_is_lost_and_another_one_found() -> None:
-    """The loss that goes on is told, and what it came to."""
-    brokers = Brokers()
-    brokers.connected("a")
-    loss = brokers.left("a", {"upstream": "main"}, "me", 5, planned=False)
-    assert (brokers.missing, brokers.going("a"), brokers.going("b")) == (loss, loss, None)
-    assert brokers.left("a", {}, "me", 6, planned=False) is loss
-    brokers.connected("b")
-    assert brokers.missing is None
-    assert brokers.recovered("a", {"broker": "b", "resent": "2"}, "me", 9) is loss
-    assert loss.row("relay", "s") == [
-        *("relay", "s", "me", "main", "a", "b", 5, 9, False, False, 2, 0, 0),
-    ]
-    assert brokers.going("a") is None
-    assert not brokers.several
-
-
 def test_several_at_a_time() -> None:
     """While one is there, none is missing."""
     brokers = Brokers()
@@ -29,23 +12,6 @@ def test_several_at_a_time() -> None:
     brokers.connected("b")
     brokers.left("a", {}, None, 5, planned=False)
     assert (brokers.several, brokers.missing) == (True, None)
-
-
-def test_ends() -> None:
-    """Whatever goes on when the session ends is given up; so is a group that is given up."""
-    brokers = Brokers()
-    brokers.left("a", {"given_up": "1"}, None, 5, planned=False)
-    assert [each.given_up for each in brokers.losses] == [True]
-    brokers.left("b", {}, None, 6, planned=True)
-    brokers.ended()
-    assert [each.given_up for each in brokers.losses] == [True, True]
-
-
-def test_a_broker_that_was_left_without_a_word() -> None:
-    """Its successor tells."""
-    brokers = Brokers()
-    loss = brokers.recovered("a", {"broker": "b"}, None, 9)
-    assert (loss.planned, loss.lost_ns, loss.recovered_ns) == (True, 9, 9)
 
 
 def test_only_changes_are_told_and_old_losses_forgotten() -> None:
@@ -62,40 +28,6 @@ def test_only_changes_are_told_and_old_losses_forgotten() -> None:
     assert brokers.losses == [first]
     brokers.forget(10, set())
     assert brokers.losses == []
-
-
-def test_it_goes_on_in_the_next_batch() -> None:
-    """As it was."""
-    brokers = Brokers()
-    brokers.connected("a")
-    brokers.left("b", {}, None, 5, planned=False)
-    assert Brokers.load(brokers.dump()).dump() == brokers.dump()
-
-
-def test_its_row_is_one_of_outages() -> None:
-    """Column by column."""
-    loss = BrokerLoss("me", "main", "a", 5, planned=True)
-    loss.stale()
-    row = dict(zip(OUTAGE.names, loss.row("relay", "s"), strict=True))
-    assert (row["broker"], row["lost_ns"], row["recovered_ns"], row["planned"]) == ("a", 5, None, True)
-    assert (row["stale_acks"], row["given_up"], row["moved_to"]) == (1, False, None)
-
-
-def test_when_it_is_over() -> None:
-    """When another broker is there, or will never be."""
-    first, second = (BrokerLoss(None, None, "a", 5, planned=False) for _ in range(2))
-    assert (first.over, first.ended_ns) == (False, 5)
-    first.recovered("b", 7, 1)
-    second.gave_up()
-    assert (first.over, first.ended_ns, second.over, second.ended_ns) == (True, 7, True, 5)
-
-
-def test_a_loss_goes_on_in_the_next_batch() -> None:
-    """What was told is not new then."""
-    loss = BrokerLoss("me", "main", "a", 5, planned=True)
-    loss.recovered("b", 7, 3)
-    again = BrokerLoss.load(loss.dump())
-    assert (again.dump(), again.dirty, loss.dirty) == (loss.dump(), False, True)
 
 
 def test_its_columns() -> None:

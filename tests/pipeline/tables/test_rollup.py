@@ -113,6 +113,7 @@ def test_hours(spark: "SparkSession") -> None:
     }
 
 
+@pytest.mark.deep
 def test_frames_add_up(tables_in: Callable[[str], Tables]) -> None:
     """However the journal is cut into batches, `traffic` is the same; an empty batch changes nothing."""
     many = [
