@@ -279,7 +279,10 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
         pytest.param(range(1, 25), id="many", marks=pytest.mark.deep),
     ],
 )
-@pytest.mark.parametrize("partitions", ["1", "2"], ids=["at-once", "in-passes"])
+@pytest.mark.parametrize(
+    "partitions",
+    [pytest.param("1", id="at-once"), pytest.param("2", id="in-passes", marks=pytest.mark.deep)],
+)
 def test_random_conversations_in_spark(
     spark: "SparkSession",
     tmp_path: Path,
