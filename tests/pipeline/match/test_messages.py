@@ -273,15 +273,12 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "seeds",
+    ("partitions", "seeds"),
     [
-        pytest.param((1, 4, 8), id="few", marks=pytest.mark.brief),
-        pytest.param(range(1, 25), id="many", marks=pytest.mark.deep),
+        pytest.param("1", (1, 4, 8), id="at-once-few", marks=pytest.mark.brief),
+        pytest.param("1", range(1, 25), id="at-once-many", marks=pytest.mark.deep),
+        pytest.param("2", range(1, 25), id="in-passes-many", marks=pytest.mark.deep),
     ],
-)
-@pytest.mark.parametrize(
-    "partitions",
-    [pytest.param("1", id="at-once"), pytest.param("2", id="in-passes", marks=pytest.mark.deep)],
 )
 def test_random_conversations_in_spark(
     spark: "SparkSession",
