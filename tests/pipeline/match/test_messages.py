@@ -273,13 +273,13 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "seeds",
+    ("partitions", "seeds"),
     [
-        pytest.param((1, 4, 8), id="few", marks=pytest.mark.brief),
-        pytest.param(range(1, 25), id="many", marks=pytest.mark.deep),
+        pytest.param("1", (1, 4, 8), id="at-once-few", marks=pytest.mark.brief),
+        pytest.param("1", range(1, 25), id="at-once-many", marks=pytest.mark.deep),
+        pytest.param("2", range(1, 25), id="in-passes-many", marks=pytest.mark.deep),
     ],
 )
-@pytest.mark.parametrize("partitions", ["1", "2"], ids=["at-once", "in-passes"])
 def test_random_conversations_in_spark(
     spark: "SparkSession",
     tmp_path: Path,
