@@ -260,20 +260,6 @@ def test_the_time_is_over() -> None:
         assert over(play)
 
 
-def test_the_time_is_over_while_a_broker_does_not_answer() -> None:
-    """An attempt does not stretch the time."""
-    with started(options={"timeout": 5.0}, connect_timeout=100.0) as play:
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        play.time_passes(4.9)
-        assert play.client.closed is None
-        play.time_passes(0.2)
-        play.client_gets_error(b"no broker available")
-        assert all(peer.closed is not None for peer in play.brokers[1:])
-
-
 def test_a_broker_that_accepts_and_goes_at_once() -> None:
     """It is asked again after pauses that grow, and the time of the search goes on: `timeout` ends it."""
     with started(options={"timeout": 20.0, "jitter": 0.0}) as play:
@@ -799,26 +785,6 @@ def test_an_ack_while_there_is_no_broker(cut: Cut) -> None:
         gets(play, SUBSCRIBE + SEND % b"x")
         play.client_gets(RECEIPT % b"a")
         assert play.counters["acks_stale"] == 1
-
-
-def test_two_brokers_give_one_name() -> None:
-    """The next broker's `ack` value may be one that is still unsettled: the client gets a token of ours for it."""
-    with started() as play:
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.broker_says(message(b"1.2", b"1"))
-        one = play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        two = play.client_reads()
-        assert header(one, b"ack") == b"k-1"
-        assert header(two, b"ack").startswith(b"relay-ack-")
-        play.client_says(settle(b"1.2", b"ACK", two, b"foo:bar\n"))
-        gets(play, b"ACK\nid:k-1\nfoo:bar\n\n\0")
-        play.client_says(settle(b"1.2", b"ACK", one))
-        gets(play, b"")
 
 
 def test_a_paused_broker_is_lost() -> None:
@@ -1434,23 +1400,6 @@ def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> No
             gets(play, BEGIN)
             play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
         assert play.counters["acks_stale"] == 1
-
-
-def test_a_name_that_was_forgotten_is_not_given_again() -> None:
-    """The client may still hold a delivery that the relay forgot: the next one of that name gets a token."""
-    with started(front={"unacknowledged": 2}) as play:
-        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_says(message(b"1.2", b"2") + message(b"1.2", b"3"))
-        play.client_says(b"ACK\nid:k-2\n\n\0ACK\nid:k-3\n\n\0")
-        play.client_reads()
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        assert header(play.client_reads(), b"ack").startswith(b"relay-ack-")
 
 
 @pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
