@@ -77,23 +77,6 @@ def test_an_error_about_one_of_its_sends() -> None:
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
 
 
-def test_errors_that_name_a_receipt() -> None:
-    """That of a SEND is an answer, which COMMIT waited for; that of COMMIT ends the transaction."""
-    with started(product="rabbitmq", confirm=True) as play:
-        error = b"ERROR\nmessage:no\nreceipt-id:%b\n\n\0"
-        play.client_says(BEGIN + ASKING % (b"s", b"1") + COMMIT)
-        play.broker_reads()
-        play.broker_says(RECEIPT % b"c")
-        play.client_gets(b"")
-        play.broker_says(error % b"s")
-        play.client_gets(error % b"s" + RECEIPT % b"c")
-        play.client_says(BEGIN + INSIDE % b"2" + COMMIT)
-        play.broker_reads()
-        play.broker_says(error % b"c")
-        play.client_gets(error % b"c")
-        assert link(play).quiet
-
-
 def test_each_transaction_for_itself() -> None:
     """Two at a time: each COMMIT waits for the SENDs of its own."""
     other = [each.replace(b":t\n", b":u\n").replace(b":c\n", b":d\n") for each in (BEGIN, INSIDE, COMMIT)]

@@ -7,22 +7,8 @@ from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
-from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
-from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
-
-
-def test_a_relay_asks_for_these_and_no_others() -> None:
-    """The service has to perform eleven kinds of effects; another one, `Pass`, it may leave undone."""
-    kinds = {kind for part in get_args(Effect) for kind in (get_args(part) or (part,))}
-    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report, Took, Identify, Pass}
-
-
-def test_effects_are_values() -> None:
-    """Two of equal content are equal, so scripts can be compared."""
-    relay = Relay(listener(), b"s", Counters())
-    broker = relay.listener.upstream.brokers[0]
-    assert Open(relay.client, broker) == Open(relay.client, broker)
-    assert Open(relay.client, broker) != Open(relay.client, upstream().brokers[0])
+from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
+from tests.playbook import SAY_HELLO, SAY_WELCOME, listener
 
 
 def test_the_order_of_a_session() -> None:

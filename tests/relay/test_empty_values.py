@@ -4,7 +4,7 @@ import pytest
 
 from tests.playbook import in_all_pairs
 from tests.relay.failing import found, started
-from tests.relay.several import comes_back, fanned, receipt, send, tell
+from tests.relay.several import fanned, send, tell
 
 BEGIN = b"BEGIN\ntransaction:%b\n\n\0"
 COMMIT = b"COMMIT\ntransaction:%b\nreceipt:\n\n\0"
@@ -49,30 +49,6 @@ def test_a_send_that_asks_for_an_empty_receipt(product: str, confirm: bool) -> N
         play.client_gets(EMPTY)
         play.broker_goes()
         found(play, b"1.2", product)
-
-
-def test_what_asks_for_empty_receipts_while_a_group_has_no_broker() -> None:
-    """A message and a transaction of an empty name: the next broker is asked for the same receipts."""
-    with fanned() as play:
-        play.broker_goes(at="b")
-        frames = send(b"x", receipt="") + BEGIN % b"" + send(b"y", transaction="") + COMMIT % b""
-        play.client_says(frames)
-        first = play.broker_reads(at="a")
-        play.broker_says(EMPTY * 2, at="a")
-        play.client_gets(EMPTY * 2)
-        comes_back(play, "b")
-        assert play.broker_reads(at="b") == first
-        play.broker_says(EMPTY * 2, at="b")
-
-
-def test_an_abort_without_a_transaction_while_a_group_has_no_broker() -> None:
-    """It does not give the receipts of the transaction whose name is empty."""
-    with fanned(quorum=2) as play:
-        play.broker_goes(at="b")
-        play.client_says(BEGIN % b"" + send(b"y", transaction="", receipt="r") + tell(b"ABORT"))
-        play.broker_reads(at="a")
-        play.broker_says(receipt("r"), at="a")
-        play.client_gets(b"")
 
 
 def test_orders_without_a_transaction_leave_the_unnamed_one_alone() -> None:

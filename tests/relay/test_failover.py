@@ -261,20 +261,6 @@ def test_the_time_is_over() -> None:
         assert over(play)
 
 
-def test_the_time_is_over_while_a_broker_does_not_answer() -> None:
-    """An attempt does not stretch the time."""
-    with started(options={"timeout": 5.0}, connect_timeout=100.0) as play:
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        play.time_passes(4.9)
-        assert play.client.closed is None
-        play.time_passes(0.2)
-        play.client_gets_error(b"no broker available")
-        assert all(peer.closed is not None for peer in play.brokers[1:])
-
-
 def test_a_broker_that_accepts_and_goes_at_once() -> None:
     """It is asked again after pauses that grow, and the time of the search goes on: `timeout` ends it."""
     with started(options={"timeout": 20.0, "jitter": 0.0}) as play:
@@ -379,23 +365,6 @@ def test_half_a_frame_of_a_lost_broker(cut: Cut) -> None:
         play.broker_reads()
         play.broker_says(message(b"1.2", b"3"))
         play.client_gets(message(b"1.2", b"3"))
-
-
-@in_cuts_of_halves
-def test_half_a_frame_of_the_client(cut: Cut) -> None:
-    """The other half comes while there is no broker, or when there is one again: the frame is whole."""
-    for late in (False, True):
-        with started(cut=cut) as play:
-            frame = SEND % b"long enough"
-            play.client_says(frame[:20])
-            play.broker_goes()
-            if late:
-                found(play)
-                play.client_says(frame[20:])
-            else:
-                play.client_says(frame[20:])
-                found(play)
-            gets(play, frame)
 
 
 # Between SEND and RECEIPT
@@ -800,26 +769,6 @@ def test_an_ack_while_there_is_no_broker(cut: Cut) -> None:
         gets(play, SUBSCRIBE + SEND % b"x")
         play.client_gets(RECEIPT % b"a")
         assert play.counters["acks_stale"] == 1
-
-
-def test_two_brokers_give_one_name() -> None:
-    """The next broker's `ack` value may be one that is still unsettled: the client gets a token of ours for it."""
-    with started() as play:
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.broker_says(message(b"1.2", b"1"))
-        one = play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        two = play.client_reads()
-        assert header(one, b"ack") == b"k-1"
-        assert header(two, b"ack").startswith(b"relay-ack-")
-        play.client_says(settle(b"1.2", b"ACK", two, b"foo:bar\n"))
-        gets(play, b"ACK\nid:k-1\nfoo:bar\n\n\0")
-        play.client_says(settle(b"1.2", b"ACK", one))
-        gets(play, b"")
 
 
 def test_a_paused_broker_is_lost() -> None:
@@ -1389,26 +1338,6 @@ def test_receipts_of_what_was_undone(said: bytes, expected: list[bytes], cut: Cu
         play.client_gets(RECEIPT % b"bye")
 
 
-@in_all_cuts
-def test_receipts_of_subscriptions_of_a_client_that_leaves(cut: Cut) -> None:
-    """They are not said again after DISCONNECT, so their receipts come from the relay, before the last one."""
-    with started(cut=cut) as play:
-        play.client_says(
-            ASKING % (b"r", b"x")
-            + b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:s\n\n\0DISCONNECT\nreceipt:bye\n\n\0"
-        )
-        play.broker_reads()
-        play.broker_goes()
-        given = play.client_reads()
-        found(play)
-        gets(play, ASKING_AGAIN % (b"r", b"x"))
-        play.broker_says(RECEIPT % b"r")
-        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        given += play.client_reads()
-        assert re.findall(rb"receipt-id:(\w+)\n", given) == [b"s", b"r", b"bye"]
-
-
 # Bounds, and what they must not do
 
 
@@ -1435,44 +1364,6 @@ def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> No
             gets(play, BEGIN)
             play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
         assert play.counters["acks_stale"] == 1
-
-
-def test_a_name_that_was_forgotten_is_not_given_again() -> None:
-    """The client may still hold a delivery that the relay forgot: the next one of that name gets a token."""
-    with started(front={"unacknowledged": 2}) as play:
-        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_says(message(b"1.2", b"2") + message(b"1.2", b"3"))
-        play.client_says(b"ACK\nid:k-2\n\n\0ACK\nid:k-3\n\n\0")
-        play.client_reads()
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        assert header(play.client_reads(), b"ack").startswith(b"relay-ack-")
-
-
-@pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
-def test_both_bounds_at_once(product: str) -> None:
-    """A client that owes too many ACKs and has too much unconfirmed: the receipts are read, or nothing ever would."""
-    frame = SEND % (b"x" * 20)
-    with started(
-        product=product, confirm=True, resend_buffer=2 * len(frame), front={"unacknowledged": 2}
-    ) as play:
-        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
-        play.broker_says(message(b"1.2", b"1") + message(b"1.2", b"2"))
-        assert broker_waits(play)
-        play.client_reads()
-        play.client_says(frame)
-        play.client_says(frame)
-        assert client_waits(play)
-        play.client_says(b"ACK\nid:k-1\n\n\0ACK\nid:k-2\n\n\0")
-        play.broker_says(RECEIPT % (OURS % 1) + RECEIPT % (OURS % 2))
-        assert not client_waits(play)
-        assert not broker_waits(play)
-        assert b"ACK\nid:k-2\n" in play.broker_reads()
 
 
 # What a client left
@@ -1513,19 +1404,6 @@ def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
         assert over(play)
 
 
-def test_a_commit_in_doubt_of_a_client_that_is_gone() -> None:
-    """Nobody is left to be told; the SENDs beside it are still delivered."""
-    with started(confirm=True, product="rabbitmq") as play:
-        play.client_says(BEGIN + COMMIT + SEND % b"x")
-        play.client_goes()
-        play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
-        assert marks(play.broker_reads()) == [b"!2:x"]
-        play.broker_says(RECEIPT % (OURS % 2))
-        assert over(play)
-
-
 # Brokers that do not answer
 
 
@@ -1552,29 +1430,6 @@ def test_a_broker_that_does_not_confirm_is_doubted() -> None:
         play.time_passes(5.1)
         health = play.opened[0].health
         assert (health.up, health.failures, health.doubted) == (True, 0, True)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"too many subscriptions",
-        b"too many open transactions",
-        b"prefetch limit exceeded",
-        b"consumer time-out",
-    ],
-    ids=bytes.decode,
-)
-def test_an_error_that_only_sounds_like_an_outage(text: bytes) -> None:
-    """Every other broker would say the same of what it is told again: the ERROR is the client's, once."""
-    error = b"ERROR\nmessage:%b\n\n\0" % text
-    with started() as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(error)
-        play.client_gets(error)
-        play.broker_goes()
-        play.client_is_closed()
-        assert len(play.opened) == 1
 
 
 @pytest.mark.parametrize(

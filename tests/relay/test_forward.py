@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.forward import NO_MORE, NOTHING, Joiner, NewHead, give_receipts
+from stomprelay.relay.forward import NOTHING, Joiner, NewHead, give_receipts
 from stomprelay.session.effects import Event, Note, Send
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
@@ -14,8 +14,6 @@ from stomprelay.wire.errors import ProtocolError, Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, SEND
-from stomprelay.wire.run import Rule
-from tests.passing import run_of
 
 WIRES = [b"SEND\ndestination:/queue/%d\n\n%b\0" % (number, b"x" * number) for number in range(6)]
 SENDS = b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/b\n\n2\0"
@@ -34,11 +32,6 @@ def received(side: Side, data: bytes) -> Leg:
     leg.enter(State.CONNECTED)
     leg.decoder.feed(data)
     return leg
-
-
-def unasked(frame: Frame) -> bytes | None:
-    """For frames that are not looked at."""
-    raise AssertionError(f"{frame} was looked at")
 
 
 def as_it_came(frame: Frame) -> None:
@@ -61,26 +54,6 @@ def test_a_gap_between_frames_does_not_pass() -> None:
     for frame in frames(b"\n\n".join(WIRES[:2]) + b"\r\n"):
         joiner.add(frame, None)
     assert joiner.take() == WIRES[0] + b"\n" + WIRES[1]
-
-
-def test_lines_put_in_front() -> None:
-    """They stand behind the command, whether the head is a new one or not."""
-    (frame,) = frames(WIRES[3])
-    joiner = Joiner()
-    joiner.add(frame, None, b"receipt:1\n")
-    joiner.add(frame, b"SEND\na:b\n\n", b"receipt:2\n")
-    assert joiner.take() == (b"SEND\nreceipt:1\ndestination:/queue/3\n\nxxx\0SEND\nreceipt:2\na:b\n\nxxx\0")
-
-
-def test_runs_that_stay() -> None:
-    """They are counted and go nowhere; what is on either side of them does."""
-    chunk = frames(b"".join(WIRES[:4]))
-    rules = Rule(SEND), Rule(SEND, stays=True)
-    runs = [run_of(rules[at % 2], [frame]) for at, frame in enumerate(chunk)]
-    joiner = Joiner()
-    joiner.carry(iter(runs), unasked)
-    assert joiner.take() == WIRES[0] + WIRES[2]
-    assert joiner.frames == 4
 
 
 KINDS = ["as it came", "new head", "lines", "lines and new head", "ours", "carried"]
@@ -119,14 +92,6 @@ def test_any_mixture(script: list[tuple[int, str]]) -> None:
 
 
 # The frames of a leg
-
-
-def test_no_more_frames_are_looked_at() -> None:
-    """The frame that ends the look does not pass; those behind it stay in the decoder for later."""
-    leg = received(Side.DOWNSTREAM, SENDS + SENDS)
-    heads = iter([None, NO_MORE])
-    assert carry(leg, lambda _: next(heads)) == (frames(SENDS)[0].wire, 2)
-    assert carry(leg, as_it_came) == (SENDS, 2)
 
 
 def refuse(frame: Frame) -> bytes | None:

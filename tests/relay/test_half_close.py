@@ -8,6 +8,8 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import (
+    SAY_HELLO,
+    URI,
     Playbook,
     in_all_pairs,
     joined,
@@ -157,3 +159,25 @@ def test_several_brokers() -> None:
         play.broker_goes(at="a")
         play.client_is_closed()
         play.broker_is_closed(at="b")
+
+
+def test_messages_straight_from_the_broker() -> None:
+    """They pass without the core as before; what must be looked at afterwards is."""
+    with Playbook(passes=True) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        comes(play, URI)
+        play.client_reads()
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        before = play.passed
+        for _ in range(3):
+            play.broker_says(MESSAGE)
+            play.client_gets(MESSAGE)
+        assert play.passed > before
+        play.time_passes(5.0)
+        play.broker_gets(GOODBYE)
+        play.broker_goes()
+        play.client_is_closed()

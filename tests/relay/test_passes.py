@@ -155,3 +155,18 @@ def test_heart_beats_count_what_passed() -> None:
             say(play, SEND)
         assert play.counters["beats_missed"] == 0
         play.client_reads_all()
+
+
+def test_what_passes_is_activity() -> None:
+    """As any frame is, and beats are not."""
+    with Playbook() as play:
+        assert play.relay.active_at is None
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        begin(play)
+        play.time_passes(5)
+        say(play, SEND)
+        at = play.now
+        for who in (play.client_says, play.broker_says, play.client_says):
+            play.time_passes(5)
+            who(b"\n")
+            assert play.relay.active_at == at

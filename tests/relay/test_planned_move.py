@@ -95,23 +95,6 @@ def test_it_waits_for_acks(client: bytes, broker: bytes, after: bytes) -> None:
         play.both_stay()
 
 
-@pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
-def test_it_waits_for_receipts(product: str) -> None:
-    """The client's and our own; what the client says meanwhile waits for the next broker."""
-    with started(product=product, confirm=True) as play:
-        play.client_says(ASKING % (b"r", b"1") + SEND % b"2")
-        play.broker_reads()
-        sent_away(play)
-        play.client_says(SEND % b"3")
-        gets(play, b"")
-        play.broker_says(RECEIPT % b"r" + RECEIPT % (OURS % 1))
-        play.client_gets(RECEIPT % b"r")
-        parts(play, 2)
-        found(play, b"1.2", product)
-        assert play.broker_reads().endswith(b"\n\n3\0")
-        assert play.counters["frames_resent"] == 0
-
-
 @in_all_cuts
 def test_the_time_is_over(cut: Cut) -> None:
     """Whoever is not quiet in time is moved all the same, as after a loss: nothing of it is lost."""

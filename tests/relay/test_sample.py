@@ -134,6 +134,20 @@ def test_nothing_passes_meanwhile() -> None:
     assert not play.relay.watched
 
 
+def test_what_takes_too_long_counts_as_long() -> None:
+    """Else the worst of all would be missing."""
+    play = joined(b"1.2", b"1.2")
+    play.client_says(subscribe(b"client"))
+    watched(play)
+    play.client_says(SEND % 1)
+    play.broker_says(message(1, b"1.2"))
+    looked_after(play, sample.LONGEST)
+    assert play.relay.watched
+    looked_after(play, 1.0)
+    assert took(play) == [(RECEIPT, "main", sample.LONGEST + 1), (ACK, "public", sample.LONGEST + 1)]
+    assert not play.relay.watched
+
+
 def test_enough_was_looked_at() -> None:
     """Frames are looked at as long as there are looks left, of all sessions together; then nothing is learnt."""
     play = joined(b"1.2", b"1.2")

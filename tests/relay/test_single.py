@@ -292,6 +292,19 @@ def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
         play.both_stay()
 
 
+@in_bridged_pairs
+def test_acks_in_a_transaction_that_was_never_begun(client: bytes, broker: bytes) -> None:
+    """The broker judges them; nothing is kept for an ABORT that cannot bring them back."""
+    with joined(client, broker, unacknowledged=8) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        for n in range(1, 101):
+            play.broker_says(message(broker, n))
+            play.client_says(ack(client, broker, n).replace(b"\n\n", b"\ntransaction:t\n\n"))
+        play.client_reads()
+        assert play.broker_reads().count(b"\ntransaction:t\n") == 100
+        assert not play.broker.paused
+
+
 def test_an_eol_that_comes_late_is_not_waited_for() -> None:
     """Old clients take NUL and LF together for a frame's end; where the broker writes both, neither comes alone."""
     with joined(b"1.0", b"1.0") as play:

@@ -130,6 +130,22 @@ def test_what_a_broker_did_not_confirm_is_counted(product: str) -> None:
         assert play.counters["possibly_lost"] == 50
 
 
+def test_a_client_that_is_leaving() -> None:
+    """Its DISCONNECT is confirmed as ever, and no ERROR follows."""
+    with started(confirm=True) as play:
+        play.client_says(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        play.broker_says(receipt(b"relay-session-receipt-1"))
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(receipt(b"bye"))
+        play.client_gets(receipt(b"bye"))
+        play.relay_stops()
+        play.client_is_closed()
+        assert over(play)
+        assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
+
+
 def test_a_broker_that_is_not_read_from_is_read_again() -> None:
     """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
     with joined(b"1.2", b"1.1", unacknowledged=1) as play:

@@ -122,18 +122,6 @@ def test_a_bad_frame_in_a_later_turn() -> None:
         play.client_gets_error(b"unknown command")
 
 
-def test_a_relay_that_stops_meanwhile() -> None:
-    """Who gave way has no turn any more."""
-    with joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, TURN + 1))
-        play.broker_gets(sends(0, TURN))
-        play.relay_stops()
-        play.client_gets_error(b"the relay is stopping")
-        play.turn_comes()
-        play.broker_gets(b"")
-
-
 def subscribes(count: int) -> bytes:
     """SUBSCRIBEs with ids that are numbered."""
     return b"".join(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(count))

@@ -8,22 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
-from stomprelay.relay.bridge.own import OWN
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.kept import THING
-from stomprelay.session.rows import joined
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
-from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, RECEIPT, SEND
+from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, RECEIPT
 from stomprelay.wire.run import Passing, Rule, Run
-from stomprelay.wire.spelling import SPELLER
 from tests.passing import barred
-from tests.playbook import in_all_pairs
 
 in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
 MOST = 8
@@ -145,22 +141,7 @@ def ack(version: bytes, name: bytes, subscription: bytes = b"a", more: bytes = b
     return b"ACK\nmessage-id:%b\n%b\n\0" % (name, more)
 
 
-# ------------------------------------------------------------------ what passes in one piece
-
-
-@in_all_versions
-@pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
-@pytest.mark.parametrize("name", [b"m", b"ID\\ch\\c"], ids=["plain", "escaped"])
-def test_messages_and_acks(version: bytes, mode: bytes, name: bytes) -> None:
-    """Many messages are one run, and so are their ACKs; then nothing is owed."""
-    it = side(version, runs=True)
-    it.from_client(subscribe(b"a", mode))
-    sent = [message(b"%b%d" % (name, n)) for n in range(5)]
-    assert it.from_broker(b"".join(sent)) == sent
-    assert (it.taken, it.session.ledger.awaited) == (1, 5)
-    acks = [ack(version, b"%b%d" % (name, n)) for n in range(5)]
-    assert it.from_client(b"".join(acks)) == acks
-    assert (it.taken, it.session.ledger.awaited, it.session.ledger.cost) == (2, 0, 0)
+# ------------------------------------------------------------------ what has to be looked at
 
 
 @in_all_versions
@@ -184,9 +165,6 @@ def test_receipts_of_the_relays_own(version: bytes) -> None:
         assert run is not None
         assert passing.takes(run) is taken
     assert told == [[b"1", b"2"], [b"3"]]
-
-
-# ------------------------------------------------------------------ what has to be looked at
 
 
 @in_all_versions
@@ -224,33 +202,6 @@ def test_names_that_another_delivery_has(version: bytes) -> None:
     it.session.lost_broker()
     it.from_broker(message(b"1"))
     assert (len(it.session.ledger), it.session.ledger.awaited) == (3, 1)
-
-
-@in_all_pairs
-@pytest.mark.skipif(SPELLER is None, reason="not built, or not wanted")
-def test_between_versions(client: bytes, broker: bytes) -> None:
-    """MESSAGEs are taken together where no ACK is awaited; SENDs without a receipt are. Where their frames are is told,
-    for they go out in other bytes.
-    """
-    if client == broker:
-        return
-    bridges = bridges_between(client, broker, "generic", LossPolicy.REPLACE, tracked=True)
-    session = Session(b"s", DIALECTS[client], MOST, Counter())
-    down = to_client(bridges, session, receipts=False)
-    (rule,) = down.rules
-    assert rule == Rule(MESSAGE, (b"ack", *OWN), (b"subscription",), parts=True)
-    session.subscriptions.opened([(b"id", b"a"), (b"destination", b"/queue/a")])
-    session.subscriptions.opened([(b"id", b"b"), (b"destination", b"/queue/b"), (b"ack", b"client")])
-
-    def takes(*ids: bytes) -> bool:
-        return down.takes(Run(rule, b"", 0, 0, len(ids), 0, 0, joined([ids])))
-
-    assert takes(b"a", b"a")
-    assert not takes(b"a", b"b")
-    assert not takes(b"a", b"unknown")
-    send = to_broker(bridges, session, sends=True).rules[0]
-    assert (send.command, send.plain, send.parts) == (SEND, False, True)
-    assert b"receipt" in send.unless
 
 
 # ------------------------------------------------------------------ receipts

@@ -13,7 +13,6 @@ from tests.relay.several import (
     fanned,
     group,
     lasting,
-    message,
     receipt,
     routed,
     send,
@@ -143,27 +142,6 @@ def test_moving_at_a_quiet_moment() -> None:
         assert play.counters["brokers_moved"] == 1
         assert play.counters["frames_resent"] == 0
         assert play.noted(Event.MOVED)
-
-
-def test_moving_with_a_message_that_still_comes() -> None:
-    """Its ACK has to reach the broker that it came from: what waited goes there before."""
-    with moving() as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        leaves(play)
-        play.client_says(send(b"2", receipt="s"))
-        play.broker_gets(b"", at="a")
-        play.broker_says(message(message_id="m", ack="k"), at="a")
-        play.client_gets(message(message_id="m", ack="k"))
-        play.broker_gets(copied(2, send(b"2", receipt="s")), at="a")
-        play.client_says(tell(b"ACK", id="k"))
-        play.broker_gets(tell(b"ACK", id="k"), at="a")
-        play.broker_says(receipt("r", "s"), at="a")
-        assert play.broker_reads(at="a").startswith(b"DISCONNECT\n")
-        play.broker_reads(at="b")
-        play.client_gets(receipt("r", "s"))
 
 
 def test_moving_for_a_client_that_went() -> None:

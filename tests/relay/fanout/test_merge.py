@@ -30,6 +30,16 @@ def error(receipt: str, message: str = "no") -> bytes:
 # ERROR
 
 
+def test_receipts_that_were_not_asked_for() -> None:
+    """They do not pass, with a name or without; a broker alone in its upstream may send one without."""
+    with fanned() as play:
+        play.broker_says(receipt("x") + b"RECEIPT\n\n\0", at="a")
+        play.client_gets(b"")
+    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
+        play.broker_says(b"RECEIPT\n\n\0")
+        play.client_gets(b"RECEIPT\n\n\0")
+
+
 @pytest.mark.parametrize("at", ["a", "b"])
 def test_an_error_is_no_confirmation(at: str) -> None:
     """The client gets its RECEIPT from the others, when they are enough; the log tells the ERROR."""

@@ -46,16 +46,6 @@ def test_an_upstream_is_opened_once() -> None:
     assert [target for target, _ in each.places.values()] == [each.main, found, found, found]
 
 
-def test_two_routes_to_one_upstream() -> None:
-    """There is one target for both, and the listener's own where a route leads back to it."""
-    main, there = lasting("main", "a"), lasting("there", "b")
-    front = routed(main, there, there, main)
-    each = router(front)
-    assert each.target(b"/queue/main.1") is each.main
-    assert each.target(b"/queue/there.1").upstream is there
-    assert len(each.targets) == 2
-
-
 def test_many_destinations() -> None:
     """The number that are remembered is bounded."""
     each = router(routed(plain("main", "a"), plain("there", "b")))

@@ -13,6 +13,7 @@ from tests.relay.several import (
     copied,
     delivers,
     fanned,
+    message,
     receipt,
     send,
     subscribed,
@@ -120,6 +121,22 @@ def test_a_commit_that_waited_for_a_blocked_broker(quorum: int) -> None:
 
 
 # Routes
+
+
+def test_a_commit_that_waited_behind_an_ack() -> None:
+    """It acknowledged what its next broker did not deliver: that group cannot commit."""
+    play = fanned(quorum=1)
+    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+    play.broker_says(message(message_id="m", ack="k"), at="a")
+    play.client_reads()
+    play.client_says(BEGIN + tell(b"ACK", id="k", transaction="t"))
+    play.broker_is_blocked(at="a")
+    play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
+    play.broker_goes(at="a")
+    play.broker_says(receipt("c"), at="b")
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
+    assert b"main-1 (it acknowledged messages of a broker that was lost)" in data
 
 
 def test_a_transaction_that_goes_elsewhere() -> None:

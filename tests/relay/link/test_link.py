@@ -15,8 +15,7 @@ from stomprelay.session.effects import Close, How, Note, Send
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.errors import ProtocolError, StompError
 from tests.playbook import upstream
-from tests.relay.failing import movable
-from tests.relay.link.scene import Scene, started
+from tests.relay.link.scene import Scene
 
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
 OTHERS = b"ERROR\nmessage:no such version\nversion:%b\n\n\0"

@@ -209,6 +209,15 @@ def test_a_broker_that_closes_on_who_has_no_login(credentials: Credentials | Non
 
 # ERROR to CONNECT
 
+
+def test_what_failed_may_come_back_as_another_one() -> None:
+    """What was learnt of its versions is forgotten."""
+    script = Script()
+    script.broker.speaks(frozenset({b"1.0"}))
+    script.perform(script.probe.refused("connection refused", script.now))
+    assert script.broker.versions is None
+
+
 REFUSED: Final = b"ERROR\nmessage:Bad CONNECT\ncontent-length:32\n\nAccess refused for user 'guest'\n\0\n"
 UNAVAILABLE: Final = b"ERROR\nmessage:broker not available\n\nupstream main did not connect\0\n"
 
@@ -296,6 +305,9 @@ def test_what_is_no_receipt_of_ours() -> None:
     script.ends(True)
 
 
+# Between the lines
+
+
 def test_a_message_that_is_refused() -> None:
     """A broker that takes no message is not up, whatever its reason; the log has its header and not its body."""
     script = Script(up=True, checks=WITH_CANARY)
@@ -305,9 +317,6 @@ def test_a_message_that_is_refused() -> None:
     script.says(b"ERROR\nmessage:access_refused\\n\xff\nreceipt-id:probe\n\nBODY\0\n")
     script.ends(False, events="lost")
     assert script.said().endswith("it refused a message: access_refused\\n\\xff")
-
-
-# Between the lines
 
 
 def test_nothing_is_answered_when_it_is_over() -> None:
@@ -420,13 +429,16 @@ def test_somebody_finds_out_that_a_wanted_broker_is_back(reconnect: Reconnect, p
     assert not watching.due(now + 1e6)
 
 
-def test_a_session_that_tries_it_saves_the_probe() -> None:
-    """One at a time finds out."""
-    watching, broker = watch(policy=Policy.RANDOM)
-    broker.health.failed(Checks(), NOW, middle)
-    broker.health.trial(NOW + 1)
-    assert not watching.due(NOW + 1)
-    assert watching.due(NOW + 2)
+@pytest.mark.parametrize("checks", [Checks(), Checks(probe=1.0)])
+def test_a_paused_broker_is_left_alone(checks: Checks) -> None:
+    """By the relay as by its sessions."""
+    watching, broker = watch(checks, policy=Policy.RANDOM)
+    broker.health.failed(checks, NOW, middle)
+    assert watching.due(NOW + 10)
+    broker.health.pause()
+    assert not watching.due(NOW + 10)
+    broker.health.resume()
+    assert watching.due(NOW + 10)
 
 
 def test_what_the_log_knows_is_handed_on() -> None:

@@ -178,7 +178,7 @@ def test_the_client_is_told(cut: Cuts) -> None:
 
 
 def test_the_client_is_gone() -> None:
-    """Its session ends as well, and with it the search."""
+    """Its session ends as well, and with it the search; what it sent behind CONNECT is counted."""
     front = listener(movable())
     brokers = well(front.upstream)
     with Playbook(front) as play:
@@ -193,6 +193,7 @@ def test_the_client_is_gone() -> None:
             play.broker_goes()
         assert over(play)
         assert len(play.opened) == 2
+        assert play.counters["possibly_lost"] == 1
 
 
 def test_a_group_of_a_fan_out() -> None:

@@ -104,3 +104,15 @@ def test_a_client_that_makes_destinations_up() -> None:
     assert b"/queue/busy" in table.shown
     assert sum(name.startswith(b"/made/up") for name in table.shown) == 0
     assert len(table.former) <= FORMER
+
+
+def test_places_that_change_all_the_time() -> None:
+    """Of those that had one so many are remembered, and no more."""
+    table = full()
+    for turn in range(2 * FORMER):
+        name = b"/queue/of/a/minute/%d" % turn
+        for each in range(3):
+            table.count(b"%b/%d" % (name, each), DestinationTally(sends=10 ** turn.bit_length()))
+        table.turn()
+    assert len(table.former) == FORMER
+    assert len(table.shown) == PLACES

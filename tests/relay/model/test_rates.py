@@ -145,3 +145,12 @@ def test_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(limiter._places[Scope.ADDRESS]) == ["a", "c", "d"]
     assert limiter.connect(0.5, "a") is not None, "its bucket is the same one"
     assert PLACES > 1000
+
+
+def test_nothing_is_kept_where_nothing_is_limited() -> None:
+    """No bucket, and no place for an address or a user."""
+    limiter = Limiter(RateLimits())
+    assert limiter.buckets(0.0, "192.0.2.1", "ann") == ()
+    assert limiter.connect(0.0, "192.0.2.1") is None
+    assert not any(limiter._places.values())
+    assert not limiter.asks_address

@@ -49,15 +49,6 @@ def wires(kept: Unconfirmed) -> list[bytes]:
     return [each.wire for each in kept.take()]
 
 
-# Receipts of our own
-
-
-def test_a_name_with_a_percent_sign() -> None:
-    """It is no format."""
-    kept = Unconfirmed(b"%s%d", 100)
-    assert [*kept.ask_each(2), kept.ask()] == [b"%%s%%d-receipt-%d" % number for number in (1, 2, 3)]
-
-
 # Runs
 
 
@@ -130,15 +121,6 @@ def test_any_receipt_of_a_run_proves_what_was_sent_before_it() -> None:
     kept.pass_unkept(3)
     assert kept.received_all(receipts[:1])
     assert kept.unproved == 0
-
-
-def test_what_is_kept_costs_the_same_in_runs() -> None:
-    """Whoever limits what a client may pile up need not know of them."""
-    together, each = unconfirmed(1000), unconfirmed(1000)
-    of_run(together, b"1", b"22", b"333")
-    for body in (b"1", b"22", b"333"):
-        each.keep(said(body), each.ask())
-    assert together.cost == each.cost
 
 
 # What is owed
