@@ -102,6 +102,8 @@ def _taken(item: pytest.Item, deep: bool) -> bool:
         return deep and not _CI
     if item.get_closest_marker("brief"):
         return not deep
+    if item.get_closest_marker("ci"):
+        return deep or _CI
     return deep or not (item.get_closest_marker("deep") or item.nodeid.startswith(_DEEP))
 
 

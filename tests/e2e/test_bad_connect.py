@@ -72,6 +72,7 @@ def test_a_login_that_rabbitmq_closes_for(
             assert another.connect().startswith(b"CONNECTED\n")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "login", [b"shutdown", b"too many", b"x\\nversion:1.1\\nmessage:Broker has been stopped"]
 )

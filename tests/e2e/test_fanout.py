@@ -62,6 +62,7 @@ def test_transactions_go_to_all(pair: list[Node], tmp_path: Path, queue: str) ->
     assert held(pair, queue) == [committed, committed]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 @pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
 def test_subscriptions_are_merged(

@@ -259,6 +259,7 @@ def account(senders: list[Sender]) -> dict[str, int]:
     }
 
 
+@pytest.mark.ci
 def test_three_upgrades_under_load(tmp_path: Path) -> None:
     """200 clients connect and send throughout: none is refused, and what has a receipt is at the broker."""
     with scene(tmp_path) as (stage, first):
@@ -266,6 +267,7 @@ def test_three_upgrades_under_load(tmp_path: Path) -> None:
     assert not stage.path.exists()
 
 
+@pytest.mark.ci
 def test_an_upgrade_of_workers(tmp_path: Path) -> None:
     """The parent hands over, its workers see their clients off, and those of the new one serve."""
     with scene(tmp_path, workers=2) as (stage, first):

@@ -180,6 +180,7 @@ def test_its_own_reconnect(tmp_path: Path) -> None:
     assert (seen[0], seen[-1]) == (1001, 1000)
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 def test_a_failover_between_products(
     tmp_path: Path, rabbitmq: brokers.RabbitMQ, activemq: brokers.Broker

@@ -9,6 +9,8 @@ import pytest
 
 from tests.relay.costs import DOCUMENT, Cost, written
 
+pytestmark = pytest.mark.ci  # a process that counts its operations is slow
+
 ROOT = Path(__file__).resolve().parents[2]
 GROWTH = 1.3
 """More than the logarithms of four times as many; a loop over half of them is more than this."""
