@@ -338,6 +338,7 @@ def test_several_workers(tmp_path: Path, rabbitmq: Broker) -> None:
             assert door.connect("alice", "wrong-code").startswith(REFUSED)
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 def test_rabbitmq_is_told_another_login(tmp_path: Path, rabbitmq: Broker) -> None:
     """What the map has for the user: never the passcode, or the token, that was shown to the relay."""

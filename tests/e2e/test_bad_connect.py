@@ -38,6 +38,7 @@ def states(running: Fleet) -> set[str]:
     return {each["state"] for each in running.brokers().values()}
 
 
+@pytest.mark.ci
 def test_a_login_that_rabbitmq_closes_for(
     rabbitmq: Broker, rabbitmq_2: Broker, tmp_path: Path, queue: str
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_login_that_reads_like_an_outage(
             assert good.connect().startswith(b"CONNECTED\n")
 
 
+@pytest.mark.ci
 def test_a_selector_that_reads_like_an_outage(activemq: Broker, tmp_path: Path, queue: str) -> None:
     """The client is told that it is not subscribed, and goes on with the same broker."""
     with (

@@ -354,6 +354,7 @@ def test_how_long_sessions_may_take(browser: Any, tmp_path: Path) -> None:
         running.child.wait_for_output(r"^paused tcp://192\.0\.2\.2:61613 None$")
 
 
+@pytest.mark.ci
 def test_reading_the_configuration_anew(browser: Any, shown: MadeUp) -> None:
     """What became of it is told: what changed, what takes a restart, or why it was not done."""
     changed = {"changed": ["listener.main", "log_level"], "restart": ["workers"]}
@@ -446,6 +447,7 @@ def test_a_page_of_another_site(browser: Any, shown: MadeUp, name: str) -> None:
 # Who looks
 
 
+@pytest.mark.ci
 def test_on_a_phone(browser: Any, shown: MadeUp) -> None:
     """Nothing sticks out sideways, whatever is in it; each figure has its heading beside it; rows can be sorted."""
     with looking(browser, shown.url, viewport={"width": PHONE, "height": 844}) as found:

@@ -302,6 +302,7 @@ def test_a_new_relay_that_fails(tmp_path: Path) -> None:
         assert b"the relay is stopping" in client.error()
 
 
+@pytest.mark.ci
 def test_a_relay_that_nobody_is_before(tmp_path: Path) -> None:
     """It starts as ever; so it does where a killed one left its socket. Then `twistd` takes over from it."""
     with scene(tmp_path) as (stage, first):

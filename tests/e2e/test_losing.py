@@ -137,6 +137,7 @@ def test_a_commit_of_unknown_outcome(pair: Fleet, queue: str) -> None:
     assert emptied(pair, queue)[1] == []
 
 
+@pytest.mark.ci
 def test_what_was_committed_survives_its_broker(reversed_pair: Fleet, queue: str) -> None:
     """RabbitMQ is killed as soon as the client has the RECEIPT of its last COMMIT: none of the messages is missing."""
     sent = []

@@ -232,6 +232,7 @@ def certificate(port: int, trust: ssl.SSLContext) -> bytes:
         return shown
 
 
+@pytest.mark.ci
 def test_a_certificate_that_is_replaced(
     serving: tuple[Relay, int, Credentials], authority: Authority
 ) -> None:

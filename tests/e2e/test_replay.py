@@ -199,6 +199,7 @@ uri = "tcp://127.0.0.1:%d"
     assert float((state / "progress" / ".pace").read_text()) - began >= count / rate
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 @pytest.mark.parametrize("broker", ["activemq", pytest.param("rabbitmq", marks=pytest.mark.long)])
 def test_through_the_relay_to(
