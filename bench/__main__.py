@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bench import (
     batches,
-    cluster,
-    connector,
     decoder,
     goals,
     journal,
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 
-OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME, cluster.NAME, connector.NAME)
+OFFLINE = (decoder.NAME, pipeline.NAME, batches.NAME)
 GOALS = (*rows.NAMES, web.NAME, outage.NAME, memory.NAME, decoder.NAME)
 ALONE = (RELAY, JOURNAL, HAPROXY)
 NAMES = (
@@ -144,10 +142,6 @@ class Bench:
             self.pipeline()
         if batches.NAME in wanted:
             self.batches()
-        if cluster.NAME in wanted:
-            self.cluster()
-        if connector.NAME in wanted:
-            self.connector()
         if self.judged:
             self.found["goals"] = [{**asdict(one), "met": one.met} for one in self.judged]
             print(goals.summary(self.judged), flush=True)
@@ -291,20 +285,6 @@ class Bench:
         if found:
             self.judged += batches.judged(found, sizes)
             print(batches.report(found, sizes), flush=True)
-
-    def cluster(self) -> None:
-        """The same on a cluster of this machine."""
-        records = cluster.QUICK if self.asked.quick else cluster.RECORDS
-        found = self.measured(cluster.NAME, lambda: cluster.measure(self.directory, records, self.note))
-        if found:
-            print(cluster.report(found), flush=True)
-
-    def connector(self) -> None:
-        """Spark's way to brokers and back."""
-        rounds, messages = (1, 20_000) if self.asked.quick else (3, 100_000)
-        found = self.measured(connector.NAME, lambda: connector.measure(self.directory, rounds, messages))
-        if found:
-            print(connector.report(found), flush=True)
 
     def memory(self, load: Load) -> None:
         """Idle connections."""

@@ -1,9 +1,12 @@
 """What every test shares: which tests a run takes, how long Hypothesis may look, and which worker has which."""
 
+import contextlib
+import importlib
 import os
 import random
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -54,6 +57,33 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("deep" if config.option.deep else "ci" if _CI else "default")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out folders that only a run with `--deep` has: to import them would take time for nothing."""
+    folder = collection_path.is_dir() and f"{collection_path.relative_to(config.rootpath).as_posix()}/"
+    return True if folder in _DEEP and not config.option.deep else None
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each worker of a whole run begin its imports elsewhere: pytest rewrites each module in one of them, and the
+    others read what it has written.
+    """
+    config = session.config
+    if not hasattr(config, "workerinput") or config.args != config.getini("testpaths"):
+        return
+    modules = [
+        path.relative_to(config.rootpath).with_suffix("").as_posix()
+        for path in sorted(config.rootpath.glob("tests/**/test_*.py"))
+    ]
+    modules = [each for each in modules if config.option.deep or not each.startswith(_DEEP)]
+    number, workers = config.workerinput["workerid"].removeprefix("gw"), config.workerinput["workercount"]
+    first = int(number) * len(modules) // workers
+    for each in modules[first:] + modules[:first]:
+        with contextlib.suppress(
+            Exception, pytest.skip.Exception
+        ):  # the collection says what is wrong with a module
+            importlib.import_module(each.replace("/", "."))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the run is not for; order the rest for the workers, where there are any."""
     left_out = [item for item in items if not _taken(item, config.option.deep)]
@@ -72,6 +102,8 @@ def _taken(item: pytest.Item, deep: bool) -> bool:
         return deep and not _CI
     if item.get_closest_marker("brief"):
         return not deep
+    if item.get_closest_marker("ci"):
+        return deep or _CI
     return deep or not (item.get_closest_marker("deep") or item.nodeid.startswith(_DEEP))
 
 

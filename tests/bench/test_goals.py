@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from bench import goals, rows
-from bench.__main__ import GOALS, NAMES, options
 from bench.contenders import DIRECT, HAPROXY, JOURNAL, RELAY, ROUTES, Contender
-from bench.goals import CPU, RATE, Judged, summary
-from bench.load import LARGE, SMALL, Case, Run, loaded
+from bench.goals import CPU, RATE
+from bench.load import Case, Run, loaded
 from bench.machine import AbsentError, which
-from bench.report import Goal, Spread
 from bench.rounds import Outcome, Series
 
 BY_NAME = {row.name: row for row in rows.ROWS}
@@ -23,23 +21,6 @@ def test_each_row_has_its_goals() -> None:
     assert all(CPU in bounds and len(bounds) >= 2 for bounds in goals.ROWS.values())
     assert {row.route for row in rows.ROWS} == set(ROUTES)
     assert all(set(bounds) <= set(rows.FIGURES) == set(rows.UNITS) for bounds in goals.ROWS.values())
-
-
-def test_streams_are_written_in_large_and_in_small_pieces() -> None:
-    """What a write carries is the variant; 64 KiB bodies have four to a large one."""
-    pieces = {row.name: [case.piece for case in row.variants.values()] for row in rows.ROWS}
-    for name in ("send", "message", "ack", "confirm", "bridge-send", "bridge-message"):
-        assert pieces[name] == [LARGE, SMALL]
-    assert pieces["send-64k"] == pieces["message-64k"] == [4 * 65536, SMALL]
-
-
-def test_haproxy_carries_the_nearest() -> None:
-    """It cannot translate: beside a bridge it has clients of the broker's version, and all else is the same."""
-    row = BY_NAME["bridge-message"]
-    (case, _) = row.variants.values()
-    assert case == Case("ack", 1024, "1.0", escaped=True)
-    assert row.nearest_to(case) == Case("ack", 1024, "1.2", escaped=True)
-    assert BY_NAME["send"].nearest_to(Case("sink")) == Case("sink")
 
 
 def outcome(name: str, **costs: list[int]) -> Outcome:
@@ -64,41 +45,6 @@ def test_a_row_is_judged_over_haproxy_and_its_journal_over_the_relay() -> None:
     assert journal_cost.what == journal_rate.what == "send, big, journal"
     assert journal_cost.found == pytest.approx((1.0, 1.0, 1.25))
     assert (journal_cost.met, journal_rate.met) == (True, True)
-
-
-def test_what_is_not_measured_is_not_met() -> None:
-    """Without HAProxy a row has no figure, and says so; what failed is told with its reason."""
-    found = outcome("send, big", relay=[2])
-    found.series[0].failure = "the broker had 119"
-    judged = rows.judged(BY_NAME["send"], found)
-    assert [one.met for one in judged] == [False] * 4
-    text = rows.report(BY_NAME["send"], [found])
-    assert text.count("not measured") == 4
-    assert "FAILED relay, send, big: the broker had 119" in text
-
-
-def test_summary() -> None:
-    """All goals in one table, counted."""
-    met = Judged("send", "CPU us", 0.84, Spread(1.25, 1.2, 1.31), Goal(1.3, at_most=True))
-    failed = Judged("idle session", "kB", None, Spread(5.0, 4.9, 5.1), Goal(4, at_most=True))
-    assert summary([met, failed]).splitlines() == [
-        "goals: 1 of 2 met",
-        "",
-        "load          figure   base  median      quartiles  goal",
-        "------------  ------  -----  ------  -------------  -------------",
-        "send          CPU us  0.840    1.25  [1.20 - 1.31]  <= 1.3: met",
-        "idle session      kB      -    5.00  [4.90 - 5.10]  <= 4: NOT met",
-    ]
-
-
-def test_rows_are_selected_by_name() -> None:
-    """One by one, or all that has a goal; a row alone for a profiler needs to be a row."""
-    assert options([]).only == NAMES
-    assert options(["--only", "send", "ack"]).only == ["send", "ack"]
-    assert set(options(["--only", "goals"]).only) == {"goals", *GOALS}
-    assert options(["--only", "send", "--alone", "30"]).alone == 30
-    with pytest.raises(SystemExit):
-        options(["--only", "memory", "--alone", "30"])
 
 
 @pytest.mark.deep

@@ -6,37 +6,7 @@ import pytest
 
 from bench.load import loaded
 from bench.machine import which
-from bench.outage import DEFAULT, Outage, Step, judged, measure, report, steps
-
-
-def test_steps_fit_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1, 100 and 1,000 sessions, the last also unpaced; fewer where not so many files may be open."""
-    monkeypatch.setattr("bench.outage.raise_descriptor_limit", lambda: 65536)
-    assert [(step.sessions, step.rate) for step in steps(quick=False)] == [
-        (1, DEFAULT),
-        (100, DEFAULT),
-        (1000, DEFAULT),
-        (1000, 0),
-    ]
-    monkeypatch.setattr("bench.outage.raise_descriptor_limit", lambda: 1024)
-    assert max(step.sessions for step in steps(quick=True)) == 274
-
-
-def test_report_takes_the_sessions_of_all_runs_together() -> None:
-    """Median, p95 and the longest wait are of sessions; what it took to set up and CPU are of runs."""
-    step = Step(2, 0, 2)
-    runs = [Outage(step, 0.5, (0.010, 0.030), 0.002), Outage(step, 0.5, (0.020, 0.050), 0.002)]
-    (row,) = (line.split() for line in report(runs).splitlines() if line.startswith("2 "))
-    assert row == ["2", "any", "20.0", "50.0", "50.0", "0.080", "1,000"]
-
-
-def test_the_last_of_a_thousand_is_judged() -> None:
-    """The longest wait of each run, with the relay's own settings: the median of the runs is held against the goal."""
-    as_it_is, unpaced, few = Step(1000, DEFAULT, 3), Step(1000, 0, 3), Step(100, DEFAULT, 3)
-    runs = [Outage(as_it_is, 0.5, (0.1, last), 0.1) for last in (0.9, 2.0, 0.8)]
-    (found,) = judged([*runs, Outage(unpaced, 0.5, (0.3,), 0.1), Outage(few, 0.5, (0.4,), 0.1)])
-    assert found.found == (0.9, 0.8, 2.0)
-    assert found.met
+from bench.outage import DEFAULT, Step, measure
 
 
 @pytest.mark.deep

@@ -10,12 +10,10 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Event, Ping, Request, TextMessage
 
-from bench.contenders import PLAIN, RELAY, ROUTES, relay
-from bench.load import RABBITMQ, Case, Load, Run, loaded
+from bench.contenders import PLAIN, ROUTES, relay
+from bench.load import RABBITMQ, Load, loaded
 from bench.machine import which
-from bench.rounds import Outcome, Series
-from bench.spring import SPRING
-from bench.web import BEHIND, BOUNDED, OWN, PLAIN_STOMP, ROWS, WEB_STOMP, Beside, embedded
+from bench.web import ROWS, embedded
 
 compiler = pytest.mark.skipif(
     which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)"
@@ -107,43 +105,3 @@ def test_every_row_passes_the_embedded_broker(load: Load, tmp_path: Path) -> Non
                 entry = ours.entry(replace(case, login="guest"))
                 least = case.connections or 8
                 assert load.run(entry.case, entry.port, 4 * least, entry.pids).messages >= 4 * least
-
-
-def measured(name: str, **costs: int) -> Outcome:
-    """One round of so many messages, and microseconds of CPU for each."""
-    runs = {kind: [Run(1_000_000 // cost, 1.0, 1.0, cost, cost)] for kind, cost in costs.items()}
-    return Outcome(name, [Series(kind, Case("sink"), found) for kind, found in runs.items()])
-
-
-def test_report() -> None:
-    """The relay's rate and CPU have to be on the right side of the other's; of round trips their median has."""
-    found = [measured("SEND", relay=10, spring=40, plain=5), measured("trip", relay=60, spring=50, plain=50)]
-    beside = Beside("beside Spring's", "over Spring's", SPRING, [("relay/plain", RELAY, PLAIN_STOMP)], found)
-    assert [(one.what, one.figure, one.met) for one in beside.judged()] == [
-        ("SEND, beside Spring's", "CPU us", True),
-        ("SEND, beside Spring's", "rate /s", True),
-        ("trip, beside Spring's", "CPU us", False),
-        ("trip, beside Spring's", "p50 us", False),
-    ]
-    *_, send, trip = beside.report().strip().splitlines()
-    assert (send.split(), trip.split()) == (["SEND", "2.00"], ["trip", "1.20"])
-
-
-def test_report_of_rows_without_a_goal() -> None:
-    """They have what nothing before RabbitMQ can pass: its CPU behind the relay, the time of its plain STOMP."""
-    assert set(ROWS) > BOUNDED
-    found = measured("trip", relay=60, plain=40, **{WEB_STOMP: 50, BEHIND: 45})
-    beside = Beside("beside web-stomp", "over web-stomp", WEB_STOMP, (), [found], {"trip"})
-    assert beside.judged() == []
-    *_, cost, median = beside.report().strip().splitlines()
-    assert cost.split() == ["trip", "CPU", "us", "50.0", "1.20", "[1.20", "-", "1.20]", "0.900"]
-    assert median.split() == ["trip", "p50", "us", "50.0", "1.20", "[1.20", "-", "1.20]", "0.800"]
-
-
-def test_report_of_what_failed() -> None:
-    """Why a contender has no figures is said, and its goals are not met."""
-    found = measured("SEND", own=5, relay=30, **{WEB_STOMP: 20})
-    found.series[2].failure = "the server closed"
-    beside = Beside("beside web-stomp", "over web-stomp", WEB_STOMP, [("own", OWN, WEB_STOMP)], [found])
-    assert not any(one.met for one in beside.judged())
-    assert f"FAILED {WEB_STOMP}, SEND: the server closed" in beside.report()

@@ -4,23 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.load import Case, Run, loaded
+from bench.load import loaded
 from bench.machine import which
-from bench.memory import Idle, Step
-from bench.rounds import Outcome, Series
-from bench.websocket import NAMES, TCP, TRAFFIC, WEB, idle, outcomes, report, running
-
-
-def test_report() -> None:
-    """WebSocket stands beside plain TCP, and what it takes to be idle."""
-    runs = {way: [Run(1_000_000 // cost, 1.0, 1.0)] for way, cost in ((TCP, 5), (WEB, 10))}
-    found = Outcome("SEND", [Series(way, Case("sink"), each) for way, each in runs.items()])
-    held = [Idle(way, 1000.0, (Step(5000, kb, 1.0, 100.0),), 7.0) for way, kb in ((TCP, 4.0), (WEB, 5.0))]
-    lines = [line.split() for line in report([found], held).splitlines()]
-    assert ["SEND", "200,000", "0.500", "5.00", "2.00"] in lines
-    assert ["WebSocket", "1,000", "5.00", "100", "7.00"] in lines
-    found.series[1].failure = "the broker had 119"
-    assert "FAILED WebSocket, SEND: the broker had 119" in report([found], [])
+from bench.websocket import NAMES, TRAFFIC, idle, outcomes, running
 
 
 @pytest.mark.e2e

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from bench.journals import SECOND, START, Truth, World, make
-from bench.journals.__main__ import main
+from bench.journals import Truth, World, make
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.folder import Folder, SegmentFile
-from stomprelay.journal.schema import EventRecord, Header, JournalEvent
+from stomprelay.journal.schema import EventRecord, Header
 from stomprelay.pipeline.settings import TimeLimits
 from tests.pipeline.journals import Tables
 
@@ -64,67 +63,6 @@ def test_what_is_said_of_a_world_is_in_its_journal(tmp_path: Path) -> None:
     assert WORLD.records <= sum(found.values()) == truth.records < WORLD.records * 1.2
     assert (sends, messages, octets) == (truth.destinations, truth.deliveries, truth.octets)
     assert {"ABORT", "BEGIN", "COMMIT", "NACK", "DISCONNECT"} < found.keys()
-
-
-def test_runs_end_or_die(tmp_path: Path) -> None:
-    """One that dies says nothing, and its last segment is open and torn; each relay's clock is its own, and never goes
-    back.
-    """
-    truth = make(tmp_path, WORLD)
-    runs: dict[str, list[SegmentFile]] = {}
-    for entry in Folder(tmp_path).segments():
-        runs.setdefault(f"{entry.relay}-{entry.run}", []).append(entry)
-    assert runs.keys() == truth.died.keys()
-    assert len(runs) == WORLD.relays * WORLD.runs
-    assert sum(truth.died.values()) == WORLD.deaths
-    begins: dict[str, int] = {}
-    for name, entries in runs.items():
-        assert [entry.number for entry in entries] == [*range(1, len(entries) + 1)]
-        assert [entry.closed for entry in entries] == [True] * (len(entries) - 1) + [not truth.died[name]]
-        found = [item for entry in entries for item in items(entry)]
-        blocks = [item for item in found if isinstance(item, Block)]
-        times = [block.time for block in blocks]
-        assert times == sorted(times)
-        begins[name.partition("-")[0]] = min(times[0], begins.get(name.partition("-")[0], times[0]))
-        assert event(blocks[0]).event == JournalEvent.BEGUN.value
-        if truth.died[name]:
-            last = found.pop()
-            assert isinstance(last, Damage)
-            assert last.torn
-        else:
-            assert event(blocks[-1]).event == JournalEvent.ENDED.value
-        assert found == blocks
-    assert all(abs(begun - START) < (WORLD.skew + 1) * SECOND for begun in begins.values())
-    assert max(begins.values()) - min(begins.values()) > SECOND // 10
-    assert max(len(entries) for entries in runs.values()) > 1
-
-
-def test_a_world_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:
-    """One hot queue and Zipf's law for the rest; few bodies are most of the octets; some topics for nobody."""
-    world = World(200_000, hot=0.9, published=0.1)
-    truth = make(tmp_path, world)
-    queues = {name: count for name, count in truth.destinations.items() if name.startswith("/queue/")}
-    hot, first, *rest = sorted(queues.values(), reverse=True)
-    assert 0.87 < hot / sum(queues.values()) < 0.93
-    assert first > 3 * sum(rest) / len(rest)
-    mean = truth.octets / sum(truth.destinations.values())
-    assert mean > 2 * world.smallest * 2 ** (1 / world.tail)
-    assert truth.outcomes["/topic/00", "undelivered"] == truth.destinations["/topic/00"] > 0
-    assert truth.deliveries["/topic/04"] == 4 * (truth.destinations["/topic/04"]) > 0
-    outcomes = {outcome for _, outcome in truth.outcomes}
-    assert outcomes == {"acked", "returned", "nacked", "undelivered", "unconfirmed", "aborted"}
-    assert len(truth.outages) == world.failovers
-
-
-def test_a_world_is_the_same_each_time(tmp_path: Path) -> None:
-    """To the octet; another seed makes another one."""
-    contents = []
-    for at, seed in enumerate((1, 1, 2)):
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        make(folder, World(3000, seed=seed, backlog=100))
-        contents.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert contents[0] == contents[1] != contents[2]
 
 
 SAME: list[tuple[str, dict[str, Any]]] = [
@@ -188,30 +126,3 @@ def lost(truth: Truth) -> Losses:
             del counted["duplicates"]
         sums.setdefault((each.broker, each.planned), Counter()).update(counted)
     return sums
-
-
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder of segments and what is in it; never into one that has something."""
-    folder, told = tmp_path / "made" / "here", tmp_path / "truth.json"
-    command = [
-        str(folder),
-        "--records",
-        "2000",
-        "--seed",
-        "7",
-        "--relays",
-        "2",
-        "--deaths",
-        "0",
-        "--no-trace",
-    ]
-    assert main([*command, "--truth", str(told)]) == 0
-    said = capsys.readouterr().out
-    values = json.loads(told.read_text())
-    assert f"{values['records']:,} records in {len(Folder(folder).segments())} segments" in said
-    assert values["commands"]["SEND"] == values["messages"] == sum(values["outcomes"].values())
-    assert not any(b"relay-trace" in path.read_bytes() for path in folder.iterdir())
-    for wrong in (command, [*command, "--deaths", "5"], [*command, "--records", "many"]):
-        with pytest.raises(SystemExit):
-            main(wrong)
-    assert "is not empty" in capsys.readouterr().err

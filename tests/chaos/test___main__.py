@@ -2,33 +2,11 @@
 
 import subprocess
 import sys
-from math import inf
 from pathlib import Path
 
 import pytest
 
 from chaos.__main__ import options
-
-
-def test_without_options() -> None:
-    """A RabbitMQ and an ActiveMQ for a minute, from a seed that is drawn."""
-    asked = options([])
-    assert (asked.seconds, asked.sessions, asked.brokers) == (60.0, 24, ("rabbitmq", "activemq"))
-    assert isinstance(asked.seed, int)
-    assert (asked.faults, asked.poison) == (None, 0)
-
-
-def test_options() -> None:
-    """Each can be said; one kind of broker means two of it."""
-    asked = options(["--seed", "5", "--seconds", "9", "--sessions", "8", "--brokers", "memory"])
-    assert (asked.seed, asked.seconds, asked.sessions, asked.brokers) == (5, 9.0, 8, ("memory", "memory"))
-
-
-def test_so_many_faults() -> None:
-    """They take the time that they take, with poison clients unless none are wanted."""
-    asked = options(["--faults", "200"])
-    assert (asked.faults, asked.seconds, asked.poison) == (200, inf, 8)
-    assert options(["--faults", "200", "--poison", "0"]).poison == 0
 
 
 @pytest.mark.parametrize(

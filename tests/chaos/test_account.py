@@ -12,12 +12,6 @@ def message(number: int, producer: str = "p") -> Message:
     return Message(producer, number)
 
 
-def test_bodies() -> None:
-    """A message is read from its body as it was written."""
-    assert message(7).body == b"p:7"
-    assert Message.of(b"a:b:7") == Message("a:b", 7)
-
-
 def test_what_is_lost() -> None:
     """Confirmed and never received is lost; unconfirmed is not, nor what only a careless reader may have missed."""
     account = Account(careless=frozenset({"/queue/auto"}))
@@ -30,14 +24,6 @@ def test_what_is_lost() -> None:
     assert account.lost == []
     assert account.duplicates == 1
     assert not account.failed
-
-
-def test_the_longest_wait() -> None:
-    """The slowest receipt is remembered."""
-    account = Account()
-    for number, waited in enumerate([0.5, 2.5, 1.0]):
-        account.confirm(message(number), "/queue/a", waited)
-    assert account.wait == 2.5
 
 
 def test_order_in_a_queue() -> None:

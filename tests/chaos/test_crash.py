@@ -10,19 +10,6 @@ from chaos.crash import RUNS, main, options
 from chaos.verdict import Verdict
 
 
-def test_without_options() -> None:
-    """Everything is killed 20 times, from a seed that is drawn."""
-    asked = options([])
-    assert (asked.rounds, asked.only) == (20, ["journal", "pipeline", "cluster", "source", "replay"])
-    assert isinstance(asked.seed, int)
-
-
-def test_options() -> None:
-    """Each can be said."""
-    asked = options(["--rounds", "3", "--seed", "5", "--only", "journal", "replay"])
-    assert (asked.rounds, asked.seed, asked.only) == (3, 5, ["journal", "replay"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"), [(["--rounds", "0"], "--rounds"), (["--only", "broker"], "broker")]
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.__main__ import clear, main, options
+from demo.__main__ import main, options
 from tests.pipeline.report.outline import outline
 
 
@@ -44,20 +44,3 @@ def test_the_report_has_what_was_staged_and_nothing_else(
     assert first.startswith("A broker was lost: ")
     # The ticker may have found the other broker before those did who show its prices.
     assert all(" where nobody got " in each or " may wait at " in each for each in others)
-
-
-def test_only_what_a_demo_left_is_removed(tmp_path: Path) -> None:
-    """Whoever names a folder of their own keeps what is in it."""
-    (tmp_path / "journal").mkdir()
-    (tmp_path / "journal" / "a.journal").touch()
-    (tmp_path / "report.html").touch()
-    (tmp_path / "thesis.tex").touch()
-    (tmp_path / "photos").mkdir()
-    clear(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "thesis.tex"]
-
-
-def test_the_folder_is_made(tmp_path: Path) -> None:
-    """With those above it."""
-    clear(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()

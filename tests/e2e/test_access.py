@@ -308,6 +308,7 @@ def test_forged_tokens(door: Door) -> None:
     assert "eyJ" not in door.relay.log
 
 
+@pytest.mark.ci
 def test_the_library_shows_a_newer_token(tmp_path: Path) -> None:
     """`@stomp/stompjs` stays when its first token expires, and is told when the newer one has."""
     stompjs.modules()
@@ -323,6 +324,7 @@ def test_the_library_shows_a_newer_token(tmp_path: Path) -> None:
         assert "eyJ" not in running.log
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 def test_several_workers(tmp_path: Path, rabbitmq: Broker) -> None:
     """Each has users and keys."""
@@ -336,6 +338,7 @@ def test_several_workers(tmp_path: Path, rabbitmq: Broker) -> None:
             assert door.connect("alice", "wrong-code").startswith(REFUSED)
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 def test_rabbitmq_is_told_another_login(tmp_path: Path, rabbitmq: Broker) -> None:
     """What the map has for the user: never the passcode, or the token, that was shown to the relay."""

@@ -39,6 +39,7 @@ def test_a_broker_that_does_not_read(rig: Rig) -> None:
     hold(rig, SEND, client, broker)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("cut", [False, True], ids=["closes", "is cut"])
 def test_clients_that_leave_while_the_broker_does_not_read(rig: Rig, cut: bool) -> None:
     """Nobody takes what they sent; their descriptors and those to the broker are free all the same."""

@@ -38,6 +38,7 @@ def states(running: Fleet) -> set[str]:
     return {each["state"] for each in running.brokers().values()}
 
 
+@pytest.mark.ci
 def test_a_login_that_rabbitmq_closes_for(
     rabbitmq: Broker, rabbitmq_2: Broker, tmp_path: Path, queue: str
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_login_that_rabbitmq_closes_for(
             assert another.connect().startswith(b"CONNECTED\n")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "login", [b"shutdown", b"too many", b"x\\nversion:1.1\\nmessage:Broker has been stopped"]
 )
@@ -94,6 +96,7 @@ def test_a_login_that_reads_like_an_outage(
             assert good.connect().startswith(b"CONNECTED\n")
 
 
+@pytest.mark.ci
 def test_a_selector_that_reads_like_an_outage(activemq: Broker, tmp_path: Path, queue: str) -> None:
     """The client is told that it is not subscribed, and goes on with the same broker."""
     with (

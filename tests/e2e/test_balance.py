@@ -70,6 +70,7 @@ def test_sessions_spread_and_come_back(
             client.leave()
 
 
+@pytest.mark.ci
 def test_the_fewest_sessions(tmp_path: Path, activemq: Broker, rabbitmq: Broker) -> None:
     """`least-sessions` fills up where clients have gone."""
     with (

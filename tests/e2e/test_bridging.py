@@ -30,14 +30,13 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Name what a cell can show: a script on a pair of versions; a library on a pair and at a broker; a broker with a
-    pair; a script whose outcome depends on both, at a broker.
+    """Name what a cell can show: a script; a library at a broker; a pair of versions at a broker; a script whose
+    outcome depends on the broker, at each.
     """
     broker, library, version, upstream, script = cell
-    yield "script", version, upstream, script.name
-    yield "pair", library.name, version, upstream
+    yield "script", script.name
+    yield "library", broker, library.name
     yield "pair", broker, version, upstream
-    yield "pair", broker, library.name
     if script in FACTS:
         yield "facts", broker, script.name
 

@@ -252,6 +252,7 @@ def test_what_others_send_stays_text(browser: Any, there: Running) -> None:
         leave(found)
 
 
+@pytest.mark.ci
 def test_no_more_is_kept_than_a_page_can_bear(browser: Any, there: Running) -> None:
     """Old frames go, a large one is cut; it says how many went."""
     with console(browser, there) as found:
@@ -273,6 +274,7 @@ def test_no_more_is_kept_than_a_page_can_bear(browser: Any, there: Running) -> N
         leave(found)
 
 
+@pytest.mark.ci
 def test_heart_beats_are_counted(browser: Any, there: Running) -> None:
     """In both directions, as they were agreed on; they are no frames."""
     with console(browser, there) as found:
@@ -283,6 +285,7 @@ def test_heart_beats_are_counted(browser: Any, there: Running) -> None:
         leave(found)
 
 
+@pytest.mark.ci
 def test_a_session_that_ends(browser: Any, tmp_path: Path) -> None:
     """It says why: an operator, this page, a reload that changes `admin`, a relay that stops; and connects anew."""
     with page(browser, http_credentials=CREDENTIALS) as found:
@@ -342,6 +345,7 @@ def test_a_page_of_another_site(browser: Any, there: Running) -> None:
         assert found.evaluate(attempt, [place, ticket]) == "open"
 
 
+@pytest.mark.ci
 def test_over_tls(browser: Any, tmp_path: Path) -> None:
     """The page and its WebSocket come by TLS as well."""
     found = Authority(tmp_path, "authority").issue("localhost")
@@ -357,6 +361,7 @@ def test_over_tls(browser: Any, tmp_path: Path) -> None:
         leave(found)
 
 
+@pytest.mark.ci
 def test_behind_a_proxy(tmp_path: Path) -> None:
     """Which says whose the connection is: the list of sessions has that address."""
     with served(tmp_path, kind="haproxy:tcp") as running:
@@ -392,6 +397,7 @@ def test_behind_a_proxy(tmp_path: Path) -> None:
 # Who looks
 
 
+@pytest.mark.ci
 def test_on_a_phone(browser: Any, there: Running) -> None:
     """Nothing sticks out sideways, whatever is in it."""
     with console(browser, there, viewport={"width": PHONE, "height": 844}) as found:
@@ -404,6 +410,7 @@ def test_on_a_phone(browser: Any, there: Running) -> None:
         leave(found)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(browser: Any, there: Running, scheme: str) -> None:
     """Every word can be read, by day and by night (WCAG AA), an ERROR and a notice too."""
@@ -420,6 +427,7 @@ def test_contrast(browser: Any, there: Running, scheme: str) -> None:
         assert found.evaluate(CONTRAST) == []
 
 
+@pytest.mark.ci
 def test_by_keyboard(browser: Any, there: Running) -> None:
     """Everything is reached and done by it: from the first key to the end of the session."""
     with console(browser, there) as found:

@@ -164,6 +164,7 @@ def test_states_in_words(browser: Any, shown: MadeUp) -> None:
         assert re.search(r"does not answer; its figures are from \d\d:\d\d:\d\d", workers[1])
 
 
+@pytest.mark.ci
 def test_ten_thousand_sessions(browser: Any, shown: MadeUp) -> None:
     """They are sorted, searched and turned over by the relay; the page has one page of them."""
     with looking(browser, shown.url) as found:
@@ -222,6 +223,7 @@ def test_what_clients_call_themselves_stays_text(browser: Any, shown: MadeUp) ->
 # What is old
 
 
+@pytest.mark.ci
 def test_figures_that_are_old(browser: Any, tmp_path: Path) -> None:
     """It is said within moments, with the time that they are from, and no more once they are new."""
     with made_up(tmp_path) as running, looking(browser, running.url) as found:
@@ -236,6 +238,7 @@ def test_figures_that_are_old(browser: Any, tmp_path: Path) -> None:
         assert found.locator("#stale").is_hidden()
 
 
+@pytest.mark.ci
 def test_a_relay_that_ends_and_comes_back(browser: Any, tmp_path: Path) -> None:
     """The page waits for it; what was counted begins anew, and it says so."""
     with page(browser) as found:
@@ -250,6 +253,7 @@ def test_a_relay_that_ends_and_comes_back(browser: Any, tmp_path: Path) -> None:
         assert all("ERR_CONNECTION" in each or "ERR_EMPTY" in each for each in found.complaints)
 
 
+@pytest.mark.ci
 def test_nobody_looks(browser: Any, shown: MadeUp) -> None:
     """A page that cannot be seen asks for nothing; it asks at once when it can."""
     with looking(browser, shown.url) as found:
@@ -266,6 +270,7 @@ def test_nobody_looks(browser: Any, shown: MadeUp) -> None:
         found.wait_for_selector("#fresh[data-state=live]")
 
 
+@pytest.mark.ci
 def test_a_day(browser: Any, shown: MadeUp) -> None:
     """What is kept and drawn of many hours is what is kept of five minutes, whatever names come and go."""
     with looking(browser, shown.url) as found:
@@ -334,6 +339,7 @@ uri = "failover:(memory:)"
         other.close()
 
 
+@pytest.mark.ci
 def test_how_long_sessions_may_take(browser: Any, tmp_path: Path) -> None:
     """The seconds go with the order; a number that is none is not sent; nothing is what the upstream has."""
     with made_up(tmp_path) as running, looking(browser, running.url) as found:
@@ -348,6 +354,7 @@ def test_how_long_sessions_may_take(browser: Any, tmp_path: Path) -> None:
         running.child.wait_for_output(r"^paused tcp://192\.0\.2\.2:61613 None$")
 
 
+@pytest.mark.ci
 def test_reading_the_configuration_anew(browser: Any, shown: MadeUp) -> None:
     """What became of it is told: what changed, what takes a restart, or why it was not done."""
     changed = {"changed": ["listener.main", "log_level"], "restart": ["workers"]}
@@ -378,6 +385,7 @@ def test_reading_the_configuration_anew(browser: Any, shown: MadeUp) -> None:
         found.unroute_all(behavior="wait")
 
 
+@pytest.mark.ci
 def test_an_order_that_is_refused(browser: Any, tmp_path: Path) -> None:
     """The page says why: here the session is gone."""
     with made_up(tmp_path) as running, page(browser) as found:
@@ -394,6 +402,7 @@ def test_an_order_that_is_refused(browser: Any, tmp_path: Path) -> None:
         found.wait_for_selector("#notice.alarmed:has-text('Not done: there is no session')")
 
 
+@pytest.mark.ci
 def test_with_a_token(browser: Any, tmp_path: Path) -> None:
     """Who types it as the password sees and orders all; a browser that has it not gets nothing."""
     with made_up(tmp_path, TOKEN) as running:
@@ -438,6 +447,7 @@ def test_a_page_of_another_site(browser: Any, shown: MadeUp, name: str) -> None:
 # Who looks
 
 
+@pytest.mark.ci
 def test_on_a_phone(browser: Any, shown: MadeUp) -> None:
     """Nothing sticks out sideways, whatever is in it; each figure has its heading beside it; rows can be sorted."""
     with looking(browser, shown.url, viewport={"width": PHONE, "height": 844}) as found:
@@ -459,6 +469,7 @@ def test_on_a_phone(browser: Any, shown: MadeUp) -> None:
         assert box["x"] + box["width"] <= PHONE
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(browser: Any, shown: MadeUp, scheme: str) -> None:
     """Every word can be read, by day and by night (WCAG AA), also while figures are old."""
@@ -472,6 +483,7 @@ def test_contrast(browser: Any, shown: MadeUp, scheme: str) -> None:
         assert found.evaluate(CONTRAST) == []
 
 
+@pytest.mark.ci
 def test_by_keyboard(browser: Any, tmp_path: Path) -> None:
     """Each button is reached and seen to be, a question is answered and left, and the place is found again."""
     with made_up(tmp_path) as running, looking(browser, running.url) as found:
@@ -513,6 +525,7 @@ def test_without_javascript(browser: Any, shown: MadeUp) -> None:
         assert "stomprelay sessions" in text(found, "noscript")
 
 
+@pytest.mark.ci
 def test_roles(browser: Any, shown: MadeUp) -> None:
     """Tables stay tables for who hears them, also where they are laid out as cards; what changes state is told."""
     with looking(browser, shown.url, viewport={"width": PHONE, "height": 844}) as found:

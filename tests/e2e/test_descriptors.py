@@ -46,6 +46,7 @@ def metrics(admin: int) -> dict[str, float]:
     return {name.removeprefix("stomprelay_"): value for name, value in sums(page).items()}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("uri", ["failover:(tcp://127.0.0.1:{})", "tcp://localhost:{}"])
 def test_twice_as_many_clients_as_descriptors(tmp_path: Path, uri: str) -> None:
     """Those that can be served are, with their broker; each other one is told why not. Nobody blames the broker, and

@@ -65,6 +65,7 @@ def test_a_broker_that_closes_before_it_has_answered(rig: Rig, cut: int) -> None
     error(client)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("cut", [0, 1, 8, 30, len(MESSAGE) - 1])
 def test_a_broker_that_closes_in_a_session(rig: Rig, cut: int) -> None:
     """The client gets the whole frames that came and then an ERROR."""

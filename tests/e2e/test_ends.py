@@ -52,6 +52,7 @@ def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Doors(ports, broker)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("kind", "fault"), FAULTS, ids=[kind for kind, _ in FAULTS])
 def test_what_came_before_a_fault_is_delivered(doors: Doors, queue: str, kind: str, fault: bytes) -> None:
     """All SENDs are at the broker, and their RECEIPTs at the client before the ERROR; no MESSAGE is lost either."""

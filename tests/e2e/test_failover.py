@@ -68,7 +68,7 @@ def both(members: Sequence[Node]) -> str:
 @pytest.mark.parametrize(
     ("pair", "faults"),
     [
-        pytest.param(("rabbitmq", "activemq"), EACH, id="rabbitmq+activemq"),
+        pytest.param(("rabbitmq", "activemq"), EACH, marks=pytest.mark.ci, id="rabbitmq+activemq"),
         pytest.param(("rabbitmq", "artemis"), (KILL,), marks=pytest.mark.deep, id="rabbitmq+artemis"),
         pytest.param(("artemis", "activemq_6"), (KILL,), marks=pytest.mark.deep, id="artemis+activemq_6"),
         *(pytest.param(pair, AGAIN, marks=pytest.mark.long, id=f"{'+'.join(pair)}-again") for pair in SAME),

@@ -62,6 +62,7 @@ def test_transactions_go_to_all(pair: list[Node], tmp_path: Path, queue: str) ->
     assert held(pair, queue) == [committed, committed]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 @pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
 def test_subscriptions_are_merged(
@@ -92,6 +93,7 @@ def test_subscriptions_are_merged(
     assert held(pair, queue) == [[], []]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_group_that_dies(pair: list[Node], tmp_path: Path, dead: int, queue: str) -> None:
     """With `minAckCount=1` the client does not notice; the dead one catches up when it is there again."""
@@ -119,6 +121,7 @@ def test_a_group_that_dies(pair: list[Node], tmp_path: Path, dead: int, queue: s
         client.leave()
 
 
+@pytest.mark.ci
 def test_a_slow_group_blocks_nobody(pair: list[Node], tmp_path: Path, queue: str) -> None:
     """While one broker is frozen the other one's receipts and messages go on; the frozen one gets all of it later."""
     bodies = [b"%d" % number for number in range(500)]
@@ -141,6 +144,7 @@ def test_a_slow_group_blocks_nobody(pair: list[Node], tmp_path: Path, queue: str
         client.leave()
 
 
+@pytest.mark.ci
 def test_a_quorum_out_of_reach(pair: list[Node], tmp_path: Path, queue: str) -> None:
     """The client gets an ERROR with its receipt's id and the name of the group that failed."""
     with fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running, Talker.at(running.port) as client:

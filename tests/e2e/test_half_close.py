@@ -74,6 +74,7 @@ disconnect_timeout = 1
         assert time.monotonic() - began >= 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("fast", [True, False])
 def test_an_error_after_a_half_close(tmp_path: Path, fast: bool) -> None:
     """What the broker refuses is told."""

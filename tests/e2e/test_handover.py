@@ -259,6 +259,7 @@ def account(senders: list[Sender]) -> dict[str, int]:
     }
 
 
+@pytest.mark.ci
 def test_three_upgrades_under_load(tmp_path: Path) -> None:
     """200 clients connect and send throughout: none is refused, and what has a receipt is at the broker."""
     with scene(tmp_path) as (stage, first):
@@ -266,6 +267,7 @@ def test_three_upgrades_under_load(tmp_path: Path) -> None:
     assert not stage.path.exists()
 
 
+@pytest.mark.ci
 def test_an_upgrade_of_workers(tmp_path: Path) -> None:
     """The parent hands over, its workers see their clients off, and those of the new one serve."""
     with scene(tmp_path, workers=2) as (stage, first):
@@ -300,6 +302,7 @@ def test_a_new_relay_that_fails(tmp_path: Path) -> None:
         assert b"the relay is stopping" in client.error()
 
 
+@pytest.mark.ci
 def test_a_relay_that_nobody_is_before(tmp_path: Path) -> None:
     """It starts as ever; so it does where a killed one left its socket. Then `twistd` takes over from it."""
     with scene(tmp_path) as (stage, first):

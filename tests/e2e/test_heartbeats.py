@@ -105,6 +105,7 @@ def test_a_broker_that_the_relay_does_not_read_is_not_silent(beating: Beating) -
         flood.arrives(client)
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 @pytest.mark.parametrize("broker", ["rabbitmq", pytest.param("activemq", marks=pytest.mark.long)])
 def test_idle_sessions_on_a_real_broker(broker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

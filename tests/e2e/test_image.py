@@ -33,6 +33,7 @@ def moved(text: str, ports: dict[int, int]) -> str:
     return re.sub(r"'127\.0\.0\.1', (\d+)", lambda found: f"'127.0.0.1', {ports[int(found[1])]}", text)
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(
     not Path("/proc/self").exists(), reason="this system has no /proc, which nobody can write to"
 )

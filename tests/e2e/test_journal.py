@@ -357,6 +357,7 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
     assert len(found) < 501
 
 
+@pytest.mark.ci
 def test_a_full_disk_and_clients_that_wait(tmp_path: Path) -> None:
     """Nobody is read from until there is room, heart-beats go on, and then nothing is missing."""
     settings = ("queue = 20000", 'when_full = "block"')
@@ -400,6 +401,7 @@ def _still(flood: Flood) -> int:
     return before
 
 
+@pytest.mark.ci
 def test_a_disk_that_fails_to_the_end(tmp_path: Path) -> None:
     """SIGTERM ends the relay all the same; the log says what is lost."""
     with running(tmp_path) as relay, Connection.to(relay.port) as client:

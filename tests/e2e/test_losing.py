@@ -74,6 +74,7 @@ def test_subscriptions_go_on(
     assert running.counted("errors_sent") == 0
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
 def test_a_transaction_goes_on(pair: Fleet, queue: str, version: str) -> None:
     """BEGIN and SENDs are said again to the next broker; the COMMIT there delivers each once."""
@@ -136,6 +137,7 @@ def test_a_commit_of_unknown_outcome(pair: Fleet, queue: str) -> None:
     assert emptied(pair, queue)[1] == []
 
 
+@pytest.mark.ci
 def test_what_was_committed_survives_its_broker(reversed_pair: Fleet, queue: str) -> None:
     """RabbitMQ is killed as soon as the client has the RECEIPT of its last COMMIT: none of the messages is missing."""
     sent = []
@@ -150,6 +152,7 @@ def test_what_was_committed_survives_its_broker(reversed_pair: Fleet, queue: str
     assert emptied(reversed_pair, queue, due=len(sent)) == [sent, []]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
 @pytest.mark.parametrize("fault", [CUT, FREEZE, SWALLOW], ids=lambda fault: fault.name)
 def test_receipts_that_are_owed(pair: Fleet, queue: str, fault: Fault, version: str) -> None:

@@ -122,6 +122,7 @@ SURVIVORS: tuple[tuple[LibraryFacts, str, LibraryFacts, str, str, int], ...] = (
 )
 
 
+@pytest.mark.ci
 def test_tables_say_what_a_failover_was(
     tmp_path: Path,
     rabbitmq: Broker,

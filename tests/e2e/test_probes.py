@@ -134,6 +134,7 @@ def test_a_relay_that_everybody_could_stop_does_not_start(
     check(child)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "count", [pytest.param(500, marks=pytest.mark.brief), pytest.param(10_000, marks=pytest.mark.deep)]
 )

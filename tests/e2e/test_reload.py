@@ -145,6 +145,7 @@ def held(port: int, queue: str) -> int:
     return count
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("workers", [1, 2])
 def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) -> None:
     """Limits, levels, listeners and brokers change, and change back; no client is refused, cut off or kept waiting."""
@@ -179,6 +180,7 @@ def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) ->
         assert "ERROR" not in running.log
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_broker_that_is_taken_out_under_load(tmp_path: Path, queue: str, workers: int) -> None:
     """Its sessions go to the one that is there; each SEND that was confirmed is at one of them, once."""
@@ -230,6 +232,7 @@ def certificate(port: int, trust: ssl.SSLContext) -> bytes:
         return shown
 
 
+@pytest.mark.ci
 def test_a_certificate_that_is_replaced(
     serving: tuple[Relay, int, Credentials], authority: Authority
 ) -> None:

@@ -118,7 +118,9 @@ def by_destination(frames: list[Frame]) -> dict[str, list[Frame]]:
     return {destination: list(each.values()) for destination, each in found.items()}
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(1, marks=pytest.mark.ci), pytest.param(3, marks=pytest.mark.long)]
+)
 def test_killed_again_and_again(tmp_path: Path, kills: int) -> None:
     """Whenever a replay is killed, the same command goes on: nothing is lost, order stays, and what comes twice has the
     same key and is no more than a window for each connection and kill.
@@ -197,6 +199,7 @@ uri = "tcp://127.0.0.1:%d"
     assert float((state / "progress" / ".pace").read_text()) - began >= count / rate
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 @pytest.mark.parametrize("broker", ["activemq", pytest.param("rabbitmq", marks=pytest.mark.long)])
 def test_through_the_relay_to(

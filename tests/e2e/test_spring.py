@@ -25,6 +25,7 @@ def made() -> Iterator[Callable[[], Client]]:
         yield find(SPRING)
 
 
+@pytest.mark.ci
 def test_five_megabytes(tmp_path: Path, made: Callable[[], Client]) -> None:
     """Of text, which it splits over many messages, and of every byte, both back as one frame each."""
     with doors(tmp_path) as (_, port):

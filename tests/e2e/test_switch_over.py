@@ -36,6 +36,7 @@ def serves(running: Fleet, node: Node, sessions: int) -> bool:
     return bool(running.brokers()[node.uri]["sessions"] == sessions)
 
 
+@pytest.mark.ci
 def test_under_load(pair: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
     """To and fro, and nothing is lost; no client sees more than silence; the paused broker has no session."""
     producer = Producer("stomp.py", client(STOMP_PY), pair.port, "1.2", queue)

@@ -163,6 +163,7 @@ def test_what_was_not_asked_for_is_not_shown(scene: Scene) -> None:
     other.leave()
 
 
+@pytest.mark.ci
 def test_a_flood_is_shown_as_far_as_it_fits(scene: Scene) -> None:
     """Each frame is shown or counted as left out, and all of them pass."""
     count = 60_000
@@ -200,6 +201,7 @@ def test_the_session_that_is_named_ends(scene: Scene) -> None:
     assert child.output.endswith(f'there is no session "{name}"\n')
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("sig", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], ids=["ctrl-c", "killed"]
 )

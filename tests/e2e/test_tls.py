@@ -81,6 +81,7 @@ def test_a_chain_of_certificates(tmp_path: Path, authority: Authority) -> None:
         assert client.socket.version() in {"TLSv1.2", "TLSv1.3"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_clients_offer(

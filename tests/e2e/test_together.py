@@ -118,6 +118,7 @@ def test_the_first_dies_and_is_there_again(pair: Pair, queue: str) -> None:
         consumer.leave()
 
 
+@pytest.mark.ci
 def test_a_worker_that_has_seen_nothing(pair: Pair, queue: str) -> None:
     """One consumer, so that the other worker has no session when the broker dies; its clients meet it all the same."""
     assert pair.relay is not None

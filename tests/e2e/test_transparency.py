@@ -225,10 +225,10 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Name what a cell can show: a conversation with a broker, and in a version."""
+    """Name what a cell can show: a conversation, and a broker in a version."""
     broker, version, conversation = cell
-    yield broker, conversation.name
-    yield version, conversation.name
+    yield (conversation.name,)
+    yield broker, version
 
 
 def name(cell: Cell) -> str:
@@ -256,10 +256,10 @@ KIND_CELLS: list[tuple[str, Cell]] = [(kind, cell) for kind in KINDS for cell in
 
 
 def kind_aspects(cell: tuple[str, Cell]) -> Iterator[tuple[str, ...]]:
-    """Name what a cell can show: a conversation over a kind of upstream, and a broker behind one in a version."""
-    kind, (broker, version, conversation) = cell
-    yield kind, conversation.name
-    yield kind, broker, version
+    """Name what a cell can show: a kind of upstream before a broker, and in a version."""
+    kind, (broker, version, _) = cell
+    yield kind, broker
+    yield kind, version
 
 
 def kind_name(cell: tuple[str, Cell]) -> str:

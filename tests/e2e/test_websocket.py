@@ -32,6 +32,7 @@ def test_a_talk(url: str, name: str) -> None:
     assert stompjs.talk(name, url) == stompjs.SEEN[name]
 
 
+@pytest.mark.ci
 def test_compression(tmp_path: Path) -> None:
     """What Node's `ws` offers is taken, and all comes through as it was."""
     with doors(tmp_path, web="compression = true") as (_, port):
@@ -49,6 +50,7 @@ def test_heart_beats(url: str) -> None:
     assert found["agreed"] != "0,0"
 
 
+@pytest.mark.ci
 def test_over_tls(tmp_path: Path, authority: Authority) -> None:
     """`wss://` by the listener's own certificate, in Node and in a browser, which trust its authority; a browser that
     does not is told of in the log.
@@ -111,6 +113,7 @@ def test_a_proxy_in_front(tmp_path: Path) -> None:
         running.wait_for_log("from 198.51.100.9:5555 on web: connected")
 
 
+@pytest.mark.ci
 def test_a_handover(tmp_path: Path) -> None:
     """One process takes over from another: the library is told that this one goes away, and is back at once, with no
     connection refused between.
@@ -159,6 +162,7 @@ def test_one_too_many(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.ci
 def test_its_own_reconnect(tmp_path: Path) -> None:
     """The relay ends with code 1001, another one comes in its place, and the library is back by itself."""
     stompjs.modules()
@@ -180,6 +184,7 @@ def test_its_own_reconnect(tmp_path: Path) -> None:
     assert (seen[0], seen[-1]) == (1001, 1000)
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 def test_a_failover_between_products(
     tmp_path: Path, rabbitmq: brokers.RabbitMQ, activemq: brokers.Broker
@@ -235,6 +240,7 @@ def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
         assert other.frame().startswith(b"RECEIPT\n")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_reload(tmp_path: Path, workers: int) -> None:
     """A session over WebSocket goes on, with one process or several; who comes then comes by the new path."""

@@ -62,6 +62,7 @@ def test_rabbitmq_elsewhere(tmp_path: Path, rabbitmq: brokers.RabbitMQ) -> None:
         running.wait_for_log("did not connect: HTTP 404 Not Found")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_relay_behind_a_relay(tmp_path: Path, authority: Authority, tls: bool) -> None:
     """Over WebSocket from one to the other, be it with TLS and its verified name."""

@@ -217,6 +217,7 @@ def lost(client: Talker) -> bool:
     return False
 
 
+@pytest.mark.ci
 def test_a_worker_that_is_told_to_end(running: Crew) -> None:
     """Its clients get an ERROR in good order, and another one takes its place."""
     clients = running.clients()
@@ -233,6 +234,7 @@ def ended(client: Talker) -> bool:
     return bool(select.select([client.socket], [], [], 0)[0])
 
 
+@pytest.mark.ci
 def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
     """Also a worker that starts while brokers are paused; `stomprelay` has the commands that it always had."""
     clients = running.clients()
@@ -252,6 +254,7 @@ def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
         client.close()
 
 
+@pytest.mark.ci
 def test_the_relay_is_ready_when_all_are(running: Crew) -> None:
     """A broker that is paused, and a worker that is frozen, are told of, and when they are over."""
     running.relay.wait_until(lambda: readiness(running) == (200, {"ready": True}))
@@ -282,6 +285,7 @@ def readiness(running: Crew) -> tuple[int, Any]:
             return error.code, json.loads(error.read())
 
 
+@pytest.mark.ci
 def test_who_is_connected(running: Crew, queue: str) -> None:
     """`stomprelay sessions` lists the clients of all workers, and finds one, which `stomprelay kill` ends."""
     clients = running.clients()
@@ -328,6 +332,7 @@ def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.ci
 def test_signals_that_no_relay_has_a_use_for(running: Crew, queue: str) -> None:
     """Neither the parent nor a worker ends by them: each says so in a line. SIGHUP is for the parent alone."""
     clients = running.clients()
@@ -408,6 +413,7 @@ def wait_for_end(running: Crew) -> None:
     assert running.relay._child.exited(within=PATIENCE), running.relay.log
 
 
+@pytest.mark.ci
 def test_a_second_signal(tmp_path: Path) -> None:
     """Sessions that owe something have their time, in all workers; another SIGTERM to the parent ends it."""
     with (
@@ -437,6 +443,7 @@ def test_a_second_signal(tmp_path: Path) -> None:
             each.close()
 
 
+@pytest.mark.ci
 def test_a_parent_that_is_killed(tmp_path: Path, broker: int) -> None:
     """Its workers end in good order by themselves, and the port is free."""
     port = free_port()
@@ -461,6 +468,7 @@ def test_a_parent_that_is_killed(tmp_path: Path, broker: int) -> None:
         child.stop()
 
 
+@pytest.mark.ci
 def test_systemd_hears_when_all_serve(tmp_path: Path, broker: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """READY comes once, when the last worker serves; the status says how many do; a stop is told at once."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -479,6 +487,7 @@ def test_systemd_hears_when_all_serve(tmp_path: Path, broker: int, monkeypatch: 
             wait_for_end(running)
 
 
+@pytest.mark.ci
 def test_a_daemon(tmp_path: Path, broker: int) -> None:
     """The process of the pidfile is the one to stop; the log has the lines of all workers, and begins anew when it is
     told to.
@@ -515,6 +524,7 @@ def test_a_daemon(tmp_path: Path, broker: int) -> None:
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.ci
 @contained
 def test_process_1_of_a_container(tmp_path: Path, broker: int) -> None:
     """It waits for its workers: for one that died, which is no zombie afterwards, and for all at the end."""
@@ -540,6 +550,7 @@ def test_process_1_of_a_container(tmp_path: Path, broker: int) -> None:
     check(child)
 
 
+@pytest.mark.ci
 def test_a_local_socket(tmp_path: Path, broker: int) -> None:
     """Its mode stays as it is configured, and its path is there, whatever becomes of a worker; at the end it goes."""
     place = tmp_path / "door"
@@ -564,6 +575,7 @@ def test_a_local_socket(tmp_path: Path, broker: int) -> None:
     check(child)
 
 
+@pytest.mark.ci
 def test_a_session_of_any_worker_is_shown(running: Crew, tmp_path: Path) -> None:
     """Until it ends: which worker has it is all the same. One that none has is refused."""
     clients = running.clients()
@@ -585,6 +597,7 @@ def test_a_session_of_any_worker_is_shown(running: Crew, tmp_path: Path) -> None
         client.close()
 
 
+@pytest.mark.ci
 def test_what_passes_any_worker_is_shown(running: Crew, queue: str, tmp_path: Path) -> None:
     """By one command, as of one relay."""
     clients = running.clients()

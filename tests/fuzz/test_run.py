@@ -6,7 +6,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from fuzz.__main__ import main, options
+from fuzz.__main__ import main
 from fuzz.report import report
 from fuzz.run import run
 
@@ -29,20 +29,6 @@ def test_a_long_look() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
         result = alone.submit(run, seed, octets=1e9).result()
     assert not result.failed, f"seed {seed}\n{report(result)}"
-
-
-def test_without_options() -> None:
-    """A minute, from a seed that is drawn."""
-    asked = options([])
-    assert asked.seconds == 60
-    assert isinstance(asked.seed, int)
-
-
-def test_so_many_bytes() -> None:
-    """A run that is told how many bytes has all the time that they take."""
-    asked = options(["--seed", "5", "--bytes", "1e6"])
-    assert (asked.seed, asked.bytes) == (5, 1_000_000)
-    assert asked.seconds > 1e9
 
 
 def test_a_run_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from fuzz.client import Client
-from fuzz.words import Words, recorded
+from fuzz.words import Words
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0
 from stomprelay.wire.errors import StompError
@@ -53,20 +53,6 @@ def test_a_wild_one_breaks_every_rule() -> None:
         "body too large",
     }
     assert wanted - errors == set()
-
-
-def test_recordings_are_used() -> None:
-    """What was said to real brokers, and by them, is at hand."""
-    assert any(data.startswith(b"CONNECT") for data in recorded(True))
-    assert any(data.startswith(b"CONNECTED") for data in recorded(False))
-
-
-def test_pieces_lose_nothing() -> None:
-    """However a stream is cut, it is the same."""
-    words = Words(Random(1), wild=0.5, odd=0.5)
-    for _ in range(300):
-        data = words.body()
-        assert b"".join(words.pieces(data)) == data
 
 
 def _delivered(client: Client, *messages: tuple[bytes, bytes]) -> list[bytes | None]:

@@ -220,7 +220,7 @@ class Stage:
     cut=st.sampled_from([Cut.WHOLE, Cut.WHOLE, Cut.OCTETS]),
     trace=st.booleans(),
 )
-@settings(max_examples=6 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 def test_a_random_conversation(
     pair: tuple[bytes, bytes],
     operations: list[tuple[str, int, object]],
@@ -259,7 +259,7 @@ def test_a_random_conversation(
 
 
 @given(pair=_PAIRS, value=st.binary(max_size=20))
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 def test_any_value_that_both_versions_can_say(pair: tuple[bytes, bytes], value: bytes) -> None:
     """A value of any octets comes back as it left, where neither version lacks an escape for it."""
     client, broker = pair

@@ -13,6 +13,7 @@ from tests.playbook import Playbook, joined, listener
 from tests.relay.failing import found, started
 from tests.relay.several import begun, fan_out
 
+pytestmark = pytest.mark.ci  # counting lines of Python is slow
 FEW: Final = 50
 """How many there are of everything, and then four times as many."""
 _ROUNDS: Final = 20

@@ -1,9 +1,7 @@
 """Effects are plain values in the order in which they are to be done."""
 
-from typing import get_args
-
 from stomprelay.relay import inputs
-from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
+from stomprelay.relay.effects import Open, Took
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay

@@ -40,6 +40,7 @@ def idle(front: Listener, counters: Counters) -> Relay:
     return relay
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("over", "most"), [(upstream(), 2480), (movable(), 5370)], ids=["plain", "failover"])
 def test_an_idle_session_is_small(over: Upstream, most: int) -> None:
     """In bytes, some more where the core is compiled. What is needed only until CONNECTED is gone; what most sessions

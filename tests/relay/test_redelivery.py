@@ -121,7 +121,7 @@ steps = st.tuples(
     st.sampled_from([Cut.WHOLE, Cut.PASSED]),
     st.lists(steps, min_size=30, max_size=40),
 )
-@settings(max_examples=10 * settings().max_examples)
+@settings(max_examples=3 * settings().max_examples)
 def test_every_copy_is_acknowledged(
     version: bytes, brokers: tuple[bytes, bytes], mode: bytes, cut: Cut, script: list[tuple[str, int]]
 ) -> None:

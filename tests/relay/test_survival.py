@@ -501,5 +501,5 @@ class Survival(RuleBasedStateMachine):
 def test_clients_survive_their_brokers() -> None:
     """Through any conversation and any fault."""
     run_state_machine_as_test(
-        Survival, settings=settings(max_examples=4 * settings().max_examples, stateful_step_count=60)
+        Survival, settings=settings(max_examples=settings().max_examples, stateful_step_count=60)
     )

@@ -127,6 +127,7 @@ def test_a_name_that_is_not_ours_comes_first(pair: RelayHarness) -> None:
     assert Answer(pair, "/brokers", factory=factory, host="attacker.example").status == 421
 
 
+@pytest.mark.ci
 def test_ten_thousand_wrong_tokens(pair: RelayHarness) -> None:
     """Cost no memory that stays, and few lines of the log, which do not show them."""
     channel: Any = site(pair.service.state, pair.reactor, (), TOKEN).buildProtocol(LOCAL)

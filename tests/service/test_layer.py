@@ -262,6 +262,7 @@ def test_a_connection_that_breaks_off(secured: Secured) -> None:
     assert secured.heard.told == [b"hello", "ConnectionLost"]
 
 
+@pytest.mark.ci
 def test_nothing_is_left_for_the_collector(secured: Secured) -> None:
     """Neither what was received nor the errors that said that there is no more are part of a cycle."""
     wires = [secured.client.says(LARGE) for _ in range(3)]

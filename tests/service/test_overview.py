@@ -194,6 +194,7 @@ def test_many_who_look(harness: RelayHarness) -> None:
     assert look() != first
 
 
+@pytest.mark.ci
 def test_a_page_that_is_left_open(harness: RelayHarness) -> None:
     """What it asks for two thousand times keeps nothing: it is half an hour of it."""
     harness.session()

@@ -611,6 +611,7 @@ def test_a_leg_that_the_relay_closes(scene: Scene, how: How) -> None:
     assert scene.said() == []
 
 
+@pytest.mark.ci
 def test_sessions_leave_no_pipes(reactor: Any) -> None:
     """Nor anything that a pipe knows."""
     gc.collect()

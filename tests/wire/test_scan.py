@@ -201,7 +201,7 @@ def streams(draw: st.DrawFn, dialect: Dialect) -> bytes:
     return stream
 
 
-@settings(max_examples=12 * settings().max_examples)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.data())
 def test_any_stream_in_any_pieces(data: st.DataObject) -> None:
     """The same frames, memos, errors and states, and the frames of runs are those that come one by one."""
