@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.broker.message import Message, MessageHead, require_destination
+from stomprelay.broker.message import MessageHead
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import ProtocolError
@@ -59,12 +59,6 @@ def test_a_publisher_cannot_speak_as_the_broker(name: bytes, dialect: Dialect) -
     assert other.written(V1_2) == b"foo:a\\cb\n\n"
 
 
-def test_a_name_that_only_begins_alike_is_the_publisher_s_own() -> None:
-    """`acknowledge` is not `ack`, nor is a value a name."""
-    head = read(b"SEND\ndestination:/queue/a\nacknowledge:1\nx-ack:2\nfoo:ack\n\n\0", V1_2)
-    assert head.lines == b"acknowledge:1\nx-ack:2\nfoo:ack\n\n"
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -84,20 +78,6 @@ def test_a_destination_is_needed(data: bytes, expected: bytes | None) -> None:
     else:
         with pytest.raises(ProtocolError, match="destination"):
             read(data, V1_2)
-
-
-def test_who_lacks_a_destination_is_told_the_command() -> None:
-    """SUBSCRIBE is held to the same."""
-    with pytest.raises(ProtocolError, match="SUBSCRIBE needs a destination header"):
-        require_destination(None, "SUBSCRIBE")
-
-
-def test_padding_of_1_0_is_not_part_of_the_name() -> None:
-    """A 1.0 sender may put a blank after the colon; a 1.2 sender that does means it."""
-    data = b"SEND\ndestination: /queue/a\nfoo: bar\n\n\0"
-    old, new = read(data, V1_0), read(data, V1_2)
-    assert (old.destination, old.written(V1_2)) == (b"/queue/a", b"foo:bar\n\n")
-    assert (new.destination, new.written(V1_2)) == (b" /queue/a", b"foo: bar\n\n")
 
 
 @pytest.mark.parametrize(
@@ -143,12 +123,3 @@ def test_a_dead_letter_tells_where_it_came_from() -> None:
     assert (
         other.moved(b"/queue/DLQ", b"from", b"/queue/a:b").written(V1_2) == b"from:/queue/a\\cb\nfoo:bar\n\n"
     )
-
-
-def test_a_message_weighs_what_it_keeps() -> None:
-    """Head, body and the cost of keeping it at all."""
-    small = Message(b"1", read(b"SEND\ndestination:/queue/a\n\n\0", V1_2), b"\0")
-    large = Message(b"2", read(b"SEND\ndestination:/queue/a\nfoo:bar\n\n\0", V1_2), b"x" * 1000 + b"\0")
-    odd = Message(b"3", read(b"SEND\ndestination:/queue/a\nfoo:b\\cr\n\n\0", V1_2), b"\0")
-    assert large.size == small.size + 1000 + len(b"foo:bar\n")
-    assert odd.size > 100

@@ -3,8 +3,6 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from twisted.internet.endpoints import clientFromString
-from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.config.address import broker
 
@@ -125,9 +123,3 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
         broker(text)
     except ValueError:
         pass
-
-
-@pytest.mark.parametrize("text", ["tcp://broker:1", "tcp://[::1]:5", "unix:/run/x", "ssl:b:2", "tls:b:2"])
-def test_twisted_takes_the_endpoint(text: str) -> None:
-    """What an address becomes is an endpoint string that Twisted understands."""
-    assert clientFromString(MemoryReactorClock(), broker(text).endpoint)

@@ -12,7 +12,6 @@ from stomprelay.config import Config
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.brokers.brokers import ALL
 from stomprelay.service.relay import RelayService
 from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, listener
 from tests.service.sockets import ANY_PORT, Accepting, Peer, call, turns, until
@@ -223,80 +222,6 @@ async def test_a_client_that_does_not_read_across_a_failover() -> None:
         await second.gone()
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_client_that_leaves_while_no_broker_is_there() -> None:
-    """What it said is delivered to the next one, though there is nobody left: then all is over."""
-    async with RelayWithBrokers(confirm=True) as relay:
-        client, first = await relay.session()
-        for factory in relay.groups[0]:
-            factory.buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
-        first.transport.abortConnection()
-        await first.gone()
-        client.transport.write(SEND)
-        await until(
-            lambda: any(session.relay.links[0].broker is None for session in relay.service.state.sessions)
-        )
-        await leave(client)
-        await until(lambda: not relay.service.state.runtime.protocols)
-        assert len(relay.service.state.sessions) == 1
-        for factory in relay.groups[0]:
-            del factory.buildProtocol
-        found: list[Peer] = []
-        for factory in relay.groups[0]:
-            _ = factory.accepted.get().addCallback(found.append)
-        await until(lambda: found)
-        (served,) = found
-        await served.frame()
-        served.transport.write(CONNECTED)
-        frame = await served.frame()
-        assert frame.endswith(b"\n\nhello\0")
-        receipt = frame.partition(b"\nreceipt:")[2].partition(b"\n")[0]
-        served.transport.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
-        await served.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_switch_over() -> None:
-    """All brokers are paused: clients are held. They are resumed: all that was said comes through, and nobody was
-    cut.
-    """
-    async with RelayWithBrokers() as relay:
-        client, first = await relay.session()
-        pauses, everything = relay.service.state.pauses, relay.service.state.brokers.find(ALL)
-        pauses.pause(everything)
-        goodbye = await first.frame()
-        assert goodbye.startswith(b"DISCONNECT\nreceipt:")
-        client.transport.write(SEND)
-        receipt = goodbye.removeprefix(b"DISCONNECT\nreceipt:").partition(b"\n")[0]
-        first.transport.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
-        await leave(first)
-        late = await relay.client()
-        await turns()
-        assert [len(factory.accepted.pending) for factory in relay.groups[0]] == [0, 0]
-        assert late.received == b""
-        pauses.resume(everything)
-        one, two = await relay.accepts(0), await relay.accepts(1)
-        assert (await late.frame()).startswith(b"CONNECTED\n")
-        await until(lambda: SEND in one.received or SEND in two.received)
-        await leave(client, late)
-        await one.gone()
-        await two.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_relay_stops_while_a_session_waits_for_a_broker() -> None:
-    """The client is told, and nothing is waited for that will not come."""
-    async with RelayWithBrokers(1) as relay:
-        client, first = await relay.session()
-        relay.groups[0][0].buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
-        await leave(first)
-        await until(lambda: next(iter(relay.service.state.sessions)).relay.links[0].broker is None)
-        stopping = relay.stop()
-        assert b"the relay is stopping" in await client.frame()
-        await client.gone()
-        await stopping
-
-
 # Several brokers at a time
 
 
@@ -326,56 +251,3 @@ async def test_a_slow_group_of_a_fan_out_holds_nobody() -> None:
         await leave(client)
         await slow.gone()
         await quick.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_client_that_does_not_read_holds_all_groups() -> None:
-    """None of them is read from; what they have to say comes when it reads on."""
-    async with RelayWithBrokers(1, 1) as relay:
-        client = await relay.client()
-        one, other = await relay.accepts(group=0), await relay.accepts(group=1)
-        assert (await client.frame()).startswith(b"CONNECTED\n")
-        client.transport.write(SUBSCRIBE)
-        await one.frame()
-        await other.frame()
-        client.read_slowly()
-        large = MESSAGE.replace(b"hello", b"x" * 100_000) * COUNT
-        for served in (one, other):
-            served.transport.write(large)
-        lines = relay.service.state.runtime.protocols
-        await until(
-            lambda: sum(each.reading is not None and each.reading.held for each in lines.values()) == 2
-        )
-        taken = sum(each.bytes_received for each in lines.values())
-        await turns()
-        assert sum(each.bytes_received for each in lines.values()) == taken < len(large)
-        client.transport.resumeProducing()
-        (session,) = relay.service.state.sessions
-        await until(lambda: session.info().broker_bytes >= 2 * len(large))
-        await until(lambda: client.received.count(b"\0") >= 2 * COUNT)
-        await leave(client)
-        await one.gone()
-        await other.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_group_of_a_fan_out_that_dies_while_it_is_slow() -> None:
-    """The other goes on, and when it is there again it gets what it missed."""
-    async with RelayWithBrokers(1, 1, resend_buffer=64 * 1024 * 1024, confirm=True) as relay:
-        client = await relay.client()
-        slow, quick = await relay.accepts(group=0), await relay.accepts(group=1)
-        assert (await client.frame()).startswith(b"CONNECTED\n")
-        slow.read_slowly()
-        client.transport.write(numbered(COUNT))
-        await until(lambda: b"\nnumber:%d\n" % (COUNT - 1) in quick.received[-101_000:])
-        slow.transport.abortConnection()
-        again = await relay.accepts(group=0)
-        last = b"\nnumber:%d\n" % (COUNT - 1)
-        await until(lambda: last in again.received[-101_000:] and again.received.endswith(b"\0"))
-        assert numbers(again.received) == list(range(COUNT))
-        for served in (quick, again):
-            for receipt in re.findall(rb"\nreceipt:(.+)\n", served.received):
-                served.transport.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
-        await leave(client)
-        await quick.gone()
-        await again.gone()

@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import os
-import platform
 import signal
 import socket
 import threading
@@ -122,15 +121,6 @@ def test_an_order_that_comes_as_the_service_stops() -> None:
     ((call, *rest),) = kept
     call(*rest)
     assert actions.given == []
-
-
-def test_a_reactor_in_memory_gets_no_signals() -> None:
-    """Nothing could wake it, and no test shall change the process unasked."""
-    before = signal.getsignal(signal.SIGUSR1)
-    signals = Signals(MemoryReactorClock(), Actions())
-    signals.startService()
-    assert signal.getsignal(signal.SIGUSR1) is before
-    signals.stopService()
 
 
 def test_another_thread_than_the_main_one() -> None:
@@ -292,17 +282,6 @@ def test_the_status_is_told_when_it_changed(clock: Clock, manager: Manager) -> N
     service.notify.stopService()
 
 
-def test_a_stop_that_takes_long_still_gives_signs_of_life(clock: Clock, manager: Manager) -> None:
-    """systemd's watchdog goes on while the service stops, and must not kill it meanwhile."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000000"})
-    service.notify.startService()
-    service.notify.stopping()
-    manager.received()
-    clock.advance(1)
-    assert manager.received() == ["WATCHDOG=1"]
-    service.notify.stopService()
-
-
 def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager) -> None:
     """Where the watchdog names this process."""
     environment = {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": str(os.getpid())}
@@ -311,16 +290,6 @@ def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager)
     manager.received()
     clock.pump([1.0] * 8)
     assert manager.received() == ["WATCHDOG=1"] * 4
-    service.notify.stopService()
-
-
-def test_a_slow_watchdog_does_not_slow_the_status(clock: Clock, manager: Manager) -> None:
-    """Signs of life may come oftener than they must."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "600000000"})
-    service.notify.startService()
-    manager.received()
-    clock.advance(EVERY)
-    assert manager.received() == ["WATCHDOG=1"]
     service.notify.stopService()
 
 
@@ -345,22 +314,6 @@ def test_no_sign_of_life_where_none_is_wanted(
     clock.pump([EVERY] * 3)
     assert manager.received() == []
     service.notify.stopService()
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "relative"}, {"NOTIFY_SOCKET": "vsock:2:1234"}],
-    ids=["unset", "empty", "relative", "another family"],
-)
-def test_without_a_manager_nothing_happens(clock: Clock, environment: dict[str, str]) -> None:
-    """Nothing is told, nothing is logged and no timer runs."""
-    service = Service(clock, {**environment, "WATCHDOG_USEC": "2000000"})
-    with capturedLogs() as logs:
-        service.notify.startService()
-        assert clock.getDelayedCalls() == []
-        service.notify.stopping()
-        service.notify.stopService()
-    assert logs == []
 
 
 def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> None:
@@ -413,12 +366,6 @@ def test_both_thresholds_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert library.told == {-1: KEPT, -3: LARGE}
 
 
-def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`mallopt` answers 0 for what it does not take."""
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(0))
-    assert not keep_freed_memory()
-
-
 @pytest.mark.parametrize("error", [AttributeError, OSError])
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """Nothing depends on it but speed."""
@@ -428,12 +375,6 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error
 
     monkeypatch.setattr(ctypes, "CDLL", load)
     assert not keep_freed_memory()
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
-def test_glibc_takes_it() -> None:
-    """As it is, in this process."""
-    assert keep_freed_memory()
 
 
 def test_garbage_is_looked_for_rarely() -> None:

@@ -5,7 +5,6 @@ import gc
 import pytest
 from twisted.internet import error
 
-from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness, listener, upstream
@@ -90,46 +89,6 @@ def test_a_broker_that_does_not_answer_in_time() -> None:
     assert harness.reactor.getDelayedCalls() == []
 
 
-def test_a_client_that_goes_while_its_broker_is_awaited() -> None:
-    """So does the attempt."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(CONNECT)
-    client.disconnects()
-    assert harness.reactor.connectors[0].stoppedConnecting
-    assert len(harness.service.state.sessions) == 0
-    harness.reactor.advance(0)
-    assert harness.reactor.getDelayedCalls() == []
-
-
-def test_a_client_that_left_its_frames_behind() -> None:
-    """What it said behind CONNECT reaches the broker though it is gone; then that connection ends, too."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(CONNECT + SEND)
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 1
-    broker = harness.broker()
-    broker.sends(CONNECTED)
-    assert broker.written().endswith(SEND + DISCONNECTING)
-    assert broker.ends == ["half"]
-    broker.disconnects()
-    assert len(harness.service.state.sessions) == 0
-
-
-@pytest.mark.parametrize("end", [0, 1])
-def test_a_slow_reader_stops_the_other_side(end: int) -> None:
-    """And, reading on, starts it again."""
-    harness = RelayHarness()
-    ends = harness.session()
-    slow, other = ends[end], ends[1 - end]
-    slow.fills()
-    assert not other.reading
-    assert slow.reading
-    slow.drains()
-    assert other.reading
-
-
 def test_a_paused_peer_is_not_dead() -> None:
     """While a client does not take what comes, its broker's silence means nothing."""
     harness = RelayHarness(listener(upstream=upstream()))
@@ -177,20 +136,6 @@ def test_a_client_that_never_says_connect() -> None:
     assert client.ends == ["half"]
     harness.reactor.advance(2)
     assert client.ends == ["half", "abort"]
-
-
-def test_many_clients_that_never_say_connect() -> None:
-    """They share one timer, and leave nothing."""
-    harness = RelayHarness()
-    clients = [harness.client() for _ in range(1000)]
-    assert len(harness.reactor.getDelayedCalls()) == 1
-    harness.reactor.advance(10)
-    for client in clients:
-        client.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    assert harness.service.state.runtime.protocols == {}
-    harness.reactor.pump([1.0] * 12)  # what the log says of the broker
-    assert harness.reactor.getDelayedCalls() == []
 
 
 def test_closing_at_any_octet() -> None:

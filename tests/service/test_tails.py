@@ -106,28 +106,6 @@ def test_a_new_session_is_shown_from_its_first_frame(harness: RelayHarness) -> N
     assert b"hush" not in found.segment
 
 
-def test_a_login_is_a_name_amid_a_session() -> None:
-    """Where no journal had its CONNECT."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(LOGIN)
-    harness.broker().sends(CONNECTED)
-    tail(harness)
-    client.sends(SEND)
-    assert [each.context.client for each in read(tail(harness))] == ["me"]
-
-
-def test_amid_connect(harness: RelayHarness) -> None:
-    """A session whose client waits for its broker: what comes from now on is shown."""
-    client = harness.client()
-    client.sends(LOGIN)
-    broker = harness.broker()
-    tail(harness)
-    broker.sends(CONNECTED)
-    client.sends(SEND)
-    assert shown(tail(harness)) == ["<CONNECTED", "connected", ">SEND"]
-
-
 def test_before_connect(harness: RelayHarness) -> None:
     """A client that has said nothing, or half of it: its CONNECT is shown, and no passcode."""
     client = harness.client()
@@ -238,16 +216,6 @@ def test_the_journal_has_all_the_same(tmp_path: Path) -> None:
     assert (one.number, two.number) == (1, 2)
 
 
-def test_a_journal_that_is_full_holds_its_sessions(tmp_path: Path) -> None:
-    """Watched or not."""
-    harness = JournalHarness(tmp_path)
-    client, _ = harness.session()
-    tail(harness)
-    harness.journal.full = True
-    client.sends(SEND)
-    assert not client.reading
-
-
 def test_what_the_configuration_redacts() -> None:
     """It does so without a journal, too."""
     harness = RelayHarness(journal=JournalSettings(redact=("x-mine",)))
@@ -281,18 +249,6 @@ def test_who_says_that_it_is_over(harness: RelayHarness) -> None:
     assert shown(tail(harness, over=True)) == [">SEND"]
     assert recorded(client) == before
     assert tail(harness, over=True) == TailAnswer()
-
-
-def test_several_watch(harness: RelayHarness) -> None:
-    """Each what it asked for, as often as it asks; one ends, the other goes on."""
-    client, _ = harness.session()
-    tail(harness)
-    tail(harness, watch="two", bodies=2)
-    client.sends(SEND)
-    assert shown(tail(harness)) == shown(tail(harness, watch="two", bodies=2)) == [">SEND"]
-    tail(harness, over=True)
-    client.sends(SEND)
-    assert shown(tail(harness, watch="two", bodies=2)) == [">SEND"]
 
 
 def test_no_more_watch_than_may(harness: RelayHarness) -> None:
