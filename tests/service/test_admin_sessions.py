@@ -311,6 +311,17 @@ def test_a_session_is_ended(harness: RelayHarness) -> None:
     assert killed(harness, name).status == 404
 
 
+def test_a_session_without_a_broker_is_ended(harness: RelayHarness) -> None:
+    """Before CONNECT, and while it looks for one."""
+    for said in (b"", CONNECT):
+        client = harness.client()
+        client.sends(said)
+        name = asked(harness)["sessions"][0]["session"]
+        assert killed(harness, name, b"").status == 200
+        assert client.written().startswith(b"ERROR\nmessage:the session was ended\n")
+        assert asked(harness)["total"] == 0
+
+
 @pytest.mark.parametrize("name", ["relay-00000000-1", "*", "%2A", "%00", "%FF", "x" * 4000])
 def test_a_session_that_is_not_there(harness: RelayHarness, name: str) -> None:
     """404, and nobody is ended."""

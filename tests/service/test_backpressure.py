@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, ReadControl
-from stomprelay.session.effects import GiveWay, Wake
+from stomprelay.session.effects import GiveWay
 from stomprelay.session.leg import Leg, State
 from tests.service.harness import FakeTransport
 from tests.service.scripted import ScriptedSession
@@ -134,22 +134,6 @@ def test_a_full_client_holds_its_broker() -> None:
     assert not broker.reading
     scripted.client.drains()
     assert broker.reading
-
-
-def test_a_broker_that_was_left_does_not_let_its_successor_go() -> None:
-    """Whatever the old leg's transport does when the new one is full: room, or an end."""
-    scripted = ScriptedSession()
-    old, first = scripted.open(0)
-    first.fills()
-    _, second = scripted.open(1)
-    second.fills()
-    first.drains()
-    assert not scripted.client.reading
-    scripted.close(old)
-    assert not scripted.client.reading
-    assert first.producer is None
-    second.drains()
-    assert scripted.client.reading
 
 
 def test_a_broker_that_was_left_is_not_waited_for() -> None:
@@ -297,39 +281,4 @@ def test_a_full_client_holds_all_its_brokers() -> None:
     assert all(transport.reading for transport in (*transports, late))
 
 
-def test_what_was_told_is_taken_back_though_the_client_is_held_meanwhile() -> None:
-    """A broker that was said to be blocked gets its room told, whoever is coupled by then."""
-    scripted, legs, (slow, *_) = several()
-    slow.fills()
-    scripted.reactor.advance(0)
-    scripted.relay.coupled = True
-    for leg in legs[1:]:
-        scripted.close(leg)
-    assert not scripted.client.reading
-    scripted.said()
-    slow.drains()
-    assert scripted.client.reading
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == [("unblocked", legs[0])]
-
-
 # Sessions without legs
-
-
-def test_a_session_without_legs_that_is_given_up() -> None:
-    """When it says that it is over there is no leg to close; it ends all the same, once, and nobody wakes it."""
-    scripted = ScriptedSession()
-    scripted.relay.over = False
-    scripted.client.disconnects()
-    scripted.does(Wake(5.0))
-    scripted.relay.answers.append([Wake(9.0)])
-    woke = scripted.relay.woke
-
-    def gives_up(now: float) -> object:
-        scripted.relay.over = True
-        return woke(now)
-
-    scripted.relay.woke = gives_up  # type: ignore[method-assign, assignment]
-    scripted.reactor.advance(5)
-    assert scripted.over == [scripted.session]
-    assert scripted.reactor.getDelayedCalls() == []

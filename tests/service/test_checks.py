@@ -101,17 +101,6 @@ class ScriptedBrokers:
         return [entry.broker.health.sessions for entry in self.harness.service.state.brokers]
 
 
-def test_rounds_end_with_the_service() -> None:
-    """No timer is left."""
-    here = harness()
-    assert len(here.reactor.getDelayedCalls()) == 1
-    here.reactor.advance(3)
-    stopped: list[object] = []
-    _ = here.service.stopService().addCallback(stopped.append)
-    assert stopped == [None]
-    assert here.reactor.getDelayedCalls() == []
-
-
 # Probes
 
 

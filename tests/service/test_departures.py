@@ -155,24 +155,6 @@ async def test_what_was_sent_before_arrives_when_the_broker_reads_on() -> None:
         await play.over()
 
 
-@pytest_twisted.ensureDeferred
-async def test_nothing_is_watched_that_is_read_from() -> None:
-    """A session that was held and goes on leaves nothing behind."""
-    async with scene() as play:
-        client, answering = await play.session()
-        while not play.held:
-            client.transport.write(FRAME)
-            await turns(1)
-        assert len(play.runtime.departures._watched) == 1
-        answering.transport.resumeProducing()
-        await until(lambda: not play.held)
-        assert play.runtime.departures._watched == {}
-        client.transport.loseConnection()
-        await client.gone()
-        answering.transport.loseConnection()
-        await play.over()
-
-
 # The watch itself
 
 

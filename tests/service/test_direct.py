@@ -110,18 +110,6 @@ def test_nothing_overtakes_what_is_queued(ends: Ends) -> None:
     assert ends.peer.recv(100) == b"now"
 
 
-def test_a_producer_hears_of_a_full_queue(ends: Ends) -> None:
-    """What was not sent counts as what was written in the usual way does."""
-    transport = FakeTransport()
-    ends.connection.registerProducer(transport, True)
-    direct.write(ends.connection, b"hello")
-    assert transport.reading
-    direct.write(ends.connection, b"x" * 5_000_000)
-    assert not transport.reading
-    ends.received(5_000_005)
-    assert transport.reading
-
-
 def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
     """Nothing is raised; the reactor finds the broken connection when it writes what was queued."""
     ends.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -169,27 +169,6 @@ async def test_clients_over_the_network_and_in_memory_meet() -> None:
     await service.stopService()
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_large_backlog_arrives_whole() -> None:
-    """More than sockets hold, to a reader that takes its time."""
-    service = BrokerService(reactor)
-    service.startService()
-    producer = await connect(service.memory)
-    body = b"x" * 50_000
-    send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
-    producer.transport.write(CONNECT + send * 200)
-    await until(lambda: producer.transport.dataBuffer == b"" and not producer.transport._tempDataBuffer)
-    consumer = await connect(service.memory)
-    consumer.transport.write(CONNECT + SUBSCRIBE)
-    await consumer.frame()
-    for _ in range(200):
-        assert (await consumer.frame()).endswith(body + b"\0")
-    for client in (producer, consumer):
-        client.transport.loseConnection()
-    await until(lambda: not service.runtime.sockets)
-    await service.stopService()
-
-
 def test_stopping_tells_every_client() -> None:
     """And waits until they have gone."""
     harness = BrokerHarness()

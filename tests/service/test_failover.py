@@ -181,47 +181,6 @@ async def test_a_broker_that_does_not_read_and_dies() -> None:
         await second.gone()
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_client_that_does_not_read_across_a_failover() -> None:
-    """It holds the next broker as it held the first, and gets all that both had to say when it reads again."""
-    async with RelayWithBrokers() as relay:
-        client, first = await relay.session()
-        client.skip_eols()
-        client.transport.write(SUBSCRIBE)
-        await first.frame()
-        client.read_slowly()
-        large = MESSAGE.replace(b"hello", b"x" * 100_000)
-        first.transport.write(large * 100)
-        runtime = relay.service.state.runtime
-
-        def held() -> bool:
-            return any(
-                protocol.reading is not None and protocol.reading.held
-                for protocol in runtime.protocols.values()
-            )
-
-        await until(held)
-        taken = sum(each.bytes_received for each in runtime.protocols.values())
-        assert taken < len(large) * 75
-        (session,) = relay.service.state.sessions
-        first.transport.abortConnection()
-
-        # Nobody reads from the first one, so its end is seen only when the client reads on.
-        client.transport.resumeProducing()
-        second = await relay.accepts(1)
-        assert await second.frame() == SUBSCRIBE
-        client.read_slowly()
-        second.transport.write(large * 100)
-        await until(held)
-        client.transport.resumeProducing()
-        await until(lambda: session.info().broker_bytes >= len(large) * 100)
-        await until(lambda: not held())
-        second.transport.write(MESSAGE)
-        await client.receive_until(b"\n\nhello\0")
-        await leave(client)
-        await second.gone()
-
-
 # Several brokers at a time
 
 

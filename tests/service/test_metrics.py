@@ -31,7 +31,6 @@ from stomprelay.service.admin.snapshot import (
     summed,
 )
 from stomprelay.service.journal.queue import Dropped
-from stomprelay.service.network.renewal import EVERY
 from tests.e2e.certificates import Authority
 from tests.image import ROOT
 from tests.prometheus import samples, spelled
@@ -96,24 +95,6 @@ def test_metrics_of_brokers() -> None:
         f"stomprelay_broker_waiting{{{at.format(1)}}} 0",
         f"stomprelay_broker_waiting{{{at.format(2)}}} 0",
     ]
-
-
-def test_an_address_that_stands_in_two_groups() -> None:
-    """One line: with the sessions of both, up only where both say so, paused where either is."""
-    harness = RelayHarness(listener(upstream=movable(failover(1), failover(1))))
-    one, two = (entry.broker.health for entry in harness.service.state.brokers)
-    for health in one, one, two, two, two:
-        health.joined()
-    one.failures, two.failures = 0, 4
-    one.up = True
-    two.paused = True
-
-    def values() -> list[str]:
-        return [line.rpartition(" ")[2] for line in of_brokers(harness)]
-
-    assert values() == ["1", "1", "5", "4", "0"]
-    two.up = False
-    assert values() == ["0", "1", "5", "4", "0"]
 
 
 def test_metrics_of_the_journal(tmp_path: Path) -> None:
@@ -295,16 +276,6 @@ def test_when_certificates_end(tmp_path: Path) -> None:
     assert crew.certificates == {**taken.certificates, "listener.public.tls": end + 5}
     assert parse(spell(crew).encode()) == crew
     assert "certificate" not in "".join(spelled(samples(page_of(RelayHarness()))))
-
-
-def test_a_certificate_that_is_renewed(tmp_path: Path) -> None:
-    """Its time is that of the new one as soon as that is in use."""
-    authority = Authority(tmp_path, "authority")
-    harness = RelayHarness(listener(tls=serving(authority.issue("localhost", expired=True))))
-    end = authority.issue("localhost").leaf.not_valid_after_utc.timestamp()
-    assert snapshot(harness.service.state, whole=False).certificates["listener.public.tls"] < end
-    harness.reactor.pump([EVERY, EVERY])
-    assert snapshot(harness.service.state, whole=False).certificates == {"listener.public.tls": end}
 
 
 # Processes

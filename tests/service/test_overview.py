@@ -92,17 +92,6 @@ def test_what_runs(harness: RelayHarness) -> None:
     ]
 
 
-def test_since_when_it_has_been_there(harness: RelayHarness) -> None:
-    """It stays the same, however late it is asked; of another process it is another time."""
-    started = harness.service.state.started
-    factory = site(harness.service.state, harness.reactor)
-    first = json.loads(Answer(harness, "/overview", factory=factory).text)
-    harness.reactor.advance(7)
-    later = json.loads(Answer(harness, "/overview", factory=factory).text)
-    assert started == first["started"] == later["started"] < first["time"]
-    assert later["time"] > first["time"]
-
-
 def test_brokers_and_how_they_are(harness: RelayHarness) -> None:
     """Where they stand, their state, why, their sessions, their failures."""
     harness.session()

@@ -86,19 +86,6 @@ def test_resuming_a_broker(harness: PausedBrokers, log: list[str]) -> None:
     assert log == ["info: upstream main: broker tcp://192.0.2.1:61613 is resumed"]
 
 
-def test_sessions_that_end_by_being_told(harness: PausedBrokers) -> None:
-    """Who goes meanwhile spoils nothing for the others."""
-    sessions = {scripted.session for scripted in harness.scripted_sessions}
-    switchover = Pauses(sessions)
-    for scripted in harness.scripted_sessions:
-        scripted.relay.links = (Link(harness.one),)
-        scripted.on_end = sessions.discard
-        scripted.client.disconnects()
-    sessions.update(scripted.session for scripted in harness.scripted_sessions)
-    switchover.pause(harness.brokers.find(ALL))
-    assert sessions == set()
-
-
 def test_the_journal_has_it(tmp_path: Path) -> None:
     """Each broker once, when it changes."""
     harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2))))

@@ -1,13 +1,11 @@
 """The process: signals, what systemd is told, and memory."""
 
 import ctypes
-import gc
 import os
 import signal
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,10 +24,8 @@ from stomprelay.service.process import (
     KEPT,
     LARGE,
     UNUSED,
-    YOUNG,
     Notify,
     Signals,
-    collect_rarely,
     keep_freed_memory,
     start,
     unused,
@@ -329,6 +325,9 @@ def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> 
     assert "refused" in text
 
 
+# Memory
+
+
 def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Manager) -> None:
     """When its queue is full, what it should have heard is lost; the relay does not wait."""
     service = Service(clock, {"NOTIFY_SOCKET": manager.address})
@@ -340,9 +339,6 @@ def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Man
                 break
     assert "systemd could not be told" in formatEvent(logs[0])
     service.notify.stopService()
-
-
-# Memory
 
 
 class Library:
@@ -375,26 +371,3 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error
 
     monkeypatch.setattr(ctypes, "CDLL", load)
     assert not keep_freed_memory()
-
-
-def test_garbage_is_looked_for_rarely() -> None:
-    """What is there is left alone, what comes later is not."""
-    before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
-    try:
-        collect_rarely()
-        assert gc.get_threshold() == (YOUNG, 10, 10)
-        assert gc.get_freeze_count() > 10_000
-
-        class Odd:
-            """Holds itself."""
-
-        odd: Any = Odd()
-        odd.itself = odd
-        gone = weakref.ref(odd)
-        del odd
-        gc.collect()
-        assert gone() is None
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)

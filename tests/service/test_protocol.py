@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from twisted.internet import defer, endpoints, error, reactor
+from twisted.internet import endpoints, error, reactor
 from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
@@ -117,24 +117,6 @@ def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -
     harness.protocol.set_producer(two.protocol.reading)
     assert one.transport.reading
     assert harness.transport.producer is two.protocol.reading
-
-
-def test_what_stops_the_reading_is_there_while_there_is_a_reason(harness: DriverHarness) -> None:
-    """Most connections are read from all their lives."""
-    protocol = harness.protocol
-    protocol.release(PRESSURE)
-    assert protocol._reading is None
-    protocol.hold(PRESSURE)
-    protocol.hold(ASKED)
-    protocol.release(PRESSURE)
-    assert protocol.held
-    assert not harness.transport.reading
-    protocol.release(ASKED)
-    assert harness.transport.reading
-    assert protocol._reading is None
-    protocol.close(How.ABORT)
-    protocol.hold(PRESSURE)
-    assert not protocol.held
 
 
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
@@ -386,30 +368,6 @@ async def test_a_broker_with_tls_is_there_after_the_handshake(tmp_path: Path) ->
     assert secured.ours.told("received") == [("received", BROKER, b"bye")]
     assert secured.ours.told("lost") == [("lost", BROKER, "connection closed")]
     assert secured.theirs.told("lost") == []
-
-
-@pytest_twisted.ensureDeferred
-async def test_tls_throttles(tmp_path: Path) -> None:
-    """A peer that does not read fills the transport, which says so; and everything arrives."""
-    async with Secured(tmp_path) as secured:
-        await until(lambda: secured.ours.told("connected"))
-        ours, theirs = secured.ours.protocols[0], secured.theirs.protocols[0]
-        source = DriverHarness()
-        assert source.protocol.reading is not None
-        assert theirs.reading is not None
-        theirs.reading.hold(PRESSURE)
-        ours.set_producer(source.protocol.reading)
-        written = 0
-        while source.transport.reading:
-            ours.write(b"x" * 100_000)
-            written += 100_000
-            assert written < 50_000_000
-            await until(lambda: True)
-            await defer.ensureDeferred(turn())
-        theirs.reading.release(PRESSURE)
-        await until(lambda: theirs.bytes_received == written)
-        await until(lambda: source.transport.reading)
-        ours.close(How.FLUSH)
 
 
 async def turn() -> None:

@@ -1,17 +1,13 @@
 """A session whose journal is kept: what is recorded of its frames, its events and its stops."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from twisted.internet import error
-from twisted.internet.task import Clock
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.settings import ALL, WhenFull
 from stomprelay.relay.client.shutdown import ECHO
-from stomprelay.service.connection.recording import QUIET, ReadingStop
-from stomprelay.service.connection.timers import Timers
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -80,23 +76,6 @@ def test_a_session(harness: JournalHarness) -> None:
     assert found[3].frames == (SEND.removesuffix(b"\0"),)
     assert [each.number for each in found if each.context.side == "broker"] == [0, 1, 3]
     assert [each.number for each in found if each.context.side == "client"] == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("said", "client"),
-    [
-        (NAMED.replace(b"client-id:erp\n", b""), "guest"),
-        (NAMED.replace(b"client-id", b"x"), "guest"),
-        (NAMED.replace(b"client-id:erp", b"client-id: erp "), "erp"),
-        (CONNECT, "192.0.2.7"),
-        (NAMED.replace(b"erp", b"\xff" * 2000), "\ufffd" * 1000),
-        (NAMED.replace(b"erp", b"first\nclient-id:second"), "first"),
-    ],
-)
-def test_who_a_client_is(harness: JournalHarness, said: bytes, client: str) -> None:
-    """Its client-id, else its login, else its host; cut where it is endless."""
-    harness.client().sends(said)
-    assert harness.read()[0].context.client == client
 
 
 def test_frames_that_waited_for_a_broker(tmp_path: Path) -> None:
@@ -283,36 +262,3 @@ def test_who_said_goodbye_hears_it_confirmed(tmp_path: Path) -> None:
 
 
 HELD, RELEASED = JournalEvent.HELD, JournalEvent.RELEASED
-
-
-class StoppedLeg:
-    """A leg that stands still; keeps what is told of it."""
-
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.told: list[tuple[JournalEvent, dict[str, Any]]] = []
-        self.over: Any = 0  # not int, for it changes between two looks
-        alarms = Timers(self.clock, self.clock.seconds)
-        self.standstill = ReadingStop(alarms, self.clock.seconds, "broker", self._tell, self._over)
-        self.standstill.began("pressure")
-
-    def _tell(self, event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
-        assert "broker" in text
-        self.told.append((event, facts))
-
-    def _over(self) -> None:
-        self.over += 1
-
-
-def test_stop_and_go_is_one() -> None:
-    """Only the time in which nothing was read counts."""
-    leg = StoppedLeg()
-    for _ in range(100):
-        leg.clock.advance(0.25)
-        leg.standstill.resumed()
-        leg.clock.advance(QUIET * 0.9)
-        leg.standstill.stopped()
-    assert len(leg.told) == 1
-    leg.standstill.resumed()
-    leg.clock.advance(QUIET)
-    assert leg.told[1:] == [(RELEASED, {"side": "broker", "seconds": 25.0})]

@@ -3,7 +3,6 @@
 import gc
 
 import pytest
-from twisted.internet import error
 
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -55,23 +54,6 @@ def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
     broker.sends(CONNECTED)
     assert client.reading
     assert broker.written().endswith(SEND + SEND)
-
-
-def test_a_broker_that_refuses(log: list[str]) -> None:
-    """The client is told in an ERROR, which it has time to read; the log has the reason."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(CONNECT)
-    harness.refuse(error.ConnectionRefusedError())
-    assert client.written().startswith(b"ERROR\nmessage:broker not available\n")
-    assert client.ends == ["half"]
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    harness.reactor.advance(1)
-    assert log[-1] == (
-        "warn: upstream main: broker tcp://192.0.2.1:61613 is down: did not connect: connection refused "
-        "(0 sessions lost it so far)"
-    )
 
 
 def test_a_broker_that_does_not_answer_in_time() -> None:
@@ -206,28 +188,6 @@ def test_sessions_leave_no_objects() -> None:
     harness.reactor.connectors.clear()
     assert ours() - before < 10
     assert not any(type(each) is LegProtocol for each in gc.get_objects())
-
-
-def test_what_there_is_to_see() -> None:
-    """Before CONNECT, while the broker is awaited, and after; bytes as they came."""
-    harness = RelayHarness()
-    client = harness.client()
-    seen = only(harness).info()
-    assert (seen.client, seen.version, seen.brokers, seen.client_bytes) == ("192.0.2.7:4711", None, (), 0)
-    assert (seen.session, seen.listener) == (harness.service.clients.prefix + "-1", "public")
-    client.sends(CONNECT)
-    seen = only(harness).info()
-    assert (seen.version, seen.brokers, seen.broker_versions) == ("1.2", (None,), (None,))
-    assert seen.client_bytes == len(CONNECT)
-    broker = harness.broker()
-    broker.sends(CONNECTED.replace(b"1.2", b"1.1"))
-    seen = only(harness).info()
-    assert (seen.version, seen.brokers, seen.broker_versions) == (
-        "1.2",
-        ("tcp://192.0.2.1:61613",),
-        ("1.1",),
-    )
-    assert (seen.client_bytes, seen.broker_bytes) == (len(CONNECT), len(CONNECTED))
 
 
 def test_secrets_stay_out_of_the_log(log: list[str]) -> None:

@@ -17,9 +17,10 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.address import authority as host
 from stomprelay.config.change import Source
-from stomprelay.relay.model.listener import ServerTLS, Web
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.brokers.checks import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
@@ -98,22 +99,6 @@ def test_an_endpoint_that_stays_keeps_its_socket() -> None:
     harness.client(0).sends(CONNECT)
     assert harness.service.state.sessions.listeners["b"].counters["sessions_opened"] == 1
     assert harness.service._listening.getServiceNamed("b") is there[0]
-
-
-def test_new_limits_are_for_new_sessions() -> None:
-    """Who is there keeps what it came with."""
-    main = upstream()
-    harness = RelayHarness(listener(upstream=main))
-    early = harness.client()
-    reload(harness, listener(upstream=main, versions=frozenset({b"1.0"}), clients=2), clients=5)
-    early.sends(CONNECT)
-    broker = harness.broker()
-    assert b"accept-version:1.0,1.1,1.2\n" in broker.written()
-    later = harness.client()
-    later.sends(CONNECT)
-    assert b"supported versions are 1.0" in later.written()
-    harness.client()
-    assert b"the limit of this listener is 2" in harness.client().written()
 
 
 @pytest_twisted.ensureDeferred
@@ -311,30 +296,22 @@ def test_files_that_change(tmp_path: Path, authority: Authority, log: list[str])
 # The rest
 
 
-def test_what_is_listened_on_anew(authority: Authority) -> None:
-    """An endpoint has another factory where its clients are served otherwise, and each time where it reads files."""
+@pytest.mark.parametrize("introduces", [False, True])
+def test_certificates_of_a_relay(authority: Authority, introduces: bool) -> None:
+    """Those of listeners, of admin and of brokers are looked at, by the table that names them; and others after a
+    reload.
+    """
     own = authority.issue("own")
     secured = ServerTLS(str(own.certificate), str(own.key))
-    main = movable()
-    harness = RelayHarness(listener(upstream=main), admin="tcp:61680:interface=127.0.0.1")
-    service = harness.service
-    known: list[Any] = []
-
-    def anew(told: dict[str, Any], **settings: Any) -> tuple[bool, bool]:
-        reload(harness, listener(upstream=main, **told), admin="tcp:61680:interface=127.0.0.1", **settings)
-        [there], [admin] = service._listening.services, service.admin.services
-        current = [there.factory.current, admin.factory.current]
-        found = tuple(each not in known for each in current)
-        known.extend(current)
-        return found[0], found[1]
-
-    assert anew({}) == (True, True)
-    assert anew({"linger": 1.0}, stop_timeout=1.0) == (False, False)
-    assert anew({}, admin_hosts=(host("relay.example.net"),)) == (False, True)
-    assert anew({"web": Web()}) == (True, True)
-    assert anew({"web": Web()}) == (False, False)
-    assert anew({"web": Web(), "tls": secured}) == (True, False)
-    assert anew({"web": Web(), "tls": secured}) == (True, True)
+    there = Broker("ssl://192.0.2.1:1", "tcp:host=192.0.2.1:port=1", "192.0.2.1", tls=True)
+    main = upstream(broker=there, tls=ClientTLS(ca=str(authority.file)), proxy_protocol=introduces)
+    harness = RelayHarness(
+        listener(upstream=main, tls=secured), admin="tcp:61680:interface=127.0.0.1", admin_tls=secured
+    )
+    watched = harness.service._certificates._watched
+    assert set(watched) == {"listener.public.tls", "admin_tls", "upstream.main.tls"}
+    reload(harness, listener(upstream=main))
+    assert set(harness.service._certificates._watched) == {"upstream.main.tls"}
 
 
 def test_what_is_heeded_anew(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

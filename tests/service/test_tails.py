@@ -118,22 +118,6 @@ def test_before_connect(harness: RelayHarness) -> None:
     assert b"hush" not in found.segment
 
 
-def test_by_a_failover() -> None:
-    """The session is shown on, with its new broker."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
-    client, broker = harness.session()
-    client.sends(SUBSCRIBE)
-    tail(harness)
-    broker.disconnects()
-    harness.reactor.advance(1)
-    harness.broker().sends(CONNECTED + MESSAGE)
-    told = [each for each in read(tail(harness)) if each.context.side == "broker"]
-    assert [(each.command, each.context.broker) for each in told] == [
-        ("CONNECTED", "tcp://192.0.2.2:61613"),
-        ("MESSAGE", "tcp://192.0.2.2:61613"),
-    ]
-
-
 def test_by_several_brokers_at_once() -> None:
     """What each of them says is shown, also of one that was asked for and has not answered yet."""
     harness = RelayHarness(listener(upstream=movable(failover(1), failover(2)), trace=True))
@@ -185,19 +169,6 @@ def test_sessions_that_are_named(harness: RelayHarness) -> None:
     client.disconnects()
     found = tail(harness, **asked)
     assert (shown(found)[-1], found.sessions) == ("vanished", (two,))
-
-
-def test_some_destinations(harness: RelayHarness) -> None:
-    """Frames that have one of them; their bodies as far as they were wanted."""
-    client, broker = harness.session()
-    asked = {"destinations": ["/queue/b*"], "bodies": 3}
-    tail(harness, **asked)
-    client.sends(SEND + SEND.replace(b"/queue/a", b"/queue/bc"))
-    broker.sends(MESSAGE)
-    (found,) = read(tail(harness, **asked))
-    assert found.header("destination") == "/queue/bc"
-    assert found.frame is not None
-    assert found.frame[1:] == (b"hel", 5)
 
 
 def test_the_journal_has_all_the_same(tmp_path: Path) -> None:
