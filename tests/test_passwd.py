@@ -58,19 +58,6 @@ def test_a_new_file(
     assert [each.name for each in tmp_path.iterdir()] == ["users"]
 
 
-def test_other_groups(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None, too."""
-    read(monkeypatch, b"new")
-    assert main(["passwd", "--stdin", "--groups", "", str(users), "carol"]) == 0
-    assert Users.read(users.read_bytes()).groups("carol") == frozenset()
-
-
-def test_a_user_goes(users: Path) -> None:
-    """The others stay."""
-    assert main(["passwd", "--delete", str(users), "carol"]) == 0
-    assert users.read_text() == FILE.replace(CAROL + "\n", "")
-
-
 def test_a_file_that_everybody_may_read(users: Path) -> None:
     """Afterwards nobody else may."""
     users.chmod(0o644)

@@ -333,16 +333,6 @@ def test_a_pause_that_is_taken_back(relay: Relay) -> None:
         paused(relay, "a:1")
 
 
-def test_resume(relay: Relay) -> None:
-    """How the broker is then."""
-    relay.answer("/brokers/resume", told(replace(A, state="unknown", sessions=0), B))
-    lines: list[str] = []
-    assert resume(AdminClient(relay.place), "a:1", lines.append) == 0
-    assert lines[1].split() == ["tcp://a:1", "main", "main", "unknown", "0", "0", "0"]
-    assert len(lines) == 2
-    assert relay.asked[1][2] == {"broker": "tcp://a:1"}
-
-
 @pytest.mark.parametrize(
     ("uri", "name"),
     [
@@ -478,15 +468,6 @@ def test_sessions_page_by_page(relay: Relay) -> None:
         assert sessions(AdminClient(relay.place), (), "session", top, lines.append, as_json=True) == 0
         assert len(lines) == count
     assert len(relay.asked) == 2 + 2 + 1 + 1
-
-
-def test_sessions_that_are_asked_for(relay: Relay) -> None:
-    """Every filter reaches the relay as it was said."""
-    filters = [("login", "a&b=*"), ("destination", "/queue/\u00fc")]
-    relay.answer(path("login=a%26b%3D%2A&destination=%2Fqueue%2F%C3%BC&", "idle", 3), listed(connected(1)))
-    lines: list[str] = []
-    assert sessions(AdminClient(relay.place), filters, "idle", 3, lines.append) == 0
-    assert len(lines) == 2
 
 
 def test_workers_that_are_missing(relay: Relay) -> None:

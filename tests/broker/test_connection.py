@@ -422,16 +422,6 @@ def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
 
 
-def test_what_a_vanished_client_sent_before_counts() -> None:
-    """Half a frame does not."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
-    client.sends(b"SEND\ndestination:/queue/a\n\nwhole\0SEND\ndestination:/queue/a\n\nha")
-    client.is_lost()
-    other.subscribes(b"/queue/a")
-    assert other.bodies() == [b"whole"]
-
-
 # A client that closes its direction only
 
 
@@ -476,16 +466,6 @@ def test_a_subscriber_that_half_closes() -> None:
     assert client.closed is How.LINGER
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"late"]
-
-
-def test_a_subscriber_that_unsubscribed_before_it_half_closed() -> None:
-    """Nothing can come for it any more."""
-    scene = Scene()
-    client = scene.client()
-    client.subscribes(b"/queue/a")
-    client.sends(b"UNSUBSCRIBE\nid:1\n\n\0")
-    client.half_closes()
-    assert client.closed is How.LINGER
 
 
 def test_a_half_closed_client_that_is_gone() -> None:

@@ -1,17 +1,14 @@
 """Reading a SEND and writing its MESSAGE, in every dialect."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stomprelay.broker.message import MessageHead
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
-from stomprelay.wire.names import CLIENT_COMMANDS, DESTINATION, RECEIPT_HEADER, RESERVED, SEND, TRANSACTION
-from tests.strategies import headers
+from stomprelay.wire.names import CLIENT_COMMANDS, RESERVED
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
 
@@ -100,17 +97,6 @@ def test_each_consumer_is_spelled_to_in_its_dialect(
     head = read(b"SEND\ndestination:/queue/a\n%b\n\n\0" % line, sender)
     for dialect, lines in expected.items():
         assert head.written(dialect) == (lines and lines + b"\n") + b"\n"
-
-
-@given(data=st.data(), dialect=st.sampled_from(list(DIALECTS.values())))
-def test_headers_survive_in_the_sender_s_own_dialect(data: st.DataObject, dialect: Dialect) -> None:
-    """What a consumer of the same version reads are the sender's headers, without the broker's."""
-    ours = {DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED}
-    said = data.draw(headers(dialect))
-    wire = compose(SEND, [(DESTINATION, b"/queue/a"), *said], dialect)
-    head = read(wire, dialect)
-    written = frame(b"SEND\n" + head.written(dialect) + b"\0", dialect)
-    assert written.headers(dialect) == [pair for pair in said if pair[0] not in ours]
 
 
 def test_a_dead_letter_tells_where_it_came_from() -> None:

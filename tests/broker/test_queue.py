@@ -106,31 +106,6 @@ def test_who_is_not_able_is_passed_over() -> None:
     assert bodies(slow) == [b"5"]
 
 
-def test_reviving_twice_gives_no_second_turn() -> None:
-    """A consumer stands in the line once."""
-    shared, _ = queue()
-    first, second = joined(shared), joined(shared)
-    shared.consumer_ready(first)
-    shared.consumer_ready(first)
-    publish(shared, 1, 2, 3, 4)
-    assert (bodies(first), bodies(second)) == ([b"1", b"3"], [b"2", b"4"])
-
-
-def test_what_was_in_vain_comes_back_in_the_old_place() -> None:
-    """Before what never was delivered, oldest first, whoever had it; and it says so."""
-    shared, memory = queue()
-    first, second = joined(shared, INDIVIDUAL, 2), joined(shared, INDIVIDUAL, 2)
-    publish(shared, 1, 2, 3, 4, 5, 6)
-    assert (bodies(first), bodies(second)) == ([b"1", b"3"], [b"2", b"4"])
-    shared.left(second)
-    shared.left(first)
-    third = joined(shared)
-    frames = third.buffer.drain().split(b"\0")[:-1]
-    assert [frame.partition(b"\n\n")[2] for frame in frames] == [b"1", b"2", b"3", b"4", b"5", b"6"]
-    assert [b"\nredelivered:true\n" in frame for frame in frames] == [True] * 4 + [False] * 2
-    assert (shared.kept, shared.waiting_bytes, memory.used) == (0, 0, 0)
-
-
 def test_it_is_missed_while_anything_depends_on_it() -> None:
     """Messages that wait, messages that await an ACK, consumers."""
     shared, _ = queue()
@@ -221,23 +196,6 @@ def test_the_oldest_can_be_thrown_away() -> None:
     assert shared.drop_oldest()
     assert not shared.drop_oldest()
     assert memory.used == 0
-
-
-def test_copies_share_the_memory() -> None:
-    """One message is kept however many wait for it, and goes with the last of them."""
-    place = OneTopic()
-    consumers = [place.joined(INDIVIDUAL) for _ in range(3)]
-    one = message(1)
-    place.topic.publish(one)
-    assert place.memory.used == one.size
-    assert place.topic.kept == 3
-    for each in consumers[:2]:
-        (copy,) = each.acknowledged(b"1")
-        each.queue.settled(copy)
-    assert place.memory.used == one.size
-    place.topic.left(consumers[2])
-    assert (place.memory.used, place.topic.kept) == (0, 0)
-    assert not place.topic.idle
 
 
 def test_the_slow_have_so_much_patience_and_no_more() -> None:

@@ -36,21 +36,6 @@ def test_addresses(text: str, endpoint: str, host: str, tls: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "endpoint", "tls", "path"),
-    [
-        ("ws://broker", "tcp:host=broker:port=80", False, "/"),
-        ("ws://broker:15674/ws", "tcp:host=broker:port=15674", False, "/ws"),
-        ("WSS://[::1]/a/b%20c;d=1", r"tcp:host=\:\:1:port=443", True, "/a/b%20c;d=1"),
-        ("tcp://broker", "tcp:host=broker:port=61613", False, None),
-    ],
-)
-def test_addresses_of_websockets(text: str, endpoint: str, tls: bool, path: str | None) -> None:
-    """They alone have a path, which is the root's where there is none."""
-    found = broker(text)
-    assert (found.uri, found.endpoint, found.tls, found.path) == (text, endpoint, tls, path)
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("failover:(tcp://a:1,tcp://b:2)?randomize=false", "must be one broker's address"),

@@ -1,15 +1,13 @@
 """The keys of `admin` and `metrics`: who may reach them, and what who asks has to have."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
-from stomprelay.config.admin import SHORTEST, AdminAccess, guarded, read_token
+from stomprelay.config.admin import SHORTEST, read_token
 from stomprelay.config.endpoint import exposed
 from stomprelay.config.summary import summary
-from stomprelay.relay.model.listener import ServerTLS
 
 TOKEN = "0123456789abcdef"
 CERTIFIED = """
@@ -218,24 +216,3 @@ def test_a_token_that_is_read_on_the_way(tmp_path: Path, text: str, warned: bool
     put_token(tmp_path)
     found = summary(config(tmp_path, 'admin_token_file = "token"\n' + text))
     assert ("whoever is on the way can read the token" in found) is warned
-
-
-@pytest.mark.parametrize(
-    ("place", "alone"),
-    [
-        ("unix:/run/admin:mode=600", True),
-        ("unix:/run/admin:mode=660", True),
-        ("unix:/run/admin:mode=666", False),
-        ("unix:/run/admin:mode=x", False),
-        ("unix:/run/admin", False),
-        ("tcp:1:interface=127.0.0.1", False),
-    ],
-)
-def test_an_endpoint_that_not_every_user_can_ask(place: str, alone: bool) -> None:
-    """By a token, by certificates that are demanded, or by the rights to its socket; one that is not there is none."""
-    demanded = ServerTLS("a.pem", "a.key", client_ca="ca.pem", require_client_certificate=True)
-    assert guarded(AdminAccess(place, None, None)) is alone
-    assert guarded(AdminAccess(place, b"x" * 16, None))
-    assert guarded(AdminAccess(place, None, demanded))
-    assert guarded(AdminAccess(place, None, replace(demanded, require_client_certificate=False))) is alone
-    assert not guarded(AdminAccess(None, b"x" * 16, None))

@@ -151,24 +151,6 @@ def test_a_package_that_is_not_there(
     )
 
 
-@pytest.mark.parametrize("broker", ["user", "client"])
-def test_brokers_without_a_login(folder: Path, broker: str) -> None:
-    """Whoever says what they are told may have them."""
-    auth = read(
-        folder, LISTENER, '[upstream.main]\nuri = "tcp://b"\n', PEOPLE, f'broker = "{broker}"\n'
-    ).auths[0]
-    assert auth.broker.value == broker
-
-
-def test_a_route_counts_as_well(folder: Path) -> None:
-    """What a client shows leaks to no upstream of the listener."""
-    other = '[upstream.other]\nuri = "tcp://c"\n[[route]]\nprefix = "/q"\nupstream = "other"\n'
-    text = LISTENER.replace("auth", 'upstream = "main"\nauth')
-    assert refusal(folder, text, BROKER, other, PEOPLE).startswith(
-        "auth.people.broker: upstream.other has no login"
-    )
-
-
 def test_the_command_line_cannot_lead_elsewhere(folder: Path) -> None:
     """From the embedded broker to one that would be told passcodes."""
     config = read(folder, LISTENER, PEOPLE)

@@ -4,8 +4,6 @@ import pytest
 
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.change import Change, change
-from stomprelay.config.settings import takes
-from stomprelay.config.table import Takes
 
 FILE = """
 [listener.public]
@@ -144,19 +142,3 @@ def test_what_sessions_cannot_go_on_with(before: str, after: str) -> None:
     assert kept[0].brokers == there
     stays = [each for each in found.config.upstreams[0].brokers if str(each) == "tcp://a:1"]
     assert all(each is there[0] for each in stays)
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("workers", Takes.RESTART),
-        ("broker.queue_messages", Takes.RESTART),
-        ("admin_tls.key", Takes.AT_ONCE),
-        ("upstream.NAME.tls.ca", Takes.AT_ONCE),
-        ("listener.NAME.limits.clients", Takes.NEW_SESSIONS),
-        ("limits.clients", Takes.AT_ONCE),
-    ],
-)
-def test_what_a_setting_takes(key: str, expected: Takes) -> None:
-    """A table stands for its keys."""
-    assert takes(key) is expected

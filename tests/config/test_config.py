@@ -1,6 +1,5 @@
 """A file, the command line over it, and what runs."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
 from stomprelay.config.admin import AdminAccess
 from stomprelay.config.listener import ENDPOINT
-from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 
@@ -180,16 +178,6 @@ def test_listen_takes_the_place_of_every_endpoint(tmp_path: Path) -> None:
     assert {each.linger for each in found.listeners} == {1.0}
 
 
-def test_upstream_takes_the_place_of_every_address(tmp_path: Path) -> None:
-    """Each upstream keeps its other settings, and those that share one go on sharing it."""
-    a, b, c = overridden(config(tmp_path, SEVERAL), upstream="tcp://other").listeners
-    assert {str(each.upstream.groups[0]) for each in (a, b, c)} == {"tcp://other"}
-    assert a.upstream.brokers[0] is not b.upstream.brokers[0], "each upstream knows its own broker's health"
-    assert a.upstream is c.upstream
-    assert a.upstream.credentials is not None
-    assert b.upstream.credentials is None
-
-
 ROUTED = (
     SEVERAL
     + """
@@ -296,18 +284,6 @@ def test_tls_twice_is_refused(tmp_path: Path) -> None:
         ConfigError, match=r"--listen: ssl:1 brings TLS of its own, and listener\.a\.tls does too"
     ):
         overridden(found, listen=["ssl:1"])
-
-
-def test_a_journal_on_the_command_line(tmp_path: Path) -> None:
-    """Its directory wins, relative to where the command is given; the file's other settings stay."""
-    assert default().journal == JournalSettings()
-    found = config(tmp_path, '[journal]\ndirectory = "here"\nbodies = 5\n')
-    assert found.journal == JournalSettings(str(tmp_path / "here"), bodies=5)
-    assert overridden(found).journal is found.journal
-    assert overridden(found, journal="there").journal == JournalSettings(os.path.abspath("there"), bodies=5)
-    assert overridden(default(), journal="/x").journal == JournalSettings("/x")
-    with pytest.raises(ConfigError, match=r"^command line: --journal: must be a string that is not empty"):
-        overridden(default(), journal="")
 
 
 def test_where_to_hand_over(tmp_path: Path) -> None:

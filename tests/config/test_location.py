@@ -45,16 +45,6 @@ def test_weights() -> None:
     ]
 
 
-def test_endpoint_strings_in_a_list() -> None:
-    """Punctuation of lists has a backslash before it, which the endpoint string keeps."""
-    [place] = locate(r"failover:(tls:a:1,unix:/run/b\,c\(d\?e,tcp:host=f:port=2)").places
-    assert [each.endpoint for each in place.brokers] == [
-        "tls:a:1",
-        r"unix:/run/b\,c\(d\?e",
-        "tcp:host=f:port=2",
-    ]
-
-
 def test_fanout() -> None:
     """A group each, numbered after the upstream; options belong to where they stand."""
     uri = (

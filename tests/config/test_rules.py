@@ -1,12 +1,11 @@
 """`[[rule]]` to rules, which listener has which, and what a rule may ask of whom."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stomprelay.config import ConfigError, load
+from stomprelay.config import ConfigError
 from stomprelay.config.address import broker
 from stomprelay.config.rules import RuleFor, read_rule, ruled
 from stomprelay.config.table import Table
@@ -110,25 +109,3 @@ def test_who_has_which() -> None:
     assert both.rules == AccessRules((first.rule, second.rule), allow=False)
     assert none.rules is None
     assert other.rules == AccessRules((), allow=True)
-
-
-def test_a_file_with_rules(tmp_path: Path) -> None:
-    """The default is the listener's, the rules are numbered as they stand."""
-    text = """
-[listener.main]
-rules_default = "allow"
-[[rule]]
-action = "deny"
-send = "/queue/secret"
-[[rule]]
-action = "deny"
-subscribe = "/queue/secret"
-"""
-    file = tmp_path / "relay.toml"
-    file.write_text(text)
-    [listener] = load(str(file)).listeners
-    first, second = (
-        AccessRule(1, allow=False, send=("/queue/secret",)),
-        AccessRule(2, allow=False, subscribe=("/queue/secret",)),
-    )
-    assert listener.rules == AccessRules((first, second), allow=True)

@@ -246,14 +246,3 @@ def test_the_journal(tmp_path: Path) -> None:
     assert "queue 67108864 bytes; when it is full records are left out, and counted" in lines
     assert "bodies none" in lines
     assert "retained for ever" in lines
-
-
-def test_websocket(tmp_path: Path) -> None:
-    """Where, how large, and who may come; a listener without says nothing of it."""
-    second = '[listener.b]\nendpoint = "tcp:1"\n[listener.b.web]\norigins = ["https://a.example"]\ncompression = true\n'
-    text = told(tmp_path, f"[listener.a]\nweb = true\n{second}")
-    assert "websocket        at /ws, messages of 33554432 bytes at most, a ping after 30 s" in text
-    assert "messages of 33554432 bytes at most, compressed where clients offer it, a ping" in text
-    assert "browsers         none: there are no origins" in text
-    assert "browsers         from pages of https://a.example" in text
-    assert "browsers" not in told(tmp_path, "")

@@ -162,20 +162,6 @@ def test_what_a_plain_address_has_no_use_for(key: str) -> None:
     assert not upstream(**default).movable
 
 
-def test_moved() -> None:
-    """Another place, under the same policy, with every other setting."""
-    before = upstream(uri="failover:(tcp://a)", policy="random", confirm=True, host="/")
-    after = moved(
-        before, location("fanout:(failover:(tcp://c,tcp://d),tcp://e)?minAckCount=1&fanOutQueues=false")
-    )
-    assert [(each.name, str(each), each.policy) for each in after.groups] == [
-        ("main-1", "tcp://c,tcp://d", Policy.RANDOM),
-        ("main-2", "tcp://e", Policy.RANDOM),
-    ]
-    assert (after.quorum, after.fan_out_queues, after.confirm, after.host) == (1, False, True, b"/")
-    assert moved(upstream(), location("tcp://c")).brokers[0].uri == "tcp://c"
-
-
 @pytest.mark.parametrize(
     ("values", "uri", "said"),
     [
