@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
-from twisted.python import usage
 
 from stomprelay import broker_tap
 from stomprelay.service.embedded import BrokerService
@@ -26,20 +25,9 @@ def ports(*arguments: str) -> list[tuple[int, str]]:
     return [(port, interface) for port, _, _, interface in reactor.tcpServers]
 
 
-def test_no_option_at_all() -> None:
-    """Clients of this machine, on STOMP's port."""
-    assert ports() == [(61613, "127.0.0.1")]
-
-
 def test_listen() -> None:
     """As often as one likes."""
     assert ports("-l", "tcp:1", "--listen", "tcp:2:interface=127.0.0.1") == [(1, ""), (2, "127.0.0.1")]
-
-
-def test_another_option() -> None:
-    """There is none."""
-    with pytest.raises(usage.UsageError):
-        parsed("--upstream", "tcp://a:1")
 
 
 def test_an_endpoint_that_cannot_be() -> None:

@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import stomprelay
 from stomprelay import remote
 from stomprelay.cli import main
 from stomprelay.cli.configuration import LOG_FORMATS
@@ -48,14 +47,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert err.startswith("stomprelay: ")
     assert err.count("\n") == 1
     return err.removeprefix("stomprelay: ").rstrip("\n")
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--version` says the package's."""
-    with pytest.raises(SystemExit) as ended:
-        main(["--version"])
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == f"stomprelay {stomprelay.__version__}\n"
 
 
 COMMANDS = [
@@ -148,14 +139,6 @@ def test_check_says_what_would_run(
     assert err == ""
 
 
-def test_the_reference_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`stomprelay config > relay.toml` is the file that has every setting, to the letter, and can be run."""
-    assert main(["config"]) == 0
-    printed = capsys.readouterr().out
-    assert printed == (ROOT / "config" / "stomprelay.toml").read_text(encoding="utf-8")
-    assert main(["check", "-c", write(tmp_path, printed)]) == 0
-
-
 def test_every_file_that_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is printed by its name, as it stands; `--help` lists them."""
     folders = ("config/*.toml", "config/grafana/*", "config/prometheus/*", "systemd/*")
@@ -167,16 +150,6 @@ def test_every_file_that_comes_along(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["config", "--help"])
     assert f"oneof{','.join(files())};" in "".join(capsys.readouterr().out.split())
-
-
-def test_check_with_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The options of `run` change what would run."""
-    options = ["-l", "tcp:5", "-l", "tcp:6", "-u", "tcp://b", "--admin", "unix:/a", "--journal", "/j"]
-    options += ["--workers", "2", "--log-level", "warn"]
-    assert main(["check", "-c", write(tmp_path, ""), *options]) == 0
-    out = capsys.readouterr().out
-    for fact in ("tcp:5", "tcp:6", "tcp://b", "unix:/a", "/j", "from warn on"):
-        assert f" {fact}\n" in out
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
@@ -268,30 +241,6 @@ def test_check_leaves_systemds_sockets_alone(tmp_path: Path, capsys: pytest.Capt
     assert "systemd:domain=INET:index=0" in capsys.readouterr().out
 
 
-def test_check_loads_certificates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], authority: Authority
-) -> None:
-    """Files that are there and right pass, on both legs."""
-    ours = authority.issue("relay")
-    tls = f'certificate = "{ours.certificate}"\nkey = "{ours.key}"\n'
-    listener = f'[listener.a.tls]\n{tls}client_ca = "{authority.file}"\n'
-    upstream = f'[upstream.a]\nuri = "ssl://b"\n[upstream.a.tls]\n{tls}ca = "{authority.file}"\n'
-    assert main(["check", "-c", write(tmp_path, listener + upstream)]) == 0
-    assert "verified as b by" in capsys.readouterr().out
-
-
-def test_check_loads_the_certificates_of_every_broker(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], authority: Authority
-) -> None:
-    """One broker with TLS among others is enough for the table to matter."""
-    upstream = '[upstream.a]\nuri = "{}"\n[upstream.a.tls]\nca = "{}"\n'
-    for uri in ("failover:(tcp://a,ssl://b)", "fanout:(tcp://a,failover:(memory:,ssl://b))"):
-        assert main(["check", "-c", write(tmp_path, upstream.format(uri, authority.file))]) == 0
-        assert "verified as b by" in capsys.readouterr().out
-        file = write(tmp_path, upstream.format(uri, "absent.pem"))
-        assert refused(capsys, "check", "-c", file).startswith(f"{file}: upstream.a.tls.ca: ")
-
-
 def test_check_refuses_bad_certificates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], authority: Authority
 ) -> None:
@@ -364,32 +313,12 @@ def relay() -> Iterator[Relay]:
         yield relay
 
 
-def test_brokers(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each in a line."""
-    assert main(["brokers", "--admin", relay.place]) == 0
-    out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()] == ["broker", "tcp://a:1", "ssl://b"]
-    assert err == ""
-
-
 def test_pause(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     """By host and port, with a bound; over when no session is left."""
     relay.answer("/brokers/pause", told(replace(A, state="paused", sessions=0)))
     assert main(["pause", "a:1", "--admin", relay.place, "--within", "2.5"]) == 0
     assert capsys.readouterr().out == "a:1: paused, no sessions left\n"
     assert relay.asked[1][1:3] == ("/brokers/pause", {"broker": "tcp://a:1", "within": 2.5})
-
-
-def test_pause_that_does_not_come_to_an_end(
-    relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was counted stands in the output, why it failed on standard error."""
-    monkeypatch.setattr(remote.commands, "_GRACE", 0.0)
-    relay.answer("/brokers/pause", told(replace(A, state="paused")))
-    assert main(["pause", "a:1", "--admin", relay.place, "--within", "0"]) == 1
-    out, err = capsys.readouterr()
-    assert out == "a:1: paused, 3 sessions left\n"
-    assert err.startswith("stomprelay: a:1: the sessions that are left did not leave in time")
 
 
 def test_resume(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
@@ -416,27 +345,11 @@ def test_sessions(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [connected(1), connected(2)]
 
 
-def test_a_filter_that_is_said_twice(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """Is the relay's to refuse, in its words."""
-    refusal = b'{"error": "\\"login\\" must be said once"}'
-    relay.answer("/sessions?login=a&login=b&sort=session&limit=1000&after=", (400, refusal))
-    said = refused(capsys, "sessions", "--admin", relay.place, "--filter", "login=a", "--filter", "login=b")
-    assert said.endswith('says: "login" must be said once')
-
-
 def test_kill(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     """By the name that the list has."""
     relay.answer("/sessions/relay-0-1/kill", b'{"killed": "relay-0-1"}')
     assert main(["kill", "relay-0-1", "--admin", relay.place]) == 0
     assert capsys.readouterr().out == "relay-0-1: ended\n"
-
-
-def test_brokers_in_json(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """An object a line; so is what was resumed."""
-    relay.answer("/brokers/resume", told(A, B))
-    for command in (["brokers"], ["resume", "*"]):
-        assert main([*command, "--admin", relay.place, "--json"]) == 0
-        assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [asdict(A), asdict(B)]
 
 
 def test_the_admin_endpoint_of_a_file(
@@ -479,28 +392,6 @@ def test_the_token_of_a_relay(relay: Relay, tmp_path: Path, capsys: pytest.Captu
     assert refused(capsys, "brokers", "--key", "k") == (
         "command line: --key: is of no use without --certificate"
     )
-
-
-def test_check_refuses_an_endpoint_for_everybody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its key, with what to do; and a token that everybody may read."""
-    put_secrets(tmp_path)
-    assert refused(capsys, "check", "-c", write(tmp_path, 'admin = "tcp:7"\n')).startswith(
-        f"{tmp_path / 'relay.toml'}: admin: other machines may reach it, and whoever does could pause brokers and end "
-    )
-    file = write(tmp_path, 'admin = "tcp:7"\nadmin_token_file = "admin.token"\n')
-    assert main(["check", "-c", file]) == 0
-    assert "0123456789abcdef" not in capsys.readouterr().out
-    (tmp_path / "admin.token").chmod(0o644)
-    assert refused(capsys, "check", "-c", file).endswith("for its mode is 644: chmod 600 it")
-
-
-def test_the_usual_admin_endpoint(
-    relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nothing says where the relay is."""
-    monkeypatch.setattr(remote, "DEFAULT", relay.place)
-    assert main(["brokers"]) == 0
-    assert "tcp://a:1" in capsys.readouterr().out
 
 
 def test_what_the_relay_refuses(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
@@ -571,21 +462,6 @@ def test_the_installed_command(tmp_path: Path) -> None:
         child.stdout.close()
         child.stdin.write(FRAME * 2000)
         child.stdin.close()
-        assert child.stderr.read() == b""
-
-
-def test_a_journal_whose_reader_has_seen_enough(tmp_path: Path) -> None:
-    """`stomprelay journal cat DIR | head` ends without a traceback."""
-    put(tmp_path, *[event("lost", "gone" * 100)] * 2000)
-    with subprocess.Popen(
-        [Path(sys.executable).with_name("stomprelay"), "journal", "cat", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        assert child.stdout.readline().endswith(b"gone\n")
-        child.stdout.close()
         assert child.stderr.read() == b""
 
 

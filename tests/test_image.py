@@ -4,9 +4,7 @@ build needs, the entry point's options are those that there are, and the service
 """
 
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,43 +88,6 @@ def test_the_build_is_given_what_the_dockerfile_copies() -> None:
     assert [source for source in image.copied() if not (ROOT / source).exists()] == []
 
 
-def test_what_is_copied_can_be_built(tmp_path: Path) -> None:
-    """With nothing of the repository but that, the package is made; its command prints the reference file."""
-    source, built = tmp_path / "src", tmp_path / "built"
-    source.mkdir()
-    for each in image.copied():
-        if (ROOT / each).is_dir():
-            shutil.copytree(ROOT / each, source / each, ignore=shutil.ignore_patterns(*image.left_out()))
-        elif "/" not in each:
-            shutil.copy(ROOT / each, source)
-    assert list(source.rglob("*.so")) == []
-    done = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "egg_info", "build_py", "--build-lib", str(built)],
-        cwd=source,
-        env={"STOMPRELAY_PURE": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    facts = (source / "stomprelay.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
-    assert {"License-Expression: MIT", "License-File: LICENSE"} <= set(facts.splitlines())
-    shutil.rmtree(source)  # nothing of it is needed any more
-    asked = "import stomprelay; from stomprelay.cli import main; print('#', stomprelay.__file__); main(['config'])"
-    done = subprocess.run(
-        [sys.executable, "-c", asked],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(built)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    where, _, printed = done.stdout.partition("\n")
-    assert where == f"# {built / 'stomprelay' / '__init__.py'}"
-    assert printed == (ROOT / "config" / "stomprelay.toml").read_text(encoding="utf-8")
-
-
 def test_the_entry_point_runs_a_relay() -> None:
     """By the real parser; what is added to it wins over the file, another file too."""
     command, *words = image.entry_point()
@@ -151,13 +112,6 @@ def test_every_file_that_is_mounted_is_there() -> None:
         assert all(source.is_file() for source in mounts(name).values())
     assert mounted("relay")[1] in image.entry_point()
     assert (COMPOSE.parent / service("relay")["build"]).resolve() == ROOT
-
-
-def test_only_this_machine_reaches_them() -> None:
-    """What is published is so on the loopback interface, each at a port of its own."""
-    published = [each for name in parts(COMPOSE)["services"] for each in service(name).get("ports", [])]
-    assert len(published) == len(set(published)) == 3
-    assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", each) for each in published)
 
 
 def test_the_relay_beside_its_broker(capsys: pytest.CaptureFixture[str]) -> None:

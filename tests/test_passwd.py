@@ -58,47 +58,6 @@ def test_a_new_file(
     assert [each.name for each in tmp_path.iterdir()] == ["users"]
 
 
-def test_one_user_more(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind all others, who stay as they are."""
-    read(monkeypatch, b"secret\nand more\n")
-    assert main(["passwd", "--stdin", str(users), "alice"]) == 0
-    assert users.read_text().startswith(f"{FILE}alice:$argon2id$")
-    assert Users.read(users.read_bytes()).verify("alice", b"secret")
-    assert stat.S_IMODE(users.stat().st_mode) == 0o640
-
-
-def test_another_passcode(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the same line; the groups stay."""
-    read(monkeypatch, b"new\r\n")
-    assert main(["passwd", "--stdin", str(users), "carol"]) == 0
-    lines = users.read_text().splitlines()
-    assert [*lines[:2], *lines[3:]] == ["# people", "", "# others", "dave::"]
-    assert lines[2].endswith(":auditors,staff")
-    assert Users.read(users.read_bytes()).verify("carol", b"new")
-
-
-def test_other_groups(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None, too."""
-    read(monkeypatch, b"new")
-    assert main(["passwd", "--stdin", "--groups", "", str(users), "carol"]) == 0
-    assert Users.read(users.read_bytes()).groups("carol") == frozenset()
-
-
-def test_a_user_goes(users: Path) -> None:
-    """The others stay."""
-    assert main(["passwd", "--delete", str(users), "carol"]) == 0
-    assert users.read_text() == FILE.replace(CAROL + "\n", "")
-
-
-def test_a_link_stays_one(users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it leads to is changed."""
-    link = tmp_path / "link"
-    link.symlink_to(users)
-    assert main(["passwd", "--delete", str(link), "carol"]) == 0
-    assert link.is_symlink()
-    assert "carol" not in users.read_text()
-
-
 def test_a_file_that_everybody_may_read(users: Path) -> None:
     """Afterwards nobody else may."""
     users.chmod(0o644)
@@ -171,10 +130,3 @@ def test_a_disk_that_is_full(users: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert main(["passwd", "--delete", str(users), "carol"]) == 1
     assert users.read_text() == FILE
     assert [each.name for each in users.parent.iterdir()] == ["users"]
-
-
-def test_both_at_once(users: Path) -> None:
-    """No passcode is asked for who is deleted."""
-    with pytest.raises(SystemExit) as error:
-        main(["passwd", "--delete", "--stdin", str(users), "carol"])
-    assert error.value.code == 2

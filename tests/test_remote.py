@@ -5,7 +5,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from stomprelay.remote import (
-    FILTERS,
-    ORDERS,
     AdminClient,
     AdminError,
     Credentials,
@@ -27,7 +25,7 @@ from stomprelay.remote import (
     resume,
     sessions,
 )
-from stomprelay.service.admin.sessions import LARGEST, SessionQuery
+from stomprelay.service.admin.sessions import LARGEST
 from tests.e2e.certificates import Authority
 from tests.fake_admin import (
     A,
@@ -81,18 +79,6 @@ def test_all_brokers(relay: Relay) -> None:
         "ssl://b    main      main   down          0       0        0",
     ]
     assert relay.asked == [("GET", "/brokers", None, None)]
-
-
-def test_a_url_with_a_path(relay: Relay) -> None:
-    """A web server may stand before the relay, which it serves under a name of its own."""
-    relay.answer("/relay/brokers", told(A))
-    assert AdminClient(f"{relay.place}/relay/").brokers() == [A]
-
-
-def test_the_endpoint_that_the_relay_was_given(relay: Relay) -> None:
-    """With an interface, with all of them, and with none said."""
-    for interface in ("", ":interface=127.0.0.1", ":interface=0.0.0.0", r":interface="):
-        assert AdminClient(f"tcp:{relay.port}{interface}").brokers() == [A, B]
 
 
 def test_a_unix_socket(tmp_path: Path) -> None:
@@ -198,16 +184,6 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path, field: str, named: str) -
             AdminClient("https://localhost", known).brokers()
 
 
-def test_nobody_is_there(tmp_path: Path) -> None:
-    """A port without a relay, and a socket that does not exist."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with pytest.raises(AdminError, match=rf"^cannot ask the relay at {place}: Connection refused$"):
-        AdminClient(place).brokers()
-    with pytest.raises(AdminError, match=r"No such file or directory$"):
-        AdminClient(f"unix:{tmp_path / 'absent'}").brokers()
-
-
 def test_what_does_not_speak_http() -> None:
     """Such as a listener for STOMP."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -250,14 +226,6 @@ def test_what_is_no_answer_of_a_relay(relay: Relay, status: int, body: bytes) ->
         AdminClient(relay.place).brokers()
 
 
-@pytest.mark.parametrize("status", [400, 404, 503])
-def test_what_the_relay_refuses(relay: Relay, status: int) -> None:
-    """In its own words."""
-    relay.answer("/brokers/pause", (status, b'{"error": "the relay stops"}'))
-    with pytest.raises(AdminError, match=rf"^the relay at {relay.place} says: the relay stops$"):
-        AdminClient(relay.place).pause("tcp://a:1")
-
-
 def test_what_is_asked(relay: Relay) -> None:
     """JSON, with a bound only where one was said."""
     relay.answer("/brokers/pause", told(A))
@@ -298,34 +266,6 @@ def test_pause_tells_that_no_other_broker_takes_the_sessions(relay: Relay) -> No
         AdminError, match=r"^a:1: 2 sessions stay, for no other broker took them: ssl://b answered"
     ):
         paused(relay, "a:1", 30)
-
-
-def test_pause_of_an_idle_broker(relay: Relay) -> None:
-    """Is over at once."""
-    relay.answer("/brokers/pause", told(A, replace(B, state="paused")))
-    status, lines, clock = paused(relay, "ssl://b")
-    assert (status, lines, clock.slept) == (0, ["ssl://b: paused, no sessions left"], 0)
-
-
-def test_pause_counts_a_broker_of_two_upstreams_together(relay: Relay) -> None:
-    """It is one broker, whatever it is used for."""
-    here = replace(A, state="paused", sessions=1)
-    there = replace(A, upstream="other", state="paused", sessions=2)
-    relay.answer("/brokers/pause", told(here, there))
-    relay.answer("/brokers", told(A, B), told(replace(here, sessions=0), replace(there, sessions=0)))
-    _, lines, _ = paused(relay, "tcp://a:1")
-    assert lines == ["tcp://a:1: paused, 3 sessions left", "tcp://a:1: paused, no sessions left"]
-
-
-def test_pause_of_all(relay: Relay) -> None:
-    """Every broker counts."""
-    relay.answer("/brokers/pause", told(replace(A, state="paused"), replace(B, state="paused", sessions=1)))
-    relay.answer(
-        "/brokers", told(A, B), told(replace(A, state="paused", sessions=0), replace(B, state="paused"))
-    )
-    status, lines, _ = paused(relay, "*")
-    assert (status, lines[0]) == (0, "*: paused, 4 sessions left")
-    assert relay.asked[1][2] == {"broker": "*"}
 
 
 @pytest.mark.parametrize(("within", "longest"), [(None, 60), (0, 5), (20, 25)])
@@ -393,16 +333,6 @@ def test_a_pause_that_is_taken_back(relay: Relay) -> None:
         paused(relay, "a:1")
 
 
-def test_resume(relay: Relay) -> None:
-    """How the broker is then."""
-    relay.answer("/brokers/resume", told(replace(A, state="unknown", sessions=0), B))
-    lines: list[str] = []
-    assert resume(AdminClient(relay.place), "a:1", lines.append) == 0
-    assert lines[1].split() == ["tcp://a:1", "main", "main", "unknown", "0", "0", "0"]
-    assert len(lines) == 2
-    assert relay.asked[1][2] == {"broker": "tcp://a:1"}
-
-
 @pytest.mark.parametrize(
     ("uri", "name"),
     [
@@ -444,17 +374,6 @@ def test_a_name_for_two_brokers(relay: Relay) -> None:
     relay.answer("/brokers", told(A, replace(A, uri="stomp://a:1")))
     with pytest.raises(AdminError, match=r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
         resume(AdminClient(relay.place), "a:1", lambda _: None)
-
-
-def test_brokers_in_json(relay: Relay) -> None:
-    """An object a line, with the names of the admin endpoint."""
-    lines: list[str] = []
-    assert brokers(AdminClient(relay.place), lines.append, as_json=True) == 0
-    assert [json.loads(line) for line in lines] == [asdict(A), asdict(B)]
-    relay.answer("/brokers/resume", told(A, B))
-    lines.clear()
-    assert resume(AdminClient(relay.place), "a:1", lines.append, as_json=True) == 0
-    assert [json.loads(line) for line in lines] == [asdict(A)]
 
 
 # Sessions
@@ -517,18 +436,6 @@ def looked_twice(relay: Relay, sort: str, top: int | None, **how: Any) -> tuple[
     return lines, clock
 
 
-def test_what_passes_in_a_second(relay: Relay) -> None:
-    """The difference of two looks by the time between them; of a session that came meanwhile, since it came."""
-    lines, clock = looked_twice(relay, "age", None, rates=True, as_json=True)
-    names = ("client_frames_rate", "broker_frames_rate", "client_bytes_rate", "broker_bytes_rate")
-    assert [[json.loads(line)[name] for name in names] for line in lines] == [
-        [10.0, 20.0, 100.0, 200.0],
-        [50.0, 0.0, 500.0, 0.0],
-        [4.0, 0.0, 200.0, 0.0],
-    ]
-    assert clock.slept == 1
-
-
 def test_sessions_by_what_passes_in_a_second(relay: Relay) -> None:
     """All are looked at, and the first of them shown."""
     lines, _ = looked_twice(relay, "bytes_rate", 2)
@@ -547,26 +454,6 @@ def test_sessions_by_what_passes_in_a_second(relay: Relay) -> None:
     assert lines[1].startswith("relay-0-2 ")
 
 
-def test_no_sessions(relay: Relay) -> None:
-    """A heading, and in JSON nothing."""
-    relay.answer(path(), listed())
-    for as_json, count in ((False, 1), (True, 0)):
-        lines: list[str] = []
-        assert sessions(AdminClient(relay.place), (), "session", None, lines.append, as_json=as_json) == 0
-        assert len(lines) == count
-
-
-def test_sessions_in_json(relay: Relay) -> None:
-    """An object a line, with all that the relay tells; no character of a client's reaches a terminal."""
-    row = connected(1, login="\x1b[2J\u200b")
-    relay.answer(path(), listed(row))
-    lines: list[str] = []
-    assert sessions(AdminClient(relay.place), (), "session", None, lines.append, as_json=True) == 0
-    assert [json.loads(line) for line in lines] == [row]
-    assert lines[0].isascii()
-    assert lines[0].isprintable()
-
-
 def test_sessions_page_by_page(relay: Relay) -> None:
     """Until there are no more, or as many as were wanted."""
     wanted = [connected(number) for number in range(LARGEST + 5)]
@@ -581,23 +468,6 @@ def test_sessions_page_by_page(relay: Relay) -> None:
         assert sessions(AdminClient(relay.place), (), "session", top, lines.append, as_json=True) == 0
         assert len(lines) == count
     assert len(relay.asked) == 2 + 2 + 1 + 1
-
-
-def test_sessions_that_are_asked_for(relay: Relay) -> None:
-    """Every filter reaches the relay as it was said."""
-    filters = [("login", "a&b=*"), ("destination", "/queue/\u00fc")]
-    relay.answer(path("login=a%26b%3D%2A&destination=%2Fqueue%2F%C3%BC&", "idle", 3), listed(connected(1)))
-    lines: list[str] = []
-    assert sessions(AdminClient(relay.place), filters, "idle", 3, lines.append) == 0
-    assert len(lines) == 2
-
-
-def test_what_may_be_asked_for_is_what_the_relay_knows() -> None:
-    """Filters and orders are the same on both sides."""
-    for name in FILTERS:
-        SessionQuery.read({name.encode(): [b"*"]})
-    for name in ORDERS:
-        SessionQuery.read({b"sort": [name.encode()]})
 
 
 def test_workers_that_are_missing(relay: Relay) -> None:

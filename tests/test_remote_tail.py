@@ -208,13 +208,6 @@ def test_ctrl_c(relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_the_relay_refuses(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its reason is shown."""
-    relay.answer("/tail", (503, b'{"error": "4 watch already, and no more may at a time"}'))
-    assert main(["tail", "--admin", relay.place]) == 1
-    assert "says: 4 watch already, and no more may at a time" in capsys.readouterr().err
-
-
 def test_remarks_do_not_disturb_json(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     """They go to standard error."""
     relay.answer("/tail", TailAnswer(left_out=5).spell().encode(), TailAnswer(sent(1)).spell().encode())

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from twisted.application.service import IService
@@ -50,11 +49,6 @@ def listeners(service: RelayService) -> dict[str, tuple[str, str]]:
     return {each.name: (each.endpoint, ",".join(map(str, each.upstream.brokers))) for each in known}
 
 
-def test_no_option_at_all() -> None:
-    """The embedded broker, for clients of this machine."""
-    assert listeners(made()) == {"default": ("tcp:61613:interface=127.0.0.1", "memory:")}
-
-
 @pytest.mark.parametrize("short", [True, False])
 def test_listen_and_upstream(short: bool) -> None:
     """In long and in short; `listen` as often as one likes."""
@@ -66,20 +60,6 @@ def test_listen_and_upstream(short: bool) -> None:
     ]
 
 
-def test_several_brokers() -> None:
-    """Named as in a file."""
-    found = listeners(made("-u", "failover:(tcp://localhost:1,tcp://localhost:2)?randomize=false"))
-    assert list(found.values()) == [("tcp:61613:interface=127.0.0.1", "tcp://localhost:1,tcp://localhost:2")]
-
-
-def test_admin() -> None:
-    """A third port."""
-    reactor: Any = MemoryReactorClock()
-    service = tap.makeService(parsed("--admin", "tcp:8161:interface=127.0.0.1"), reactor)
-    service.privilegedStartService()
-    assert sorted(port for port, *_ in reactor.tcpServers) == [8161, 61613]
-
-
 @pytest.mark.parametrize("option", ["-c", "--config"])
 def test_a_file(tmp_path: Path, option: str) -> None:
     """And options win over it."""
@@ -87,14 +67,6 @@ def test_a_file(tmp_path: Path, option: str) -> None:
     path.write_text('[listener.public]\nendpoint = "tcp:7"\n[upstream.main]\nuri = "tcp://a:1"\n')
     assert listeners(made(option, str(path))) == {"public": ("tcp:7", "tcp://a:1")}
     assert listeners(made(option, str(path), "-u", "tcp://b:2")) == {"public": ("tcp:7", "tcp://b:2")}
-
-
-def test_a_mistake_in_the_file(tmp_path: Path) -> None:
-    """Is told as one of the command line, with file and key."""
-    path = tmp_path / "relay.toml"
-    path.write_text("[listener.public]\nendpiont = 1\n")
-    with pytest.raises(usage.UsageError, match=rf"{path}: listener\.public\.endpiont"):
-        parsed("-c", str(path))
 
 
 @pytest.mark.parametrize(
@@ -112,24 +84,6 @@ def test_a_mistake_on_the_command_line(arguments: tuple[str, ...]) -> None:
     """Likewise."""
     with pytest.raises(usage.UsageError):
         parsed(*arguments)
-
-
-def test_an_endpoint_that_cannot_be(tmp_path: Path) -> None:
-    """Ends the process with the key and the reason, and no traceback."""
-    path = tmp_path / "relay.toml"
-    path.write_text('[listener.public.tls]\ncertificate = "absent.pem"\nkey = "absent.key"\n')
-    with pytest.raises(SystemExit, match=r"^stomprelay: listener\.public\.tls\.certificate: .*absent\.pem"):
-        tap.makeService(parsed("-c", str(path)), MemoryReactorClock())
-
-
-def test_the_level_of_the_log(tmp_path: Path) -> None:
-    """The command line wins, for one process and for workers."""
-    path = tmp_path / "relay.toml"
-    path.write_text('log_level = "warn"\n')
-    assert parsed("-c", str(path)).configuration.log_level == "warn"
-    assert parsed("-c", str(path), "--log-level", "debug").configuration.log_level == "debug"
-    with pytest.raises(usage.UsageError, match="--log-level: must be one of"):
-        parsed("--log-level", "loud")
 
 
 @pytest.mark.parametrize("options", [tap.Options, broker_tap.Options])
@@ -192,20 +146,6 @@ def test_a_start_that_fails_ends_twistd(tmp_path: Path, daemon: bool) -> None:
         assert time.monotonic() < deadline
 
 
-def test_workers() -> None:
-    """Several of them have a parent; one is no worker, but the relay itself."""
-    service = tap.makeService(parsed("--workers", "3", "-u", "tcp://a:1"), MemoryReactorClock())
-    assert isinstance(service, WorkersService)
-    assert isinstance(tap.makeService(parsed("--workers", "1"), MemoryReactorClock()), RelayService)
-
-
-@pytest.mark.parametrize("number", ["0", "many", "1000", "2"])
-def test_workers_that_cannot_be(number: str) -> None:
-    """Two of them cannot share the embedded broker."""
-    with pytest.raises(usage.UsageError, match="workers: "):
-        parsed("--workers", number)
-
-
 def test_workers_are_checked_before_any_starts(tmp_path: Path) -> None:
     """A certificate that is not there ends the parent, as it ends a process alone."""
     path = tmp_path / "relay.toml"
@@ -242,12 +182,3 @@ def test_workers_that_cannot_start(tmp_path: Path, which: str) -> None:
         with pytest.raises(CannotStart, match=r"cannot (listen on|be used)"):
             service.startService()
         assert service.crew.workers == []
-
-
-def test_a_journal(tmp_path: Path) -> None:
-    """In a folder; without one none is kept."""
-    assert made().state.journal is None
-    service = made("--journal", str(tmp_path / "j"))
-    assert service.state.journal is not None
-    assert service.state.journal.directory == tmp_path / "j"
-    assert not (tmp_path / "j").exists()

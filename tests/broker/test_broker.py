@@ -4,16 +4,6 @@ from stomprelay.session.effects import Event
 from tests.broker.scene import Scene, header
 
 
-def test_nobody_needs_bounds_to_begin() -> None:
-    """A broker of the defaults takes clients at once."""
-    scene = Scene()
-    client = scene.client()
-    client.subscribes(b"/queue/a")
-    client.sends_to(b"/queue/a", b"1")
-    assert client.bodies() == [b"1"]
-    assert scene.broker.bounds == type(scene.broker.bounds)()
-
-
 def test_messages_are_shared_out_in_one_write_each() -> None:
     """A chunk of many SENDs is one write to each consumer."""
     scene = Scene()
@@ -72,18 +62,6 @@ def test_a_chain_of_slow_subscribers_falls_together() -> None:
     for consumer in slow:
         consumer.receives_error(b"too slow for a topic")
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (1, 0, 0)
-
-
-def test_one_message_costs_its_memory_once() -> None:
-    """However many subscribers are slow."""
-    scene = Scene()
-    publisher = scene.client()
-    for _ in range(10):
-        consumer = scene.client()
-        consumer.subscribes(b"/topic/a")
-        consumer.stops_reading()
-    publisher.sends_to(b"/topic/a", b"x" * 10_000)
-    assert 10_000 < scene.memory < 20_000
 
 
 def test_lost_dead_letters_are_noted() -> None:

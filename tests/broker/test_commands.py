@@ -30,17 +30,6 @@ def test_a_message_crosses_all_versions() -> None:
     consumers[2].receives(start + b"z:1\\c2\na:\\r\\n\\\\\n" + body)
 
 
-@in_every_version
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
-def test_line_ends_are_not_delivered(version: bytes, end: bytes) -> None:
-    """A sender that ends its lines with CR LF reaches consumers that know LF only."""
-    scene = Scene()
-    consumer, sender = scene.client(b"1.0"), scene.client(version)
-    consumer.subscribes(b"/queue/a")
-    sender.sends(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0".replace(b"\n", end))
-    consumer.receives(b"MESSAGE\nsubscription:1\ndestination:/queue/a\nmessage-id:b-1\nfoo:bar\n\nhello\0")
-
-
 def test_heads_that_repeat_are_still_told_apart() -> None:
     """A run of equal heads, one that differs, and the first again."""
     scene = Scene()
@@ -64,15 +53,6 @@ def test_equal_heads_in_and_out_of_transactions() -> None:
     assert frames[2].endswith(b"\n\n3")
     client.sends(b"COMMIT\ntransaction:t\n\n\0")
     assert client.bodies() == [b"1", b"2"]
-
-
-def test_an_empty_body_is_a_message() -> None:
-    """As is one of NULs."""
-    scene = Scene()
-    client = scene.client()
-    client.subscribes(b"/queue/a")
-    client.sends(SEND_A + b"\0" + b"SEND\ndestination:/queue/a\ncontent-length:2\n\n\0\0\0")
-    assert client.reads().endswith(b"message-id:b-2\ncontent-length:2\n\n\0\0\0")
 
 
 # SUBSCRIBE and UNSUBSCRIBE

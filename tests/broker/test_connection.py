@@ -200,14 +200,6 @@ def test_a_silent_client_is_given_up() -> None:
     assert other.bodies() == [b"1"]
 
 
-def test_nobody_beats_unasked() -> None:
-    """A client that did not speak of beats may be silent, and is left alone."""
-    scene = Scene()
-    client = scene.client()
-    scene.time_passes(10_000)
-    assert (client.reads(), client.closed) == (b"", None)
-
-
 # Slowness
 
 
@@ -265,16 +257,6 @@ def test_turns_wait_for_a_slow_client() -> None:
         assert client.bodies() == [body]
         scene.time_passes(0)
     assert client.reads() == b""
-
-
-def test_turns_do_not_hold_up_others() -> None:
-    """One client's burst leaves to another what it is able to take."""
-    scene = Scene(burst=1)
-    sender, first, second = scene.client(), scene.client(), scene.client()
-    sender.sends_to(b"/queue/a", b"1", b"2")
-    first.subscribes(b"/queue/a")
-    second.subscribes(b"/queue/a")
-    assert (first.bodies(), second.bodies()) == ([b"1"], [b"2"])
 
 
 def test_a_client_that_reads_no_receipts_is_not_read_either() -> None:
@@ -348,22 +330,6 @@ def test_foreign_protocols_are_recognised(said: bytes, answer: bytes, word: str)
     assert client.closed is How.LINGER
     assert word in scene.noted(Event.FOREIGN)
     assert len(scene.broker) == 0
-
-
-@in_every_version
-def test_a_conversation_may_come_byte_by_byte(version: bytes) -> None:
-    """It is the same conversation."""
-    said = (
-        HELLO[version]
-        + b"\n\nSUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0\r\n"
-        + b"SEND\ndestination:/queue/a\ncontent-length:3\n\n\0\0\0\0\nDISCONNECT\nreceipt:r\n\n\0"
-    )
-    whole, parts = Scene().opens(version), Scene().opens(version)
-    whole.sends(said)
-    for at in range(len(said)):
-        parts.sends(said[at : at + 1])
-    assert whole.closed is parts.closed is How.LINGER
-    assert whole.reads() == parts.reads()
 
 
 @given(data=st.data(), stream=streams(V1_2))
@@ -456,16 +422,6 @@ def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
 
 
-def test_what_a_vanished_client_sent_before_counts() -> None:
-    """Half a frame does not."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
-    client.sends(b"SEND\ndestination:/queue/a\n\nwhole\0SEND\ndestination:/queue/a\n\nha")
-    client.is_lost()
-    other.subscribes(b"/queue/a")
-    assert other.bodies() == [b"whole"]
-
-
 # A client that closes its direction only
 
 
@@ -510,16 +466,6 @@ def test_a_subscriber_that_half_closes() -> None:
     assert client.closed is How.LINGER
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"late"]
-
-
-def test_a_subscriber_that_unsubscribed_before_it_half_closed() -> None:
-    """Nothing can come for it any more."""
-    scene = Scene()
-    client = scene.client()
-    client.subscribes(b"/queue/a")
-    client.sends(b"UNSUBSCRIBE\nid:1\n\n\0")
-    client.half_closes()
-    assert client.closed is How.LINGER
 
 
 def test_a_half_closed_client_that_is_gone() -> None:

@@ -3,28 +3,9 @@
 import pytest
 
 from stomprelay.broker.destinations import DEAD_LETTERS, PendingTransaction
-from stomprelay.session.subscriptions import CUMULATIVE, INDIVIDUAL
+from stomprelay.session.subscriptions import INDIVIDUAL
 from stomprelay.wire.errors import LimitError
 from tests.broker.parts import AllDestinations, bodies
-
-
-def test_ids_are_unique() -> None:
-    """They begin with the broker's name."""
-    place = AllDestinations()
-    assert [place.message(b"a", b"").id for _ in range(3)] == [b"b-1", b"b-2", b"b-3"]
-
-
-@pytest.mark.parametrize(
-    "name", [b"/queue/a", b"a", b"/exchange/a/b", b"/temp-queue/a", b"topic", b"/topicality"]
-)
-def test_what_is_not_a_topic_is_a_queue(name: bytes) -> None:
-    """What nobody is there for waits; two consumers share it."""
-    place = AllDestinations()
-    place.all.publish(place.message(name, b"1"))
-    first, second = place.joined(name), place.joined(name)
-    place.all.publish(place.message(name, b"2"))
-    place.all.publish(place.message(name, b"3"))
-    assert bodies(first) + bodies(second) == [b"1", b"2", b"3"]
 
 
 def test_a_topic_is_known_by_its_name() -> None:
@@ -88,21 +69,6 @@ def test_what_has_room_is_added_without_a_question() -> None:
     assert bodies(consumer) == [b"1"]
 
 
-def test_a_message_refused_too_often_is_a_dead_letter() -> None:
-    """It is delivered `refusals` times, then moved with a header that says where from, under a new id."""
-    place = AllDestinations(refusals=3)
-    consumer = place.joined(b"/queue/a", INDIVIDUAL)
-    place.all.publish(place.message(b"/queue/a", b"poison"))
-    place.refuse(consumer, 3)
-    assert bodies(consumer) == [b"poison"] * 3
-    assert place.all.kept == {b"/queue/a": 0, DEAD_LETTERS: 1}
-    reader = place.joined(DEAD_LETTERS)
-    assert reader.buffer.drain() == (
-        b"MESSAGE\ndestination:/queue/DLQ\nmessage-id:b-2\noriginal-destination:/queue/a\n\npoison\0"
-    )
-    assert place.all.memory.used == 0
-
-
 def test_beyond_the_dead_letters_there_is_nothing() -> None:
     """What is refused there is kept there."""
     place = AllDestinations(refusals=2)
@@ -148,71 +114,6 @@ def test_a_letter_too_large_to_keep_is_lost() -> None:
     place.left(other)
     assert place.all.kept == {b"/topic/a": 0}
     assert place.all.memory.used == 0
-
-
-def test_a_message_is_sent_when_it_is_committed() -> None:
-    """And kept in the memory until then."""
-    place = AllDestinations()
-    consumer = place.joined(b"/queue/a")
-    transaction = PendingTransaction(place.all, 10)
-    one, two = place.message(b"/queue/a", b"1"), place.message(b"/queue/a", b"2")
-    transaction.sent(one)
-    transaction.sent(two)
-    assert bodies(consumer) == []
-    assert place.all.memory.used == one.size + two.size
-    transaction.committed()
-    assert bodies(consumer) == [b"1", b"2"]
-    assert place.all.memory.used == 0
-
-
-def test_an_aborted_message_is_forgotten() -> None:
-    """By everybody."""
-    place = AllDestinations()
-    transaction = PendingTransaction(place.all, 10)
-    transaction.sent(place.message(b"/queue/a", b"1"))
-    transaction.aborted()
-    assert (place.all.memory.used, len(place.all)) == (0, 0)
-
-
-def test_an_ack_settles_when_it_is_committed() -> None:
-    """Meanwhile the window is free for more."""
-    place = AllDestinations()
-    consumer = place.joined(b"/queue/a", INDIVIDUAL, 1)
-    place.all.publish(place.message(b"/queue/a", b"1"))
-    place.all.publish(place.message(b"/queue/a", b"2"))
-    transaction = PendingTransaction(place.all, 10)
-    transaction.acknowledged(consumer, consumer.acknowledged(b"b-1"), refused=False)
-    consumer.queue.consumer_ready(consumer)
-    assert bodies(consumer) == [b"1", b"2"]
-    assert place.all.kept == {b"/queue/a": 2}
-    transaction.committed()
-    assert place.all.kept == {b"/queue/a": 1}
-
-
-def test_a_nack_redelivers_when_it_is_committed() -> None:
-    """And not before."""
-    place = AllDestinations()
-    consumer = place.joined(b"/queue/a", CUMULATIVE)
-    place.all.publish(place.message(b"/queue/a", b"1"))
-    transaction = PendingTransaction(place.all, 10)
-    transaction.acknowledged(consumer, consumer.acknowledged(b"b-1"), refused=True)
-    assert bodies(consumer) == [b"1"]
-    transaction.committed()
-    assert bodies(consumer) == [b"1"]
-
-
-def test_an_aborted_ack_is_awaited_again() -> None:
-    """In the old order, and the message is not delivered again while its consumer has it."""
-    place = AllDestinations()
-    consumer = place.joined(b"/queue/a", CUMULATIVE)
-    for body in (b"1", b"2", b"3"):
-        place.all.publish(place.message(b"/queue/a", body))
-    transaction = PendingTransaction(place.all, 10)
-    transaction.acknowledged(consumer, consumer.acknowledged(b"b-1"), refused=False)
-    transaction.acknowledged(consumer, consumer.acknowledged(b"b-2"), refused=True)
-    transaction.aborted()
-    assert list(consumer.unsettled) == [b"b-1", b"b-2", b"b-3"]
-    assert bodies(consumer) == [b"1", b"2", b"3"]
 
 
 def test_an_aborted_ack_of_one_who_left_goes_to_others() -> None:

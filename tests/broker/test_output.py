@@ -26,17 +26,6 @@ def test_everything_of_one_input_is_one_write() -> None:
     assert slow.output.outbox.drain() == []
 
 
-def test_a_write_counts_as_a_beat() -> None:
-    """For the legs that are written to, not for others."""
-    slow = Slow()
-    one, two = slow.buffer(), slow.buffer()
-    for each in (one, two):
-        each.leg.heartbeat.keep_alive(5.0, 1.0)
-    one.reply(b"x")
-    slow.output.flush(7.0)
-    assert (one.leg.heartbeat.deadline, two.leg.heartbeat.deadline) == (12.0, 6.0)
-
-
 def test_who_overran_is_ended_once() -> None:
     """At the end of the input, and whoever overran because of that as well."""
     output = Output()
@@ -70,15 +59,6 @@ def test_one_turn_has_its_limit() -> None:
     assert (box.ready, box.at_limit) == (True, False)
 
 
-def test_between_turns_there_is_no_limit() -> None:
-    """What other clients' inputs bring is written as it comes."""
-    box = buffer()
-    box.start_turn(8)
-    box.end_turn()
-    box.deliver(b"1234", b"56789")
-    assert (box.ready, box.at_limit) == (True, False)
-
-
 def test_a_full_transport_gets_no_messages_but_replies() -> None:
     """What is replied meanwhile is counted, from the pause to the end of it."""
     box = buffer()
@@ -91,12 +71,3 @@ def test_a_full_transport_gets_no_messages_but_replies() -> None:
     box.resumed()
     box.start_turn(8)
     assert (box.ready, box.unread) == (True, 0)
-
-
-def test_a_closed_leg_gets_no_messages() -> None:
-    """Whatever the transport reports afterwards."""
-    box = buffer()
-    box.closed()
-    box.resumed()
-    box.start_turn(8)
-    assert not box.ready

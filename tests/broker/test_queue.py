@@ -1,7 +1,5 @@
 """Queues, topics and consumers: order, turns, redelivery, room."""
 
-from heapq import heapify, heappop
-
 import pytest
 
 from stomprelay.broker.message import Message, MessageHead
@@ -10,23 +8,6 @@ from stomprelay.session.subscriptions import AUTO, CUMULATIVE, INDIVIDUAL
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import LimitError
 from tests.broker.parts import MEMORY, OneTopic, bodies, consumer, joined, message, publish, queue
-
-
-def test_the_oldest_comes_first() -> None:
-    """Entries sort by their arrival in the queue, whatever became of them since."""
-    message = Message(b"b-1", MessageHead(b"/queue/a", b"\n", []), b"\0")
-    entries = [QueuedMessage(message, order) for order in (3, 1, 2)]
-    entries[1].redelivered = True
-    entries[1].delivery = 9
-    heapify(entries)
-    assert [heappop(entries).order for _ in range(3)] == [1, 2, 3]
-
-
-def test_nobody_had_a_new_message() -> None:
-    """It is neither redelivered nor refused."""
-    new = QueuedMessage(Message(b"b-1", MessageHead(b"/queue/a", b"\n", []), b"\0"), 1)
-    assert (new.redelivered, new.refusals, new.delivery) == (False, 0, 0)
-
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
 
@@ -78,16 +59,6 @@ def test_a_second_delivery_says_so(dialect: Dialect) -> None:
     assert b"\nmessage-id:m-1\nredelivered:true\nfoo:bar\n\n" in one.buffer.drain()
 
 
-def test_its_own_words_come_back_in_its_own_spelling() -> None:
-    """The id and the destination are escaped as the consumer escapes."""
-    one = consumer(V1_2, id=b"a:b", destination=b"/queue/\n\r")
-    one.write(queued(1).message, False)
-    assert one.buffer.drain().startswith(b"MESSAGE\nsubscription:a\\cb\ndestination:/queue/\\n\\r\n")
-    old = consumer(V1_0, id=b"a:b")
-    old.write(queued(1).message, False)
-    assert old.buffer.drain().startswith(b"MESSAGE\nsubscription:a:b\n")
-
-
 def test_the_window_bounds_what_awaits_an_ack() -> None:
     """And nothing else does, while the outbox is ready."""
     one = consumer(mode=INDIVIDUAL, prefetch=2)
@@ -100,47 +71,6 @@ def test_the_window_bounds_what_awaits_an_ack() -> None:
     one.buffer.paused()
     able.append(one.able)
     assert able == [True, True, False, True, False]
-
-
-def test_a_cumulative_ack_takes_all_before_it() -> None:
-    """In the order of delivery, which need not be that of arrival."""
-    one = consumer(mode=CUMULATIVE)
-    for number in (5, 2, 9):
-        one.take(queued(number))
-    assert [each.order for each in one.acknowledged(b"m-2")] == [5, 2]
-    assert one.acknowledged(b"m-5") == []
-    assert [each.order for each in one.acknowledged(b"m-9")] == [9]
-
-
-def test_an_individual_ack_takes_no_other() -> None:
-    """Each only once."""
-    one = consumer(mode=INDIVIDUAL)
-    for number in (1, 2, 3):
-        one.take(queued(number))
-    assert [each.order for each in one.acknowledged(b"m-2")] == [2]
-    assert one.acknowledged(b"m-2") == []
-    assert list(one.unsettled) == [b"m-1", b"m-3"]
-
-
-def test_what_comes_back_comes_back_in_its_place() -> None:
-    """So a cumulative ACK after an ABORT means what it meant before."""
-    one = consumer(mode=CUMULATIVE)
-    for number in (1, 2, 3):
-        one.take(queued(number))
-    taken = one.acknowledged(b"m-2")
-    one.take(queued(4))
-    one.restore(taken)
-    assert list(one.unsettled) == [b"m-1", b"m-2", b"m-3", b"m-4"]
-
-
-def test_what_nobody_wants_yet_waits_in_order() -> None:
-    """The first consumer gets it all, oldest first, and nothing is kept afterwards."""
-    waiting, memory = queue()
-    publish(waiting, 1, 2, 3)
-    assert (len(waiting), waiting.kept) == (3, 3)
-    assert waiting.waiting_bytes == memory.used > 0
-    assert bodies(joined(waiting)) == [b"1", b"2", b"3"]
-    assert (len(waiting), waiting.kept, waiting.waiting_bytes, memory.used) == (0, 0, 0, 0)
 
 
 def test_consumers_take_turns() -> None:
@@ -174,53 +104,6 @@ def test_who_is_not_able_is_passed_over() -> None:
     slow.buffer.start_turn(1000)
     shared.consumer_ready(slow)
     assert bodies(slow) == [b"5"]
-
-
-def test_reviving_twice_gives_no_second_turn() -> None:
-    """A consumer stands in the line once."""
-    shared, _ = queue()
-    first, second = joined(shared), joined(shared)
-    shared.consumer_ready(first)
-    shared.consumer_ready(first)
-    publish(shared, 1, 2, 3, 4)
-    assert (bodies(first), bodies(second)) == ([b"1", b"3"], [b"2", b"4"])
-
-
-def test_what_was_in_vain_comes_back_in_the_old_place() -> None:
-    """Before what never was delivered, oldest first, whoever had it; and it says so."""
-    shared, memory = queue()
-    first, second = joined(shared, INDIVIDUAL, 2), joined(shared, INDIVIDUAL, 2)
-    publish(shared, 1, 2, 3, 4, 5, 6)
-    assert (bodies(first), bodies(second)) == ([b"1", b"3"], [b"2", b"4"])
-    shared.left(second)
-    shared.left(first)
-    third = joined(shared)
-    frames = third.buffer.drain().split(b"\0")[:-1]
-    assert [frame.partition(b"\n\n")[2] for frame in frames] == [b"1", b"2", b"3", b"4", b"5", b"6"]
-    assert [b"\nredelivered:true\n" in frame for frame in frames] == [True] * 4 + [False] * 2
-    assert (shared.kept, shared.waiting_bytes, memory.used) == (0, 0, 0)
-
-
-def test_one_who_leaves_is_not_served() -> None:
-    """Its turn goes to the others."""
-    shared, _ = queue()
-    first, second = joined(shared), joined(shared)
-    shared.left(first)
-    publish(shared, 1, 2)
-    assert (bodies(first), bodies(second)) == ([], [b"1", b"2"])
-
-
-def test_one_who_refuses_lets_the_others_go_first() -> None:
-    """Whoever's turn it would have been."""
-    shared, _ = queue()
-    first, second = joined(shared), joined(shared)
-    shared.put_last(first)
-    publish(shared, 1, 2)
-    assert (bodies(first), bodies(second)) == ([b"2"], [b"1"])
-    shared.left(second)
-    shared.put_last(first)
-    publish(shared, 3)
-    assert bodies(first) == [b"3"]
 
 
 def test_it_is_missed_while_anything_depends_on_it() -> None:
@@ -315,34 +198,6 @@ def test_the_oldest_can_be_thrown_away() -> None:
     assert memory.used == 0
 
 
-def test_everybody_gets_a_copy() -> None:
-    """Who is subscribed when the message comes, and from then on only."""
-    place = OneTopic()
-    first, second = place.joined(), place.joined(INDIVIDUAL)
-    place.topic.publish(message(1))
-    late = place.joined()
-    place.topic.left(first)
-    place.topic.publish(message(2))
-    assert [bodies(each) for each in (first, second, late)] == [[b"1"], [b"1", b"2"], [b"2"]]
-
-
-def test_copies_share_the_memory() -> None:
-    """One message is kept however many wait for it, and goes with the last of them."""
-    place = OneTopic()
-    consumers = [place.joined(INDIVIDUAL) for _ in range(3)]
-    one = message(1)
-    place.topic.publish(one)
-    assert place.memory.used == one.size
-    assert place.topic.kept == 3
-    for each in consumers[:2]:
-        (copy,) = each.acknowledged(b"1")
-        each.queue.settled(copy)
-    assert place.memory.used == one.size
-    place.topic.left(consumers[2])
-    assert (place.memory.used, place.topic.kept) == (0, 0)
-    assert not place.topic.idle
-
-
 def test_the_slow_have_so_much_patience_and_no_more() -> None:
     """Whoever is not able has messages wait for it up to the bound; one more and it is reported, no other."""
     place = OneTopic(max_messages=2)
@@ -385,16 +240,3 @@ def test_without_memory_what_need_not_be_kept_passes() -> None:
     place.memory.hold(large)
     place.topic.publish(message(1))
     assert bodies(quick) == [b"1"]
-
-
-def test_it_is_idle_without_subscribers() -> None:
-    """Messages that nobody is there for are nobody's."""
-    place = OneTopic()
-    place.topic.publish(message(1))
-    idle = [place.topic.idle]
-    consumer = place.joined()
-    idle.append(place.topic.idle)
-    assert bodies(consumer) == []
-    place.topic.left(consumer)
-    idle.append(place.topic.idle)
-    assert idle == [True, False, True]

@@ -3,8 +3,6 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from twisted.internet.endpoints import clientFromString
-from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.config.address import broker
 
@@ -35,21 +33,6 @@ def test_addresses(text: str, endpoint: str, host: str, tls: bool) -> None:
     """A URI or an endpoint string becomes a broker that remembers how it was called."""
     found = broker(text)
     assert (found.uri, found.endpoint, found.host, found.tls) == (text, endpoint, host, tls)
-
-
-@pytest.mark.parametrize(
-    ("text", "endpoint", "tls", "path"),
-    [
-        ("ws://broker", "tcp:host=broker:port=80", False, "/"),
-        ("ws://broker:15674/ws", "tcp:host=broker:port=15674", False, "/ws"),
-        ("WSS://[::1]/a/b%20c;d=1", r"tcp:host=\:\:1:port=443", True, "/a/b%20c;d=1"),
-        ("tcp://broker", "tcp:host=broker:port=61613", False, None),
-    ],
-)
-def test_addresses_of_websockets(text: str, endpoint: str, tls: bool, path: str | None) -> None:
-    """They alone have a path, which is the root's where there is none."""
-    found = broker(text)
-    assert (found.uri, found.endpoint, found.tls, found.path) == (text, endpoint, tls, path)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +108,3 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
         broker(text)
     except ValueError:
         pass
-
-
-@pytest.mark.parametrize("text", ["tcp://broker:1", "tcp://[::1]:5", "unix:/run/x", "ssl:b:2", "tls:b:2"])
-def test_twisted_takes_the_endpoint(text: str) -> None:
-    """What an address becomes is an endpoint string that Twisted understands."""
-    assert clientFromString(MemoryReactorClock(), broker(text).endpoint)

@@ -1,15 +1,13 @@
 """The keys of `admin` and `metrics`: who may reach them, and what who asks has to have."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
-from stomprelay.config.admin import SHORTEST, AdminAccess, guarded, read_token
+from stomprelay.config.admin import SHORTEST, read_token
 from stomprelay.config.endpoint import exposed
 from stomprelay.config.summary import summary
-from stomprelay.relay.model.listener import ServerTLS
 
 TOKEN = "0123456789abcdef"
 CERTIFIED = """
@@ -115,15 +113,6 @@ def test_a_console_needs_something_everywhere(tmp_path: Path) -> None:
         overridden(guarded, workers="2")
 
 
-def test_client_certificates_stand_in_for_a_token(tmp_path: Path) -> None:
-    """Where they are demanded, not only asked for."""
-    found = config(tmp_path, 'admin = "tcp:1"\n' + CERTIFIED)
-    assert found.admin_tls is not None
-    assert found.admin_tls.certificate == str(tmp_path / "admin.pem")
-    asked = CERTIFIED.replace("= true", "= false")
-    assert refusal(tmp_path, 'admin = "tcp:1"\n' + asked).startswith("admin: other machines may reach it")
-
-
 def test_the_command_line_and_the_token_of_the_file(tmp_path: Path) -> None:
     """An endpoint of the command line has the file's token, or its certificates."""
     put_token(tmp_path)
@@ -172,12 +161,6 @@ def test_a_token_that_everybody_may_read(tmp_path: Path, mode: int) -> None:
         load_admin(str(tmp_path / "relay.toml"))
 
 
-@pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o640, 0o701])
-def test_a_token_that_a_few_may_read(tmp_path: Path, mode: int) -> None:
-    """The owner and a group: systemd hands credentials over so, and others may not."""
-    assert read_token(str(put_token(tmp_path, mode=mode))) == TOKEN.encode()
-
-
 @pytest.mark.parametrize("content", [TOKEN, TOKEN + "\n", TOKEN + "\r\n", "A-Za-z0-9._~+/=" + TOKEN])
 def test_what_a_token_may_be(tmp_path: Path, content: str) -> None:
     """What `Authorization` can say, with or without a line end."""
@@ -208,14 +191,6 @@ def test_what_is_no_token(tmp_path: Path, content: str, said: str) -> None:
     assert TOKEN not in text
 
 
-def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
-    """It is not there, or is no file."""
-    assert refusal(tmp_path, 'admin_token_file = "absent"\n') == (
-        f"admin_token_file: {tmp_path / 'absent'} cannot be read: No such file or directory"
-    )
-    assert refusal(tmp_path, 'admin_token_file = "."\n').endswith("cannot be read: Is a directory")
-
-
 def test_a_token_is_not_shown(tmp_path: Path) -> None:
     """In no representation, and not in the summary."""
     put_token(tmp_path)
@@ -241,24 +216,3 @@ def test_a_token_that_is_read_on_the_way(tmp_path: Path, text: str, warned: bool
     put_token(tmp_path)
     found = summary(config(tmp_path, 'admin_token_file = "token"\n' + text))
     assert ("whoever is on the way can read the token" in found) is warned
-
-
-@pytest.mark.parametrize(
-    ("place", "alone"),
-    [
-        ("unix:/run/admin:mode=600", True),
-        ("unix:/run/admin:mode=660", True),
-        ("unix:/run/admin:mode=666", False),
-        ("unix:/run/admin:mode=x", False),
-        ("unix:/run/admin", False),
-        ("tcp:1:interface=127.0.0.1", False),
-    ],
-)
-def test_an_endpoint_that_not_every_user_can_ask(place: str, alone: bool) -> None:
-    """By a token, by certificates that are demanded, or by the rights to its socket; one that is not there is none."""
-    demanded = ServerTLS("a.pem", "a.key", client_ca="ca.pem", require_client_certificate=True)
-    assert guarded(AdminAccess(place, None, None)) is alone
-    assert guarded(AdminAccess(place, b"x" * 16, None))
-    assert guarded(AdminAccess(place, None, demanded))
-    assert guarded(AdminAccess(place, None, replace(demanded, require_client_certificate=False))) is alone
-    assert not guarded(AdminAccess(None, b"x" * 16, None))

@@ -5,7 +5,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.config import ConfigError, default, load, load_admin, overridden
@@ -69,13 +69,6 @@ def read(file: Path, content: bytes) -> str:
 def test_any_bytes(file: Path, content: bytes) -> None:
     """No content ends in a traceback."""
     read(file, content)
-
-
-@given(st.text(alphabet="[]{}=.,\"'#\n\\ abx19", max_size=80))
-@example("a=[" * 3 + "]")
-def test_any_punctuation(file: Path, text: str) -> None:
-    """Nor does what looks like TOML."""
-    read(file, text.encode())
 
 
 @given(st.lists(st.tuples(st.sampled_from(KEYS), VALUES), min_size=1, max_size=3))

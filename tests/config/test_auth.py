@@ -11,8 +11,7 @@ from stomprelay.config import Config, ConfigError, load, overridden
 from stomprelay.config.change import change
 from stomprelay.config.summary import summary
 from stomprelay.relay.model.access import Claim
-from stomprelay.session.handshake import Credentials
-from tests.auth.issuing import USERS, token
+from tests.auth.issuing import token
 from tests.config.reference import put_secrets
 
 LISTENER = '[listener.main]\nauth = "people"\n'
@@ -44,13 +43,6 @@ def refusal(folder: Path, *parts: str) -> str:
     text = str(error.value)
     assert "\n" not in text
     return text.partition("stomprelay.toml: ")[2]
-
-
-def test_without_it(folder: Path) -> None:
-    """Nobody is asked."""
-    found = read(folder, BROKER)
-    assert found.auths == ()
-    assert found.listeners[0].auth is None
 
 
 def test_every_default(folder: Path) -> None:
@@ -138,16 +130,6 @@ def test_where_no_service_is(folder: Path, url: str) -> None:
     assert "hidden" not in found
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8080/x", "http://localhost/", "http://[::1]:1/"])
-def test_a_service_on_this_machine(folder: Path, url: str) -> None:
-    """Nobody is on the way there."""
-    found = (
-        read(folder, LISTENER, BROKER, SERVICE.replace("https://auth.example.net/x", url)).auths[0].service
-    )
-    assert found is not None
-    assert found.url == url
-
-
 def test_a_file_that_everybody_may_read(folder: Path) -> None:
     """Hashes are for the relay alone."""
     (folder / "users").chmod(0o644)
@@ -166,29 +148,6 @@ def test_a_package_that_is_not_there(
     parts = {"users": PEOPLE, "token": TOKEN}[key]
     assert refusal(folder, LISTENER, BROKER, parts) == (
         f"auth.people.{key}: needs {module}: pip install argon2-cffi pyjwt"
-    )
-
-
-def test_the_embedded_broker_asks_nobody(folder: Path) -> None:
-    """Nothing leaves the process, so no login is needed."""
-    assert read(folder, LISTENER, PEOPLE).listeners[0].auth == "people"
-
-
-@pytest.mark.parametrize("broker", ["user", "client"])
-def test_brokers_without_a_login(folder: Path, broker: str) -> None:
-    """Whoever says what they are told may have them."""
-    auth = read(
-        folder, LISTENER, '[upstream.main]\nuri = "tcp://b"\n', PEOPLE, f'broker = "{broker}"\n'
-    ).auths[0]
-    assert auth.broker.value == broker
-
-
-def test_a_route_counts_as_well(folder: Path) -> None:
-    """What a client shows leaks to no upstream of the listener."""
-    other = '[upstream.other]\nuri = "tcp://c"\n[[route]]\nprefix = "/q"\nupstream = "other"\n'
-    text = LISTENER.replace("auth", 'upstream = "main"\nauth')
-    assert refusal(folder, text, BROKER, other, PEOPLE).startswith(
-        "auth.people.broker: upstream.other has no login"
     )
 
 
@@ -218,23 +177,6 @@ def test_the_order_of_the_methods(folder: Path) -> None:
     assert service.method(Claim(None, None), "") is None
 
 
-def test_what_brokers_are_told(folder: Path) -> None:
-    """A user's own login where there is one; else as `broker` says."""
-    login = read(folder, LISTENER, BROKER, PEOPLE, 'logins = "logins"\n').auths[0]
-    assert login.identity("alice", frozenset()).credentials == Credentials(b"app1", b"x")
-    assert login.identity("bob", frozenset()).credentials is None
-    user = read(folder, LISTENER, BROKER, PEOPLE, 'broker = "user"\nlogins = "logins"\n').auths[0]
-    assert user.identity("alice", frozenset()).credentials == Credentials(b"app1", b"x")
-    assert user.identity("bob", frozenset()).credentials == Credentials(b"bob")
-
-
-def test_the_groups_of_the_users_file(folder: Path) -> None:
-    """They count however the user was known."""
-    auth = read(folder, LISTENER, BROKER, TLS, PEOPLE, "certificates = true\n").auths[0]
-    assert auth.identity("carol", frozenset({"x"}), "carol").groups == {"auditors", "x"}
-    assert auth.identity("nobody", frozenset({"x"})).groups == {"x"}
-
-
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -255,16 +197,6 @@ def test_what_is_said_of_a_change(folder: Path, old: str, new: str, expected: li
     found = change("f", read(folder, text), read(folder, replaced))
     assert sorted(found.changed) == sorted(expected)
     assert found.restart == ()
-
-
-def test_another_user(folder: Path) -> None:
-    """The file changed, and what names it has not."""
-    before = read(folder, LISTENER, BROKER, PEOPLE)
-    (folder / "users").write_bytes(USERS.replace(b"bob", b"bert"))
-    found = change("f", before, read(folder, LISTENER, BROKER, PEOPLE))
-    assert found.changed == ("auth.people.users",)
-    assert found.config.auths[0].users is not None
-    assert "bert" in found.config.auths[0].users
 
 
 def test_in_words(folder: Path) -> None:

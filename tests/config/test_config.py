@@ -1,6 +1,5 @@
 """A file, the command line over it, and what runs."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
 from stomprelay.config.admin import AdminAccess
 from stomprelay.config.listener import ENDPOINT
-from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 
@@ -152,12 +150,6 @@ def test_mistakes_are_told_by_file_and_key(tmp_path: Path, text: str, said: str)
     assert refusal(tmp_path, text).startswith(said)
 
 
-def test_port_zero_is_another_port_each_time(tmp_path: Path) -> None:
-    """Several listeners may ask for any free port."""
-    found = config(tmp_path, '[listener.a]\nendpoint = "tcp:0"\n[listener.b]\nendpoint = "tcp:0"\n')
-    assert len(found.listeners) == 2
-
-
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """An absent file, a folder, octets that are not UTF-8."""
     (tmp_path / "latin").write_bytes(b'x = "\xe9"\n')
@@ -186,16 +178,6 @@ def test_listen_takes_the_place_of_every_endpoint(tmp_path: Path) -> None:
     assert {each.linger for each in found.listeners} == {1.0}
 
 
-def test_upstream_takes_the_place_of_every_address(tmp_path: Path) -> None:
-    """Each upstream keeps its other settings, and those that share one go on sharing it."""
-    a, b, c = overridden(config(tmp_path, SEVERAL), upstream="tcp://other").listeners
-    assert {str(each.upstream.groups[0]) for each in (a, b, c)} == {"tcp://other"}
-    assert a.upstream.brokers[0] is not b.upstream.brokers[0], "each upstream knows its own broker's health"
-    assert a.upstream is c.upstream
-    assert a.upstream.credentials is not None
-    assert b.upstream.credentials is None
-
-
 ROUTED = (
     SEVERAL
     + """
@@ -212,32 +194,6 @@ listener = ["b", "c"]
 )
 
 
-def test_routes(tmp_path: Path) -> None:
-    """Every listener has those that are for it, and the upstreams of the file are shared."""
-    found = config(tmp_path, ROUTED)
-    a, b, c = found.listeners
-    assert [[route.pattern for route in each.routes] for each in (a, b, c)] == [
-        ["/z/"],
-        ["/z/", "/x/"],
-        ["/z/", "/x/"],
-    ]
-    assert b.routed(b"/z/1") is a.routed(b"/z/2")
-    assert b.routed(b"/x/1") is a.upstream
-    assert [each.name for each in found.upstreams] == ["x", "z", "y"]
-
-
-def test_the_default_listener_has_routes(tmp_path: Path) -> None:
-    """It is named `default` where the file names none."""
-    text = '[upstream.x]\nuri = "tcp://x"\n[[route]]\nprefix = "/"\nupstream = "x"\nlistener = "default"\n'
-    assert len(config(tmp_path, text).listeners[0].routes) == 1
-
-
-def test_an_upstream_that_only_a_route_names(tmp_path: Path) -> None:
-    """A listener's own has to be said then, as with any two upstreams."""
-    text = '[upstream.x]\nuri = "tcp://x"\n[upstream.y]\nuri = "tcp://y"\n[[route]]\nprefix = "/"\nupstream = "y"\n'
-    assert refusal(tmp_path, text).startswith("listener.default.upstream: is missing; there are x, y")
-
-
 def test_upstream_leaves_routes_alone(tmp_path: Path) -> None:
     """Those to other upstreams stay; those to a listener's own go where that goes."""
     before = config(tmp_path, ROUTED)
@@ -245,12 +201,6 @@ def test_upstream_leaves_routes_alone(tmp_path: Path) -> None:
     assert [str(each.upstream.groups[0]) for each in (a, b, c)] == ["tcp://o1,tcp://o2"] * 3
     assert b.routed(b"/z/1") is before.listeners[0].routed(b"/z/1")
     assert b.routed(b"/x/1") is a.upstream
-
-
-def test_listen_keeps_the_routes_of_the_first_listener(tmp_path: Path) -> None:
-    """They are settings as others are."""
-    found = overridden(config(tmp_path, ROUTED), listen=["tcp:5", "tcp:6"])
-    assert [[route.pattern for route in each.routes] for each in found.listeners] == [["/z/"], ["/z/"]]
 
 
 def test_upstream_keeps_policy_and_confirm(tmp_path: Path) -> None:
@@ -285,15 +235,6 @@ def test_admin_alone(tmp_path: Path) -> None:
         load_admin(str(tmp_path / "absent"))
 
 
-def test_admin_takes_the_place_of_the_files(tmp_path: Path) -> None:
-    """The command line wins; without it the file's word stays."""
-    here, there = "tcp:7:interface=127.0.0.1", "tcp:8:interface=127.0.0.1"
-    found = config(tmp_path, f'admin = "{here}"\n')
-    assert overridden(found, admin=there).admin == there
-    assert overridden(found).admin == here
-    assert overridden(found) == found
-
-
 def test_the_level_of_the_log_on_the_command_line(tmp_path: Path) -> None:
     """It wins over the file's, and has to be one that there is."""
     found = config(tmp_path, 'log_level = "warn"\n')
@@ -304,26 +245,6 @@ def test_the_level_of_the_log_on_the_command_line(tmp_path: Path) -> None:
         ConfigError, match=r"^command line: --log-level: must be one of error, warn, info, debug"
     ):
         overridden(default(), log_level="loud")
-
-
-def test_the_command_line_alone() -> None:
-    """All three without a file."""
-    place = "unix:/run/admin"
-    found = overridden(default(), ["tcp:5"], "tcp://b", place)
-    [listener] = found.listeners
-    assert (listener.endpoint, str(listener.upstream.groups[0]), found.admin) == ("tcp:5", "tcp://b", place)
-
-
-def test_several_brokers_on_the_command_line() -> None:
-    """The same notation as in a file, and no other setting needed."""
-    [listener] = overridden(
-        default(), upstream="fanout:(failover:(tcp://a,tcp://b),tcp://c)?minAckCount=1"
-    ).listeners
-    assert [(each.name, str(each)) for each in listener.upstream.groups] == [
-        ("default-1", "tcp://a,tcp://b"),
-        ("default-2", "tcp://c"),
-    ]
-    assert listener.upstream.quorum == 1
 
 
 @pytest.mark.parametrize(
@@ -363,18 +284,6 @@ def test_tls_twice_is_refused(tmp_path: Path) -> None:
         ConfigError, match=r"--listen: ssl:1 brings TLS of its own, and listener\.a\.tls does too"
     ):
         overridden(found, listen=["ssl:1"])
-
-
-def test_a_journal_on_the_command_line(tmp_path: Path) -> None:
-    """Its directory wins, relative to where the command is given; the file's other settings stay."""
-    assert default().journal == JournalSettings()
-    found = config(tmp_path, '[journal]\ndirectory = "here"\nbodies = 5\n')
-    assert found.journal == JournalSettings(str(tmp_path / "here"), bodies=5)
-    assert overridden(found).journal is found.journal
-    assert overridden(found, journal="there").journal == JournalSettings(os.path.abspath("there"), bodies=5)
-    assert overridden(default(), journal="/x").journal == JournalSettings("/x")
-    with pytest.raises(ConfigError, match=r"^command line: --journal: must be a string that is not empty"):
-        overridden(default(), journal="")
 
 
 def test_where_to_hand_over(tmp_path: Path) -> None:

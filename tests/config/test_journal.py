@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from stomprelay.config.config import read_journal as read
-from stomprelay.config.summary import spell_bodies
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.config.values import bodies
 from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
 
 
@@ -21,12 +19,6 @@ def refusal(**values: Any) -> str:
     with pytest.raises(ConfigError) as error:
         journal(**values)
     return str(error.value)
-
-
-def test_nothing_is_said() -> None:
-    """Then none is kept."""
-    assert journal() == JournalSettings()
-    assert journal().directory is None
 
 
 def test_every_key() -> None:
@@ -87,9 +79,3 @@ def test_every_key() -> None:
 def test_mistakes_are_told_by_key(values: dict[str, Any], said: str) -> None:
     """In one line."""
     assert refusal(**values).startswith(f"f: journal.{said}")
-
-
-@pytest.mark.parametrize("value", ["none", "all", 1, 256])
-def test_bodies_are_spell_bodies_as_they_are_read(value: object) -> None:
-    """For people."""
-    assert spell_bodies(bodies(value)) == (value if isinstance(value, str) else f"the first {value} bytes")

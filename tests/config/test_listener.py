@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from stomprelay.config.address import broker
-from stomprelay.config.endpoint import server_endpoint
-from stomprelay.config.listener import ENDPOINT, read
+from stomprelay.config.listener import read
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web
@@ -29,11 +28,6 @@ def refusal(**values: Any) -> str:
     with pytest.raises(ConfigError) as error:
         listener(**{"upstream": "main"} | values)
     return str(error.value)
-
-
-def test_an_empty_table_has_every_default() -> None:
-    """Nothing said: the defaults of the code, on the default endpoint, to the only upstream."""
-    assert read(Table("f", "/", {}, ("listener", "a")), {}, MAIN) == Listener("a", ENDPOINT, MAIN)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +100,6 @@ def test_every_setting_arrives() -> None:
     )
 
 
-@pytest.mark.parametrize("loss", list(LossPolicy))
-def test_every_loss_can_be_said(loss: LossPolicy) -> None:
-    """The words are those of the code."""
-    assert listener(upstream="main", loss=loss.value).loss is loss
-
-
 def test_an_upstream_must_be_clear() -> None:
     """An unknown name, and no name where there are several."""
     assert refusal(upstream="mian") == (
@@ -161,8 +149,3 @@ def test_an_upstream_must_be_clear() -> None:
 def test_mistakes_are_told_by_their_key(values: dict[str, Any], said: str) -> None:
     """Whatever is wrong in the table."""
     assert refusal(**values).startswith(f"f: {said}")
-
-
-def test_server() -> None:
-    """An endpoint string stays as it was said."""
-    assert server_endpoint("tcp:1:interface=127.0.0.1") == "tcp:1:interface=127.0.0.1"

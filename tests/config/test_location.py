@@ -1,6 +1,5 @@
 """What an upstream's URI means: groups of brokers, and what cannot be."""
 
-from math import inf
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.config.uri import Location, locate
-from stomprelay.relay.model.group import Group, Policy, Reconnect
+from stomprelay.relay.model.group import Policy, Reconnect
 
 FAILOVER = Policy.FAILOVER
 
@@ -36,28 +35,6 @@ def test_a_plain_address(uri: str) -> None:
     assert (locate(uri).quorum, locate(uri).fan_out_queues) == (1, True)
 
 
-@pytest.mark.parametrize("uri", ["failover:(tcp://a,ssl://b,memory:)", "failover:tcp://a,ssl://b,memory:"])
-def test_failover_has_activemqs_defaults(uri: str) -> None:
-    """No option said: those of `Reconnect`, which are ActiveMQ's."""
-    assert groups(uri) == [("main", ["tcp://a", "ssl://b", "memory:"], Reconnect())]
-    assert Reconnect() == Reconnect(True, 0.01, 30.0, True, 2.0, 0.2, -1, -1, False, inf, 10)
-
-
-def test_every_option_of_failover_arrives() -> None:
-    """Each in its field."""
-    [(_, _, found)] = groups(
-        "failover:(tcp://a,tcp://b)?randomize=false&initialReconnectDelay=20&maxReconnectDelay=5000"
-        "&useExponentialBackOff=false&backOffMultiplier=3&reconnectDelayJitter=0.5&maxReconnectAttempts=4"
-        "&startupMaxReconnectAttempts=5&priorityBackup=true&timeout=6000&warnAfterReconnectAttempts=7"
-    )
-    assert found == Reconnect(False, 0.02, 5.0, False, 3.0, 0.5, 4, 5, True, 6.0, 7)
-
-
-def test_one_broker_that_is_waited_for() -> None:
-    """`failover:(...)` with one address: its sessions outlive its restart."""
-    assert groups("failover:(tcp://a)") == [("main", ["tcp://a"], Reconnect())]
-
-
 def test_weights() -> None:
     """Of each address; 1 where it says none. The broker's own name does not have it."""
     [place] = locate("failover:(tcp://a?weight=3,tcp://b,tls:c:1?weight=2)").places
@@ -65,16 +42,6 @@ def test_weights() -> None:
         ("tcp://a", 3),
         ("tcp://b", 1),
         ("tls:c:1", 2),
-    ]
-
-
-def test_endpoint_strings_in_a_list() -> None:
-    """Punctuation of lists has a backslash before it, which the endpoint string keeps."""
-    [place] = locate(r"failover:(tls:a:1,unix:/run/b\,c\(d\?e,tcp:host=f:port=2)").places
-    assert [each.endpoint for each in place.brokers] == [
-        "tls:a:1",
-        r"unix:/run/b\,c\(d\?e",
-        "tcp:host=f:port=2",
     ]
 
 
@@ -90,17 +57,6 @@ def test_fanout() -> None:
         ("main-3", ["tcp://d"], Reconnect()),
     ]
     assert (locate(uri).quorum, locate(uri).fan_out_queues) == (2, False)
-
-
-def test_fanout_of_one() -> None:
-    """A single group has the upstream's name, and survives its broker, too."""
-    assert groups("fanout:(tcp://a)") == [("main", ["tcp://a"], Reconnect())]
-
-
-@pytest.mark.parametrize("uri", ["fanout:(static:(tcp://a,tcp://b))", "fanout:static:(tcp://a,tcp://b)"])
-def test_static(uri: str) -> None:
-    """ActiveMQ's way to list the brokers of a fan-out."""
-    assert groups(uri) == [("main-1", ["tcp://a"], Reconnect()), ("main-2", ["tcp://b"], Reconnect())]
 
 
 def test_static_hands_down_options() -> None:
@@ -223,20 +179,6 @@ def test_brokers_that_only_look_alike(uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri",
-    [
-        "failover:(tcp://user:geheim@a)",
-        "fanout:(tcp://a,failover:(tcp://user:geheim@b))",
-        "failover:tcp://a?randomize=false,tcp://user:geheim@b",
-        "failover:(tcp://user:geheim@a",
-    ],
-)
-def test_no_secret_in_an_error(uri: str) -> None:
-    """A password in an address is refused, and the refusal does not repeat it."""
-    assert "geheim" not in refusal(uri)
-
-
-@pytest.mark.parametrize(
     ("uri", "policy"),
     [
         ("failover:(tcp://a,tcp://b)", Policy.TOGETHER),
@@ -259,15 +201,6 @@ def test_the_policy_where_none_is_said(uri: str, policy: Policy) -> None:
 OTHERS = [policy for policy in Policy if policy is not FAILOVER]
 
 
-@pytest.mark.parametrize("policy", list(Policy))
-def test_every_policy(policy: Policy) -> None:
-    """It holds for each group."""
-    weight = "" if policy is Policy.TOGETHER else "?weight=2"
-    found = locate(f"fanout:(failover:(tcp://a{weight},tcp://b),tcp://c)").groups("main", policy)
-    assert [each.policy for each in found] == [policy, policy]
-    assert all(isinstance(each, Group) for each in found)
-
-
 @pytest.mark.parametrize("policy", OTHERS)
 @pytest.mark.parametrize(
     ("uri", "said"),
@@ -285,14 +218,6 @@ def test_policies_that_do_not_fit(policy: Policy, uri: str, said: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         locate(uri).groups("main", policy)
     assert str(error.value).startswith(f"{policy.value} {said}")
-
-
-def test_weights_that_have_no_effect() -> None:
-    """A fixed order leaves nothing to weigh; a random one does."""
-    with pytest.raises(ValueError, match=r"^failover in the order of the list .* has no use for weights$"):
-        locate("failover:(tcp://a?weight=2,tcp://b)?randomize=false").groups("main", FAILOVER)
-    locate("failover:(tcp://a?weight=1,tcp://b)?randomize=false").groups("main", FAILOVER)
-    locate("failover:(tcp://a?weight=2,tcp://b)").groups("main", FAILOVER)
 
 
 numbers = st.integers(1, 10**6)

@@ -65,11 +65,6 @@ def test_fanout(name: str, text: str, field: str, value: object) -> None:
     assert read_options(((name, text),), FANOUT) == {field: value}
 
 
-def test_weight() -> None:
-    """The one option of a broker."""
-    assert read_options((("weight", "3"),), BROKER) == {"weight": 3}
-
-
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -104,27 +99,6 @@ def test_ill_typed(name: str, text: str, said: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         read_options(((name, text),), FAILOVER)
     assert str(error.value).startswith(f'option "{name}": {said}')
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("minAckCount", "0", "must be a positive whole number"),
-        ("minAckCount", "x", "must be a positive whole number"),
-        ("fanOutQueues", "x", "must be true or false"),
-    ],
-)
-def test_ill_typed_in_fanout(name: str, text: str, said: str) -> None:
-    """Likewise."""
-    with pytest.raises(ValueError, match=f'^option "{name}": {said}'):
-        read_options(((name, text),), FANOUT)
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x"])
-def test_weights_that_are_none(text: str) -> None:
-    """A positive whole number, and nothing else."""
-    with pytest.raises(ValueError, match=r'^option "weight": must be a positive whole number'):
-        read_options((("weight", text),), BROKER)
 
 
 def test_a_value_that_may_hold_a_secret() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import Config, ConfigError, load
-from stomprelay.config.change import Source, change
+from stomprelay.config.change import change
 from stomprelay.config.config import NOTHING
 from tests.config.reference import everything, put_secrets
 
@@ -50,14 +50,6 @@ def test_an_upstream_that_changes() -> None:
     assert (found.changed, found.continued, found.left) == (("upstream.a.confirm",), (), ())
 
 
-def test_a_listener_that_changes() -> None:
-    """It alone is another one."""
-    before = read(TWO)
-    after = read(TWO.replace('"tcp:2"', '"tcp:2"\nlinger = 3'), before)
-    assert after.listeners[0] is before.listeners[0]
-    assert (after.listeners[1].linger, after.upstreams) == (3.0, before.upstreams)
-
-
 @pytest.mark.parametrize("key", ["trace", "limits.clients"])
 def test_values_that_are_alike(key: str) -> None:
     """To Python 1 is True, and it is no flag; True is no number."""
@@ -66,12 +58,6 @@ def test_values_that_are_alike(key: str) -> None:
     good, bad = (text, one) if key == "trace" else (one, text)
     with pytest.raises(ConfigError, match="must be"):
         read(bad, read(good))
-
-
-def test_an_upstream_that_is_gone() -> None:
-    """A listener that has not changed names it."""
-    with pytest.raises(ConfigError, match=r"listener\.two\.upstream: no upstream is called"):
-        read(TWO.replace("[upstream.b]", "[upstream.c]"), read(TWO))
 
 
 def test_every_setting_that_comes_or_goes(tmp_path: Path) -> None:
@@ -107,19 +93,3 @@ def test_a_passcode_in_a_file(tmp_path: Path) -> None:
     before = read(text)
     secret.write_bytes(b"new")
     assert change("", before, read(text, before)).changed == ("upstream.b.passcode",)
-
-
-def test_options_of_the_command_line() -> None:
-    """They are in force at each reading."""
-    for options in ({"listen": ["tcp:7"]}, {"upstream": "tcp://c:1"}, {"log_level": "debug"}):
-        source = Source("stomprelay.toml", TWO, options, "/")
-        before = source.read()
-        after = source._replace(text=f"stop_timeout = 3\n{TWO}").read(before)
-        assert change("", before, after).changed == ("stop_timeout",)
-
-
-def test_a_file_that_is_nested_too_deeply() -> None:
-    """It is refused, as at a first reading."""
-    for table in ("listener.one", "upstream.a"):
-        with pytest.raises(ConfigError, match=r"unknown key|must be"):
-            read(f"{TWO}[{table}.{'x.' * 5000}x]\n", read(TWO))

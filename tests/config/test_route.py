@@ -6,7 +6,6 @@ import pytest
 
 from stomprelay.config.address import broker
 from stomprelay.config.listener import RouteRule, read_route, routed
-from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, Match, Route
@@ -38,20 +37,6 @@ def test_every_pattern(match: Match) -> None:
     found = rule(upstream="other", **said)
     assert found.route == Route(match, "/queue/*", OTHER)
     assert found.listeners == {"inside", "outside"}
-
-
-def test_every_setting_is_known() -> None:
-    """No key beside the patterns, the upstream and the listener."""
-    assert set(SETTINGS["route[N]"]) == {match.value for match in Match} | {"upstream", "listener"}
-
-
-@pytest.mark.parametrize(
-    ("said", "held"),
-    [("inside", {"inside"}), (["outside"], {"outside"}), (["outside", "inside"], {"inside", "outside"})],
-)
-def test_for_some_listeners(said: object, held: set[str]) -> None:
-    """One by its name, or a list of names."""
-    assert rule(prefix="/a", upstream="main", listener=said).listeners == held
 
 
 @pytest.mark.parametrize(
@@ -116,8 +101,3 @@ def test_a_route_that_never_counts() -> None:
     other = rule(2, prefix="/a", upstream="other", listener="outside")
     exact = rule(3, destination="/a", upstream="other")
     assert [len(each.routes) for each in routed([INSIDE, OUTSIDE], [first, other, exact])] == [2, 2]
-
-
-def test_no_route() -> None:
-    """Listeners stay as they are."""
-    assert routed([INSIDE, OUTSIDE], []) == (INSIDE, OUTSIDE)

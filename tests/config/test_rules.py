@@ -1,15 +1,13 @@
 """`[[rule]]` to rules, which listener has which, and what a rule may ask of whom."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stomprelay.config import ConfigError, load
+from stomprelay.config import ConfigError
 from stomprelay.config.address import broker
 from stomprelay.config.rules import RuleFor, read_rule, ruled
-from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
@@ -64,14 +62,6 @@ def test_all_of_a_rule() -> None:
     assert str(found.rule) == "rule 3 (orders)"
 
 
-def test_a_short_rule() -> None:
-    """For everybody, on all listeners."""
-    table = Table("f", "/", {"action": "deny", "send": "*"}, ("rule", 1))
-    found = read_rule(table, LISTENERS)
-    assert found == RuleFor(AccessRule(1, allow=False, send=("*",)), frozenset(LISTENERS))
-    assert str(found.rule) == "rule 1"
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -108,11 +98,6 @@ def test_what_cannot_be(values: dict[str, Any], said: str) -> None:
     assert str(error.value).startswith(f"f: {said}")
 
 
-def test_every_setting_is_known() -> None:
-    """The keys are those of this module's rules."""
-    assert len(SETTINGS["rule[N]"]) == 11
-
-
 def test_who_has_which() -> None:
     """In the order of the file; who has one and says nothing denies what no rule allows."""
     first, second = rule(1, **ASKED), rule(2, **{**ASKED, "listener": ["open", "closed"]})
@@ -124,35 +109,3 @@ def test_who_has_which() -> None:
     assert both.rules == AccessRules((first.rule, second.rule), allow=False)
     assert none.rules is None
     assert other.rules == AccessRules((), allow=True)
-
-
-@pytest.mark.parametrize(
-    ("values", "found"),
-    [("", None), ("rules_default = 'allow'", True), ("rules_default = 'deny'", False)],
-)
-def test_the_default(values: str, found: bool | None) -> None:
-    """Without the key it is not said; with it there is something to be judged by, even without a rule."""
-    [listener] = load("f", f"[listener.a]\n{values}\n").listeners
-    assert listener.rules == (None if found is None else AccessRules((), found))
-
-
-def test_a_file_with_rules(tmp_path: Path) -> None:
-    """The default is the listener's, the rules are numbered as they stand."""
-    text = """
-[listener.main]
-rules_default = "allow"
-[[rule]]
-action = "deny"
-send = "/queue/secret"
-[[rule]]
-action = "deny"
-subscribe = "/queue/secret"
-"""
-    file = tmp_path / "relay.toml"
-    file.write_text(text)
-    [listener] = load(str(file)).listeners
-    first, second = (
-        AccessRule(1, allow=False, send=("/queue/secret",)),
-        AccessRule(2, allow=False, subscribe=("/queue/secret",)),
-    )
-    assert listener.rules == AccessRules((first, second), allow=True)

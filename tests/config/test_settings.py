@@ -3,11 +3,9 @@
 import pytest
 
 from stomprelay.config.settings import SETTINGS, built, field_keys
-from stomprelay.config.table import ConfigError, Table
-from stomprelay.relay.model.listener import Listener
+from stomprelay.config.table import Table
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
 
 
 def read(place: str, **values: object) -> dict[str, object]:
@@ -25,25 +23,6 @@ def read(place: str, **values: object) -> dict[str, object]:
 def test_heart_beats(values: dict[str, object], terms: Terms) -> None:
     """Each part of the heart-beats has its own key, and its own default."""
     assert built(Upstream, read("upstream.NAME", **values)) == {"heart_beat": terms}
-
-
-def test_limits() -> None:
-    """Each limit has its own key, and its own default."""
-    found = read("listener.NAME.limits", headers=4, body=6, transactions=7)
-    assert built(Listener, found) == {"limits": Limits(4, Limits.header_line, 6), "transactions": 7}
-    assert built(Listener, read("listener.NAME.limits")) == {}
-
-
-def test_a_wrong_limit_is_named() -> None:
-    """The key is part of the error."""
-    with pytest.raises(ConfigError, match=r"^f: header_line: must be a positive whole number, not 0$"):
-        read("upstream.NAME.limits", header_line=0)
-
-
-def test_a_key_that_is_required() -> None:
-    """The error names it."""
-    with pytest.raises(ConfigError, match=r"^f: action: is missing$"):
-        read("rule[N]", send="/queue/a")
 
 
 @pytest.mark.parametrize(

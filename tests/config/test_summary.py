@@ -209,38 +209,6 @@ def test_the_choice_of_a_broker(tmp_path: Path) -> None:
         assert "warning  " not in told(tmp_path, f"{text}connected = true\n")
 
 
-def test_queues_of_a_fan_out(tmp_path: Path) -> None:
-    """By default, a SEND to a queue is no exception."""
-    text = told(tmp_path, '[upstream.a]\nuri = "fanout:(tcp://a,tcp://b)"\n')
-    assert "a SEND goes to all groups, and 2 of 2 must have it\n" in text
-
-
-def test_a_plain_address_says_nothing_of_all_that(tmp_path: Path) -> None:
-    """What does not hold for it is left out."""
-    text = told(tmp_path, FULL)
-    for word in ("reconnecting", "confirm", "rebalance", "health", "group"):
-        assert f"  {word} " not in text
-
-
-def test_no_secret_is_said(tmp_path: Path) -> None:
-    """Whoever reads the output learns that there is a passcode, not which."""
-    assert "geheim" not in told(tmp_path, FULL)
-
-
-def test_an_upstream_of_several_listeners_is_said_once(tmp_path: Path) -> None:
-    """Two listeners of one upstream."""
-    assert told(tmp_path, FULL).count("upstream main\n") == 1
-
-
-def test_the_default(tmp_path: Path) -> None:
-    """An empty file: what a newcomer would run."""
-    text = told(tmp_path, "")
-    assert "tcp:61613:interface=127.0.0.1" in text
-    assert "memory:" in text
-    assert "embedded broker" in text
-    assert "admin" not in text
-
-
 JOURNAL = """
 [journal]
 directory = "/var/lib/j"
@@ -278,14 +246,3 @@ def test_the_journal(tmp_path: Path) -> None:
     assert "queue 67108864 bytes; when it is full records are left out, and counted" in lines
     assert "bodies none" in lines
     assert "retained for ever" in lines
-
-
-def test_websocket(tmp_path: Path) -> None:
-    """Where, how large, and who may come; a listener without says nothing of it."""
-    second = '[listener.b]\nendpoint = "tcp:1"\n[listener.b.web]\norigins = ["https://a.example"]\ncompression = true\n'
-    text = told(tmp_path, f"[listener.a]\nweb = true\n{second}")
-    assert "websocket        at /ws, messages of 33554432 bytes at most, a ping after 30 s" in text
-    assert "messages of 33554432 bytes at most, compressed where clients offer it, a ping" in text
-    assert "browsers         none: there are no origins" in text
-    assert "browsers         from pages of https://a.example" in text
-    assert "browsers" not in told(tmp_path, "")

@@ -7,7 +7,7 @@ import pytest
 
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.upstream import location, moved, read
-from stomprelay.relay.model.group import Policy, Reconnect
+from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.profile import PROFILES
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
@@ -34,16 +34,6 @@ def test_an_address_alone_has_every_default() -> None:
     [group] = found.groups
     [broker] = group.brokers
     assert (group.name, broker.uri, group.reconnect, found.movable) == ("main", "tcp://b", None, False)
-    assert found == Upstream("main", found.groups)
-
-
-def test_a_list_alone_has_every_default() -> None:
-    """Only that its sessions survive their broker."""
-    found = upstream(uri="failover:(tcp://a,tcp://b)")
-    [group] = found.groups
-    assert (list(map(str, group.brokers)), group.reconnect) == (["tcp://a", "tcp://b"], Reconnect())
-    assert group.policy is Policy.TOGETHER
-    assert found.movable
     assert found == Upstream("main", found.groups)
 
 
@@ -151,12 +141,6 @@ def test_a_header_that_has_no_name(name: object) -> None:
     assert "client_address_header: must be a header's name" in refusal(client_address_header=name)
 
 
-@pytest.mark.parametrize("policy", list(Policy))
-def test_every_policy_can_be_said(policy: Policy) -> None:
-    """The words are those of the code."""
-    assert upstream(uri="failover:(tcp://b)", policy=policy.value).groups[0].policy is policy
-
-
 MOVING: dict[str, Any] = {
     "confirm": True,
     "resend_buffer": 5,
@@ -178,30 +162,6 @@ def test_what_a_plain_address_has_no_use_for(key: str) -> None:
     assert not upstream(**default).movable
 
 
-def test_tls_of_several_brokers() -> None:
-    """The table is for all that ask for it; one is enough."""
-    tls = {"name": "x"}
-    assert upstream(uri="failover:(tcp://a,ssl://b)", tls=tls).tls.name == "x"
-    assert upstream(uri="fanout:(tcp://a,failover:(tcp://c,ssl://b))", tls=tls).tls.name == "x"
-    said = "f: upstream.main.tls: the address does not ask for TLS"
-    assert refusal(uri="failover:(tcp://a,memory:)", tls=tls).startswith(said)
-    assert "brings TLS of its own" in refusal(uri="failover:(tcp://a,tls:b:1)", tls=tls)
-
-
-def test_moved() -> None:
-    """Another place, under the same policy, with every other setting."""
-    before = upstream(uri="failover:(tcp://a)", policy="random", confirm=True, host="/")
-    after = moved(
-        before, location("fanout:(failover:(tcp://c,tcp://d),tcp://e)?minAckCount=1&fanOutQueues=false")
-    )
-    assert [(each.name, str(each), each.policy) for each in after.groups] == [
-        ("main-1", "tcp://c,tcp://d", Policy.RANDOM),
-        ("main-2", "tcp://e", Policy.RANDOM),
-    ]
-    assert (after.quorum, after.fan_out_queues, after.confirm, after.host) == (1, False, True, b"/")
-    assert moved(upstream(), location("tcp://c")).brokers[0].uri == "tcp://c"
-
-
 @pytest.mark.parametrize(
     ("values", "uri", "said"),
     [
@@ -216,25 +176,6 @@ def test_moved_where_a_setting_does_not_fit(values: dict[str, Any], uri: str, sa
     with pytest.raises(ValueError, match=r".") as error:
         moved(upstream(uri="failover:(tcp://a,tcp://b)", **values), location(uri))
     assert str(error.value).startswith(said)
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_can_be_said(name: str) -> None:
-    """The words are those of the code."""
-    assert upstream(profile=name).profile is PROFILES[name]
-
-
-def test_a_login_without_a_passcode() -> None:
-    """The client's own passcode does not go with another login."""
-    assert upstream(login="relay").credentials == Credentials(b"relay", None)
-
-
-def test_a_passcode_from_a_file(tmp_path: Path) -> None:
-    """The file stands beside the configuration and is read at once, without its line end."""
-    (tmp_path / "secret").write_bytes(b"geheim\n")
-    found = upstream(str(tmp_path), login="relay", passcode_file="secret")
-    assert found.credentials == Credentials(b"relay", b"geheim")
-    assert "geheim" not in repr(found)
 
 
 def test_a_file_that_is_no_passcode(tmp_path: Path) -> None:
@@ -323,20 +264,7 @@ def test_mistakes_are_told_by_their_key(values: dict[str, Any], said: str) -> No
     assert "geheim" not in text
 
 
-def test_an_address_is_needed() -> None:
-    """No broker is guessed."""
-    with pytest.raises(ConfigError, match=r"^f: upstream\.main\.uri: is missing$"):
-        read(Table("f", "/", {"host": "x"}, ("upstream", "main")))
-
-
 @pytest.mark.parametrize("name", ["broker.example.net", "::1", "10.0.0.1", "müller.example"])
 def test_names_to_verify(name: str) -> None:
     """A certificate may be for a name or for an address."""
     assert upstream(uri="ssl://b", tls={"name": name}).tls.name == name
-
-
-def test_location() -> None:
-    """The value of `uri` becomes a place with brokers."""
-    assert str(location("memory:").places[0].brokers[0]) == "memory:"
-    with pytest.raises(ValueError, match="must be a string"):
-        location(5)

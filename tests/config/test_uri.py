@@ -12,24 +12,6 @@ A, B, C = Address("tcp://a:1"), Address("tcp://b:2"), Address("tcp://c:3")
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "tcp://a:1",
-        "memory:",
-        "tls:host:61614",
-        "unix:/run/a,b(c)?d",
-        " tcp://a ",
-        "",
-        "failoverx:(a)",
-        "(a,b)",
-    ],
-)
-def test_an_address_alone_stays_as_it_came(text: str) -> None:
-    """Whatever is in it: only what stands in a list has punctuation of lists."""
-    assert parse(text) == Address(text)
-
-
-@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("failover:(tcp://a:1)", Several("failover", (A,))),
@@ -127,27 +109,6 @@ def test_what_is_not_written_properly(text: str, said: str | None) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         parse(text)
     assert str(error.value).startswith(said)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "failover:(tcp://user:geheim@a",
-        "failover:(tcp://user:geheim@a)tcp://user:geheim@b",
-        "failover:tcp://user:geheim@a?x=1,tcp://user:geheim@b?y",
-        "fanout:(failover:tcp://user:geheim@a)",
-    ],
-)
-def test_no_secret_in_an_error(text: str) -> None:
-    """Somebody may have put a password where none belongs; no error repeats it."""
-    with pytest.raises(ValueError, match=r".") as error:
-        parse(text)
-    assert "geheim" not in str(error.value)
-
-
-def test_a_list_in_words() -> None:
-    """As errors call it: without what is in it."""
-    assert str(parse("FANOUT:(tcp://geheim)")) == "fanout:(...)"
 
 
 def spelled(found: Address | Several, slashes: str, blank: str) -> str:

@@ -30,31 +30,11 @@ def read(tmp_path: Path, text: str, **options: str) -> Config:
     return overridden(load(str(path)), **options, source=str(path))
 
 
-def test_one_process_unless_asked(tmp_path: Path) -> None:
-    """There are no workers by default."""
-    assert default().workers == 1
-    assert read(tmp_path, FILE).workers == 1
-
-
-def test_the_option_wins(tmp_path: Path) -> None:
-    """Over the file, as all options do."""
-    assert read(tmp_path, f"workers = 4{FILE}").workers == 4
-    assert read(tmp_path, f"workers = 4{FILE}", workers="2").workers == 2
-    assert read(tmp_path, f"workers = 4{FILE}", workers="1").workers == 1
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "2.5", "two", "", "²", "1" * 30, str(MOST_WORKERS + 1)])
 def test_a_number_that_cannot_be(tmp_path: Path, value: str) -> None:
     """The error names the option."""
     with pytest.raises(ConfigError, match=r"^command line: --workers: must be "):
         read(tmp_path, FILE, workers=value)
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "2.5", '"2"', "true", str(MOST_WORKERS + 1)])
-def test_a_number_in_the_file_that_cannot_be(tmp_path: Path, value: str) -> None:
-    """The error names the key."""
-    with pytest.raises(ConfigError, match=r"relay\.toml: workers: must be "):
-        read(tmp_path, f"workers = {value}{FILE}")
 
 
 def test_the_embedded_broker_is_in_one_process(tmp_path: Path) -> None:

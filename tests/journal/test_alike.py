@@ -87,15 +87,6 @@ def test_a_flipped_bit() -> None:
             assert (damage.offset, damage.length, damage.torn) == (len(FIRST), len(BLOCK), False)
 
 
-def test_a_torn_end() -> None:
-    """Cut at any byte, it is damage that is known for a torn end."""
-    for keep in range(1, len(BLOCK)):
-        first, damage = decode(FIRST + BLOCK[:keep])
-        assert isinstance(first, Block)
-        assert isinstance(damage, Damage)
-        assert (damage.offset, damage.length, damage.torn) == (len(FIRST), keep, True)
-
-
 @pytest.mark.parametrize(
     ("frames", "payload"),
     [
@@ -165,12 +156,3 @@ def test_round_trips(made: list[tuple[list[bytes], list[bytes]]]) -> None:
         for each in values:
             heads.append(shared[0] + b"".join(map(bytes.__add__, each, shared[1:])))
     assert expand(payload, len(heads)) == heads
-
-
-@given(st.binary(max_size=100), st.integers(0, 9))
-def test_garbage(garbage: bytes, frames: int) -> None:
-    """Any bytes are heads, or an error that says so."""
-    try:
-        assert len(expand(garbage, frames)) == frames
-    except ValueError:
-        pass

@@ -14,13 +14,11 @@ from stomprelay.journal.block import (
     Block,
     BlockKind,
     Damage,
-    RecordedFrame,
     decode,
     encode,
-    sealed,
     walk,
 )
-from tests.journal.made import CLIENT, NOW, SEND, event, frames
+from tests.journal.made import SEND, event, frames
 
 INNER = (
     b"\x15\xcd\x5b\x07\x00\x00\x00\x00"  # time 123456789
@@ -55,47 +53,6 @@ def test_the_bytes_of_a_block() -> None:
     """The format, byte by byte: it is on disks, so it cannot change."""
     assert b"".join(encode(BlockKind.FRAMES, 123456789, 5, b"[]", READ.sizes, READ.payload)) == LITERAL
     assert list(decode(LITERAL)) == [READ]
-
-
-def test_the_frames_of_a_block() -> None:
-    """Each with its head, what was kept of its body, and the size of that."""
-    assert list(READ.frames) == [RecordedFrame(b"SEND\n\n", b"ab", 2), RecordedFrame(b"BEGIN\n\n", b"", 256)]
-    assert READ.length == len(LITERAL)
-
-
-@pytest.mark.parametrize("kind", [BlockKind.HEADER, BlockKind.EVENT])
-def test_kinds(kind: BlockKind) -> None:
-    """Headers and events have a payload, and no frames."""
-    (block,) = whole(b"".join(encode(kind, 1, 0, b"", (), b"{}")))
-    assert (block.kind, block.payload, list(block.frames)) == (kind, b"{}", [])
-    assert isinstance(block.kind, BlockKind)
-
-
-def test_a_block_of_nothing() -> None:
-    """No frames is no damage."""
-    (block,) = whole(b"".join(encode(BlockKind.FRAMES, 1, 0, b"[]", (), b"")))
-    assert list(block.frames) == []
-
-
-def test_nothing() -> None:
-    """No bytes hold no blocks."""
-    assert list(decode(b"")) == []
-    assert list(decode(LITERAL, len(LITERAL))) == []
-
-
-def test_from_the_middle() -> None:
-    """Offsets are those of the whole."""
-    assert list(decode(LITERAL * 2, len(LITERAL))) == [READ._replace(offset=len(LITERAL))]
-
-
-@pytest.mark.parametrize("body", [0, 1, 1000, 1 << 20])
-def test_a_block_in_one_piece(body: int) -> None:
-    """It is the same block, small or large."""
-    for kind, sizes in ((BlockKind.FRAMES, (2, body, body + 3)), (BlockKind.EVENT, ())):
-        payload = b"A\n" + bytes(body)
-        assert sealed(kind, -5, 1 << 60, b"[]", sizes, payload) == b"".join(
-            encode(kind, -5, 1 << 60, b"[]", sizes, payload)
-        )
 
 
 @given(
@@ -148,22 +105,6 @@ def test_a_flipped_bit() -> None:
             assert isinstance(damage, Damage)
             assert (damage.offset, damage.length, damage.torn) == (len(FIRST), len(SECOND), False)
             assert damage.reason
-
-
-def test_a_hole() -> None:
-    """A byte that is missing, whichever it is, costs no more than its block."""
-    for at in range(len(SECOND)):
-        found = list(decode(FIRST + SECOND[:at] + SECOND[at + 1 :] + THIRD))
-        assert numbers(found) == [0, 2], at
-
-
-@given(st.binary(min_size=1, max_size=60))
-def test_garbage_between_blocks(garbage: bytes) -> None:
-    """It is one damage, with its place; nothing of what is around it is lost."""
-    found = list(decode(FIRST + garbage + THIRD))
-    assert numbers(found) == [0, 2]
-    (damage,) = [item for item in found if isinstance(item, Damage)]
-    assert (damage.offset, damage.length, damage.torn) == (len(FIRST), len(garbage), False)
 
 
 @given(st.binary(max_size=200))
@@ -227,16 +168,6 @@ def test_reasons(data: bytes, reason: str) -> None:
     assert next(decode(data + THIRD)) == Damage(0, len(data), reason)
 
 
-def test_torn_says_how_much_is_there() -> None:
-    """In bytes behind the checksum."""
-    (damage,) = decode(LITERAL[:-1])
-    assert damage == Damage(0, 76, "torn: 64 of 65 octets are there", torn=True)
-    (damage,) = decode(LITERAL[:20])
-    assert damage == Damage(0, 20, "torn: 8 of 65 octets are there", torn=True)
-    (damage,) = decode(LITERAL[:11])
-    assert damage == Damage(0, 11, "torn in its first octets", torn=True)
-
-
 class Source:
     """Bytes in pieces of some size."""
 
@@ -273,18 +204,6 @@ def test_pieces(piece: int) -> None:
     assert list(walk(Source(data, piece).more, len(data))) == list(decode(data))
 
 
-@given(
-    st.lists(st.sampled_from([FIRST, SECOND, SECOND[:30], SECOND[5:], MAGIC, bytes(1), bytes(9), b"x"])),
-    st.integers(1, 99),
-)
-def test_any_mixture_in_pieces(parts: list[bytes], piece: int) -> None:
-    """In pieces or at once: no difference."""
-    data = b"".join(parts)
-    found = list(walk(Source(data, piece).more, len(data)))
-    assert found == list(decode(data))
-    assert sum(item.length for item in found) == len(data)
-
-
 def test_a_source_that_ends_too_early() -> None:
     """What it has is read; what it lacks is no damage."""
     found = list(walk(Source(FIRST + SECOND, 10).more, len(FIRST + SECOND) + 500))
@@ -307,19 +226,3 @@ def test_a_length_that_was_damaged_does_not_fill_the_memory() -> None:
     found = list(walk(source.more, MOST * 2))
     assert numbers(found)[0] == 0
     assert source.most <= 1 << 20
-
-
-def test_a_block_larger_than_a_piece() -> None:
-    """Some megabytes in one block."""
-    large = b"x" * (3 << 20)
-    data = FIRST + frames((SEND, large), number=1) + THIRD
-    found = list(walk(Source(data, 1 << 20).more, len(data)))
-    assert numbers(found) == [0, 1, 2]
-    assert isinstance(found[1], Block)
-    assert [frame.kept for frame in found[1].frames] == [large]
-
-
-def test_context_and_time() -> None:
-    """Both stand in the block as they were given."""
-    (read,) = whole(frames((SEND, b""), at=NOW))
-    assert (read.time, read.context) == (NOW, CLIENT.encode())

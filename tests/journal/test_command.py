@@ -11,7 +11,6 @@ from stomprelay.journal.block import BlockKind, RecordedFrame, encode
 from stomprelay.journal.command import (
     CLOSED,
     LEFT,
-    WRITTEN,
     SegmentCheck,
     record_lines,
     segment_state,
@@ -107,31 +106,6 @@ def test_ls_in_json(tmp_path: Path) -> None:
     ]
 
 
-def test_ls_of_what_is_odd(tmp_path: Path) -> None:
-    """Damage is told once; a file that is none is a line, too."""
-    path = put(tmp_path, BLOCKS[0], b"garbage", BLOCKS[1], b"garbage", BLOCKS[2])
-    other, empty = tmp_path / "other", tmp_path / "empty.journal"
-    other.write_bytes(b"hello")
-    empty.touch()
-    _, told, _ = ran("ls", str(path), str(other), str(empty))
-    assert [line.split("  ")[-1] for line in told[1:]] == [
-        "closed, damaged",
-        "closed, not a segment of a journal",
-        "closed, it is empty",
-    ]
-    assert told[2].split()[1:7] == ["-", "-", "-", "0", "0", "5"]
-
-
-def test_ls_of_nothing(tmp_path: Path) -> None:
-    """A folder without segments has a heading."""
-    assert ran("ls", str(tmp_path)) == (0, ["segment  relay         " + told_columns()], [])
-
-
-def told_columns() -> str:
-    """What follows of the heading."""
-    return f"{'from':27}  {'to':27}  blocks  frames  octets  state"
-
-
 def test_ls_of_one_that_is_written(tmp_path: Path) -> None:
     """It is open, and its end no damage."""
     journal = writer(tmp_path)
@@ -156,14 +130,6 @@ def test_cat(tmp_path: Path) -> None:
         ],
         [],
     )
-
-
-def test_cat_with_bodies(tmp_path: Path) -> None:
-    """Under their frames."""
-    put(tmp_path, *BLOCKS)
-    _, told, _ = ran("cat", "--bodies", str(tmp_path))
-    assert told[1] == "    | hello"
-    assert told[-1] == "    | x"
 
 
 def test_cat_for_machines(tmp_path: Path) -> None:
@@ -209,12 +175,6 @@ def test_cat_of_what_is_damaged(tmp_path: Path) -> None:
     assert (status, len(told)) == (1, 3)
     at = len(header()) + len(BLOCKS[0])
     assert complaints == [f"{path}: at {at}, 7 octets: no block begins here"]
-
-
-def test_verify(tmp_path: Path) -> None:
-    """Nothing is wrong: one line says what was looked at."""
-    put(tmp_path, *BLOCKS)
-    assert ran("verify", str(tmp_path)) == (0, ["1 segment, 3 blocks, 3 frames: no damage"], [])
 
 
 def test_verify_of_what_is_damaged(tmp_path: Path) -> None:
@@ -299,40 +259,7 @@ def test_a_segment_that_is_there_twice(tmp_path: Path) -> None:
     assert sorted(told[:4]) == sorted(f"{each}: the same segment is there again: {path}" for each in again)
 
 
-@pytest.mark.parametrize("name", ["ls", "cat", "verify"])
-def test_a_place_that_is_not_there(tmp_path: Path, name: str) -> None:
-    """The caller is told which."""
-    with pytest.raises(FileNotFoundError) as raised:
-        ran(name, str(tmp_path / "absent"))
-    assert str(raised.value.filename) == str(tmp_path / "absent")
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["ls"], ["look", "x"], ["cat", "--since", "soon", "x"], ["cat", "--until", "", "x"]]
-)
-def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """As argparse has it."""
-    with pytest.raises(SystemExit) as ended:
-        parsed(*arguments)
-    assert ended.value.code == 2
-    assert "usage: stomprelay journal" in capsys.readouterr().err
-
-
 OPEN = f"{NAME}.journal.open"
-
-
-def test_a_segment(tmp_path: Path) -> None:
-    """What is in it."""
-    path = put(tmp_path, frames((SEND, b""), (SEND, b"")), event(at=NOW + 1), frames((SEND, b""), at=NOW + 2))
-    audit = SegmentCheck(path)
-    assert (audit.relay, audit.blocks, audit.frames, audit.size) == ("eu-1", 3, 3, path.stat().st_size)
-    assert (audit.since, audit.until, audit.state, audit.damages) == (NOW, NOW + 2, CLOSED, [])
-
-
-def test_a_segment_of_nothing(tmp_path: Path) -> None:
-    """It has no times."""
-    audit = SegmentCheck(put(tmp_path))
-    assert (audit.blocks, audit.since, audit.until, audit.damages) == (0, None, None, [])
 
 
 def test_damage(tmp_path: Path) -> None:
@@ -346,24 +273,6 @@ def test_damage(tmp_path: Path) -> None:
     ]
 
 
-def test_a_segment_that_is_written(tmp_path: Path) -> None:
-    """It ends where it ends: that is no damage; garbage in it is."""
-    journal = writer(tmp_path)
-    journal.write(event() + event()[:-1], NOW)
-    assert journal.path is not None
-    audit = SegmentCheck(journal.path)
-    assert (audit.state, audit.blocks, audit.damages) == (WRITTEN, 1, [])
-    journal.write(event(), NOW)
-    assert len(SegmentCheck(journal.path).damages) == 1
-    journal.close(NOW)
-
-
-def test_a_segment_that_was_left(tmp_path: Path) -> None:
-    """Its torn end is told."""
-    audit = SegmentCheck(put(tmp_path, event(), event()[:-1], name=OPEN))
-    assert (audit.state, [damage.torn for damage in audit.damages]) == (LEFT, [True])
-
-
 def test_states(tmp_path: Path) -> None:
     """By name and lock; a file of any other name is closed, and so is one that was renamed meanwhile."""
     assert segment_state(put(tmp_path, name=OPEN)) == LEFT
@@ -372,15 +281,6 @@ def test_states(tmp_path: Path) -> None:
     (tmp_path / OPEN).unlink()
     assert segment_state(tmp_path / OPEN) == CLOSED
     assert SegmentCheck(tmp_path / OPEN).damages == []
-
-
-def test_what_is_no_segment(tmp_path: Path) -> None:
-    """One damage, over all of it."""
-    path = tmp_path / "a"
-    path.write_bytes(header()[1:])
-    audit = SegmentCheck(path)
-    assert (audit.relay, audit.blocks, audit.size) == ("", 0, len(header()) - 1)
-    assert [damage.length for damage in audit.damages] == [len(header()) - 1]
 
 
 AT = "2026-11-21T08:23:00.123456Z"

@@ -10,21 +10,6 @@ import pytest
 from stomprelay.journal import disk
 
 
-def opened(path: Path) -> int:
-    """A descriptor of a file that is made where it is not there."""
-    return os.open(path, os.O_RDWR | os.O_CREAT)
-
-
-def test_a_lock_is_one_holders(tmp_path: Path) -> None:
-    """Whoever comes second sees that; once the first has closed the file, it has the lock."""
-    first, second = opened(tmp_path / "a"), opened(tmp_path / "a")
-    assert disk.lock(first) is True
-    assert disk.lock(second, wait=False) is False
-    os.close(first)
-    assert disk.lock(second, wait=False) is True
-    os.close(second)
-
-
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     """Neither had nor refused."""
@@ -40,18 +25,6 @@ def test_a_lock_that_fails(tmp_path: Path) -> None:
     """Any other failure is the caller's."""
     with pytest.raises(OSError, match="Bad file descriptor"):
         disk.lock(9999)
-
-
-def test_the_same_file(tmp_path: Path) -> None:
-    """Not one of the same name that came later, nor one that is gone."""
-    path = tmp_path / "a"
-    file = opened(path)
-    assert disk.is_same_file(file, path)
-    path.rename(tmp_path / "b")
-    assert not disk.is_same_file(file, path)
-    path.touch()
-    assert not disk.is_same_file(file, path)
-    os.close(file)
 
 
 def test_a_folder_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.journal import disk
-from stomprelay.journal.folder import Folder, Gap, Recovery, is_written
+from stomprelay.journal.folder import Folder, Recovery, is_written
 from stomprelay.journal.schema import Context
 from tests.journal.made import (
     HEADER,
@@ -53,22 +53,6 @@ def test_segments(tmp_path: Path) -> None:
     assert (second.path, second.number, second.closed, second.size) == (late, 2, False, 100)
 
 
-def test_the_order_of_segments(tmp_path: Path) -> None:
-    """By time, then by relay and run, then by number: text would put the millionth before the second."""
-    for number in (1000000, 2, 999999):
-        put(tmp_path, name=f"20261121T082300-eu-1-{RUN}-{number:06d}.journal")
-    put(tmp_path, name=f"20261121T082259-zz-{RUN}-000009.journal")
-    assert [entry.number for entry in Folder(tmp_path).segments()] == [9, 2, 999999, 1000000]
-
-
-def test_a_segment_that_is_seen_twice(tmp_path: Path) -> None:
-    """By its old name and its new one, as a folder may show one that is renamed meanwhile: it is closed."""
-    put(tmp_path, name=OPEN)
-    put(tmp_path, name=CLOSED)
-    (entry,) = Folder(tmp_path).segments()
-    assert entry.closed
-
-
 def test_a_segment_that_goes_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not there."""
     put(tmp_path)
@@ -101,16 +85,6 @@ def test_what_is_required_of_a_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         Folder(tmp_path).require()
 
 
-def test_gaps(tmp_path: Path) -> None:
-    """What is missing between two segments of a run; before the first, retention may have been."""
-    for number in (3, 4, 7, 9):
-        segment(tmp_path, number)
-    segment(tmp_path, 12, run="ffffffff")
-    segment(tmp_path, 13, run="ffffffff", end=".open")
-    assert Folder(tmp_path).gaps() == [Gap("eu-1", RUN, 5, 6), Gap("eu-1", RUN, 8, 8)]
-    assert Folder(tmp_path).heads() == [Gap("eu-1", RUN, 1, 2), Gap("eu-1", "ffffffff", 1, 11)]
-
-
 # ------------------------------------------------------------------ the dead
 
 
@@ -123,24 +97,6 @@ def test_a_torn_end_is_cut_off(tmp_path: Path, torn: int) -> None:
     assert files(tmp_path) == [CLOSED]
     assert closed.read_bytes() == header() + BLOCK * 2 + over(torn)
     assert Folder(tmp_path).recover(NOW) == []
-
-
-def test_zeros_at_the_end_are_cut_off(tmp_path: Path) -> None:
-    """A power failure leaves them."""
-    path = put(tmp_path, BLOCK, bytes(5000), name=OPEN)
-    assert Folder(tmp_path).recover(NOW) == [Recovery(path, tmp_path / CLOSED, 5000)]
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK + over(5000)
-
-
-@pytest.mark.parametrize(
-    "data", [b"", header()[:1], header()[:-1], header(), header() + BLOCK[:40], bytes(100)]
-)
-def test_segments_without_a_record_are_removed(tmp_path: Path, data: bytes) -> None:
-    """Nothing is in them that anybody could read."""
-    path = tmp_path / OPEN
-    path.write_bytes(data)
-    assert Folder(tmp_path).recover(NOW) == [Recovery(path, None, len(data))]
-    assert files(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -200,16 +156,6 @@ def test_the_living_are_left_alone(tmp_path: Path) -> None:
     assert Folder(tmp_path).recover(NOW + 10**6 * SECOND) == []
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     journal.close(NOW)
-
-
-def test_several_of_the_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is synced before it has its name, and the folder in the end."""
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.path.isfile(f"/dev/fd/{file}")))
-    for number in (1, 2):
-        put(tmp_path, BLOCK, name=f"20261121T082300-eu-{number}-{RUN}-000001.journal.open")
-    assert len(Folder(tmp_path).recover(NOW)) == 2
-    assert synced == [True, True, False]
 
 
 def test_two_that_recover_at_one_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,24 +218,6 @@ def test_one_that_cannot_be_recovered(tmp_path: Path, monkeypatch: pytest.Monkey
     assert files(tmp_path) == [OPEN, CLOSED.replace("eu-1", "eu-2")]
 
 
-def test_a_folder_in_which_one_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment that is written there is none that cannot be recovered."""
-    journal = writer(tmp_path)
-    journal.write(BLOCK, NOW)
-    put(tmp_path, BLOCK, name=OPEN.replace("eu-1", "eu-2"))
-    system = os.open
-
-    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_RDWR:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return system(path, flags, mode)
-
-    monkeypatch.setattr(os, "open", refuse)
-    (failed,) = Folder(tmp_path).recover(NOW)
-    assert (failed.was.name, failed.failure) == (OPEN.replace("eu-1", "eu-2"), "Read-only file system")
-    journal.close(NOW)
-
-
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not synced does not get its final name."""
     path = put(tmp_path, BLOCK, name=OPEN)
@@ -315,16 +243,6 @@ def test_who_writes(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ retention
 
 
-def test_retention_by_age(tmp_path: Path) -> None:
-    """By when a segment was written to last; one that is as old as it may be stays."""
-    paths = [segment(tmp_path, number, written=NOW - 100 * SECOND + number) for number in range(3)]
-    gone = Folder(tmp_path).expire(NOW, 100, None)
-    assert [entry.path for entry in gone] == []
-    gone = Folder(tmp_path).expire(NOW + 2, 100, None)
-    assert [entry.path for entry in gone] == paths[:2]
-    assert files(tmp_path) == [paths[2].name]
-
-
 def test_retention_by_size(tmp_path: Path) -> None:
     """The oldest go until the rest is small enough."""
     paths = [segment(tmp_path, number, size=100) for number in range(5)]
@@ -343,12 +261,6 @@ def test_retention_by_both(tmp_path: Path) -> None:
     assert [entry.number for entry in Folder(tmp_path).expire(NOW, 1000, 100)] == [2]
 
 
-def test_no_retention(tmp_path: Path) -> None:
-    """Nothing is removed where nothing is asked for."""
-    segment(tmp_path, 1, written=0)
-    assert Folder(tmp_path).expire(NOW, None, None) == []
-
-
 def test_open_segments_are_never_removed(tmp_path: Path) -> None:
     """However old and large, though they count."""
     segment(tmp_path, 1, written=0, size=1000, end=".open")
@@ -358,16 +270,6 @@ def test_open_segments_are_never_removed(tmp_path: Path) -> None:
     assert [entry.number for entry in Folder(tmp_path).expire(NOW, 1000, 1000)] == [2]
     assert Folder(tmp_path).expire(NOW, 0, 0) == []
     assert len(files(tmp_path)) == 2
-
-
-def test_a_segment_that_somebody_else_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two relays may clear up in one folder."""
-    path = segment(tmp_path, 1, written=0)
-    here = Folder(tmp_path)
-    entries = here.segments()
-    monkeypatch.setattr(here, "segments", lambda: entries)
-    path.unlink()
-    assert here.expire(NOW, 1, None) == entries
 
 
 def test_a_segment_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

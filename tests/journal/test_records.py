@@ -1,11 +1,8 @@
 """Times, records one by one, and which of them are selected."""
 
-import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stomprelay.journal.block import BlockKind, Damage, RecordedFrame, encode
 from stomprelay.journal.records import (
@@ -14,11 +11,9 @@ from stomprelay.journal.records import (
     RecordFilter,
     parse_time,
     records,
-    segments,
 )
 from stomprelay.journal.schema import Context, EventRecord
 from stomprelay.journal.segment import spell_time
-from stomprelay.pipeline.schema import FRAMES
 from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SECOND, SEND, event, frames, header, put
 
 
@@ -55,19 +50,6 @@ def test_read(text: str, ns: int) -> None:
     assert parse_time(text) == ns
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-21T25:00", "5"])
-def test_what_is_no_time(text: str) -> None:
-    """It is a `ValueError`."""
-    with pytest.raises(ValueError):  # noqa: PT011 - its text is the standard library's
-        parse_time(text)
-
-
-@given(st.integers(-62135596800 * SECOND, (1 << 63) - 1))
-def test_round_trips(ns: int) -> None:
-    """To the microsecond."""
-    assert parse_time(spell_time(ns)) == ns // 1000 * 1000
-
-
 def only(tmp_path: Path, block: bytes) -> Record:
     """The one record of a block."""
     (record,) = records(put(tmp_path, block))
@@ -94,13 +76,6 @@ def test_frames(tmp_path: Path) -> None:
     assert (second.number, second.offset, second.command) == (8, len(header()), "ABORT")
     assert second.header("transaction") == "t"
     assert second.header("x") is None
-
-
-def test_events(tmp_path: Path) -> None:
-    """With what happened, and no command."""
-    record = only(tmp_path, event("lost", "gone", resent=3))
-    assert record.event == EventRecord("lost", "gone", {"resent": 3})
-    assert (record.context, record.command, record.headers, record.frame) == (CLIENT, "", [], None)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +105,6 @@ def test_heads(tmp_path: Path, version: str, head: bytes, headers: list[tuple[st
     record = only(tmp_path, frames((head, b""), context=CLIENT._replace(version=version)))
     assert record.headers == headers
     assert record.command == head.partition(b"\n")[0].strip().decode()
-
-
-@pytest.mark.parametrize("command", [b"CONNECT", b"STOMP"])
-def test_secrets(tmp_path: Path, command: bytes) -> None:
-    """A passcode is not shown, even if somebody forgot to blank it."""
-    record = only(tmp_path, frames((command + b"\nlogin:a\npasscode:secret\n\n", b"")))
-    assert record.headers == [("login", "a"), ("passcode", "***")]
-    assert "secret" not in json.dumps(record.columns(bodies=True))
 
 
 def test_a_frame_for_machines(tmp_path: Path) -> None:
@@ -184,13 +151,6 @@ def test_an_event_for_machines(tmp_path: Path) -> None:
     }
 
 
-def test_the_names_are_those_of_the_table(tmp_path: Path) -> None:
-    """Whoever knows the one knows the other."""
-    columns = {column.name for column in FRAMES.columns}
-    for block in (frames((SEND, b"a")), event()):
-        assert set(only(tmp_path, block).columns(bodies=True)) <= columns
-
-
 @pytest.mark.parametrize(
     ("kept", "told"),
     [
@@ -208,12 +168,6 @@ def test_bodies_for_machines(tmp_path: Path, kept: bytes, told: dict[str, str]) 
         {"body": record.columns(bodies=True)["body"]} if "body" in record.columns(bodies=True) else {}
     ) == told
     assert not {"body", "body_base64"} & set(record.columns())
-
-
-def test_damage_is_passed_on(tmp_path: Path) -> None:
-    """In its place."""
-    path = put(tmp_path, frames((SEND, b"")), b"garbage", frames((SEND, b"")))
-    assert [type(item) for item in records(path)] == [Record, Damage, Record]
 
 
 def block(kind: BlockKind, context: bytes, payload: bytes) -> bytes:
@@ -294,19 +248,3 @@ def found(tmp_path: Path) -> list[Record]:
 def test_what_is_taken(tmp_path: Path, selection: RecordFilter, taken: list[int]) -> None:
     """All conditions hold together; of one condition, any value will do."""
     assert [index for index, record in enumerate(found(tmp_path)) if selection.matches(record)] == taken
-
-
-def test_segments(tmp_path: Path) -> None:
-    """Those of folders in order, and files of any name."""
-    late = put(tmp_path, name=NAME.replace("000001", "000002") + ".journal.open")
-    early = put(tmp_path)
-    other = put(tmp_path, name="copy")
-    assert list(segments([str(tmp_path)])) == [early, late]
-    assert list(segments([str(other), str(tmp_path)])) == [other, early, late]
-
-
-def test_a_place_that_is_not_there(tmp_path: Path) -> None:
-    """The error names it."""
-    with pytest.raises(FileNotFoundError) as raised:
-        list(segments([str(tmp_path / "absent")]))
-    assert raised.value.filename in (tmp_path / "absent", str(tmp_path / "absent"))

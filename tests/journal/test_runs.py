@@ -131,22 +131,6 @@ def test_neighbours_are_recorded_together(most: int, redacted: tuple[str, ...]) 
     assert one.frames == []
 
 
-def test_a_run_in_which_a_secret_may_be() -> None:
-    """Its frame comes by itself, and its neighbours in runs."""
-    plain, secret = b"SEND\na:1\n\n\0", b"SEND\nX-Auth-TOKEN:geheim\n\n\0"
-    one = recorder(Capture(redact=SECRETS))
-    assert read(one, plain * 2 + secret + plain) == 2
-    assert [type(each) for each in one.frames] == [Run, Frame, Run]
-    assert one.take()[2] == plain[:-1] * 2 + b"SEND\nX-Auth-TOKEN:***\n\n" + plain[:-1]
-
-
-@pytest.mark.parametrize("name", [b" token", b"token ", b"\ttoken", b"token\t", b"TokeN", b"to\\cken", b" a"])
-def test_what_may_be_a_secret_is_in_no_run(name: bytes) -> None:
-    """Rather too often than too seldom."""
-    one = recorder(Capture(redact=["token"]))
-    assert read(one, b"SEND\nb:1\n%b:geheim\n\n\0" % name) == 0
-
-
 def test_a_passcode_that_comes_with_what_follows() -> None:
     """CONNECT is looked at, and a passcode is in no run."""
     opening = LegRecorder(Leg(Side.DOWNSTREAM, Limits()), Capture(ALL))
@@ -158,25 +142,6 @@ def test_a_passcode_that_comes_with_what_follows() -> None:
     number, _, payload = opening.take()
     assert number == 0
     assert payload == CONNECT.replace(b"geheim", b"***")[:-1] + b"SEND\na:1\n\nSEND\npasscode:open\n\n"
-
-
-def test_long_runs() -> None:
-    """They are one, however many frames there are, and are counted through."""
-    sends = [b"SEND\nnumber:%d\n\n%b\0" % (number, b"x" * (number % 5)) for number in range(1000)]
-    one = recorder(Capture(2, redact=SECRETS))
-    assert read(one, b"".join(sends)) == 1
-    _, sizes, payload = one.take()
-    assert payload == b"".join(send[:-1].rstrip(b"x") + b"x" * min(i % 5, 2) for i, send in enumerate(sends))
-    assert list(memoryview(sizes).cast("I")[2::3]) == [number % 5 for number in range(1000)]
-    assert one.number == 1000
-
-
-def test_what_the_reader_does_not_take_is_recorded_once() -> None:
-    """A run that is refused is in the block frame by frame."""
-    one = recorder(Capture())
-    send = b"SEND\na:1\n\n\0"
-    assert read(one, send * 3, PASSING._replace(takes=lambda run: False)) == 0
-    assert one.take()[2] == send[:-1] * 3
 
 
 @pytest.mark.parametrize(
@@ -193,9 +158,3 @@ def test_what_needs_a_look_at_each(capture: Capture) -> None:
     one = recorder(capture)
     assert read(one, b"SEND\ndestination:/queue/a\n\nhello\0" * 3) == 0
     assert len(one.frames) == 3
-
-
-def test_traces_need_a_look_at_each() -> None:
-    """They are the relay's, and stand in no run."""
-    one = recorder(Capture(), traced=True)
-    assert read(one, b"SEND\na:1\n\n\0" * 3) == 0

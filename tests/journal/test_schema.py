@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, NewerVersion
 from tests.journal.made import BROKER, HEADER
@@ -14,7 +12,6 @@ LITERAL = (
     b'"software":"stomprelay 0","context":["listener","session","peer","client","side","upstream","broker",'
     b'"version"]}'
 )
-texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def test_the_bytes_of_a_header() -> None:
@@ -51,27 +48,6 @@ def test_names_that_no_block_has_room_for() -> None:
     assert HEADER.contexts(fits.encode()) == fits
 
 
-def test_spaces_behind() -> None:
-    """Release 0.2.0 wrote them, so that its blocks ended with a page of the file."""
-    context = Context(client="a")
-    assert Header.decode(HEADER.encode() + b"  ") == HEADER
-    assert HEADER.contexts(context.encode() + b"  ") == context
-
-
-@given(st.tuples(*[texts] * len(Context._fields)))
-def test_contexts_round_trip(values: tuple[str, ...]) -> None:
-    """Any texts."""
-    context = Context(*values)
-    assert HEADER.contexts(context.encode()) == context
-
-
-@given(texts, texts, st.integers(0), st.floats(0, 1e9))
-def test_headers_round_trip(relay: str, software: str, created: int, age: float) -> None:
-    """Any relay's."""
-    header = Header(VERSION, relay, "ffffffff", 7, created, age, software)
-    assert Header.decode(header.encode()) == header
-
-
 def test_a_segment_of_a_newer_schema() -> None:
     """Fields that we do not know are skipped, wherever they stand."""
     newer = HEADER._replace(context=("colour", *Context._fields[:3], "shape", *Context._fields[3:]))
@@ -86,13 +62,6 @@ def test_a_segment_of_an_older_schema() -> None:
     older = HEADER._replace(context=("session", "client"))
     assert older.contexts(b'["s","c"]') == Context(session="s", client="c")
     assert older.contexts(b'["s"]') == Context(session="s")
-
-
-def test_a_header_without_names() -> None:
-    """Our own order holds."""
-    values = HEADER._asdict()
-    del values["context"]
-    assert Header.decode(json.dumps(values).encode()) == HEADER
 
 
 @pytest.mark.parametrize("version", [VERSION + 1, 99])
@@ -122,10 +91,3 @@ def test_what_is_no_header(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as raised:
         Header.decode(data)
     assert not isinstance(raised.value, NewerVersion)
-
-
-@pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b"3", b"["])
-def test_what_is_no_context(data: bytes) -> None:
-    """It is a `ValueError`."""
-    with pytest.raises(ValueError):  # noqa: PT011 - that of the JSON module has another text
-        HEADER.contexts(data)

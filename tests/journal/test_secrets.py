@@ -102,13 +102,3 @@ def test_a_head_of_other_data() -> None:
 def test_names_that_are_left_to_python(name: bytes) -> None:
     """One that a version escapes, or with a blank at its end."""
     assert type(secrets_of([b"token", name])) is AnySecrets
-
-
-def test_many_names_are_left_to_python() -> None:
-    """The scanner has room for a few."""
-    assert type(secrets_of([b"%d" % number for number in range(40)])) is AnySecrets
-
-
-def test_no_name_no_secret() -> None:
-    """Then nothing is masked."""
-    assert secrets_of([]) is None

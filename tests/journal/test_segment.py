@@ -97,15 +97,6 @@ def test_names_round_trip(created: int, relay: str, run: int, number: int) -> No
     assert parse_name(f"{again}{OPEN}") == (again, True)
 
 
-def test_names_sort_by_time() -> None:
-    """As texts, too."""
-    names = [
-        str(SegmentName(at * SECOND, "r", RUN, 1))
-        for at in (0, 1, 59, 60, 3600, 86400, 31 * 86400, 366 * 86400)
-    ]
-    assert names == sorted(names)
-
-
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 BLOCKS = [frames((SEND, b"%d" % number), number=number) for number in range(3)]
 BY_NAME = Header(VERSION, "eu-1", RUN, 1, NOW // SECOND * SECOND, 0.0, "")
@@ -117,19 +108,6 @@ def told(path: Path) -> list[int | str]:
         item.number if isinstance(item, Block) else "header" if isinstance(item, Header) else "damage"
         for item in items(path)
     ]
-
-
-def test_a_segment(tmp_path: Path) -> None:
-    """Its header, then its blocks."""
-    found = items(put(tmp_path, *BLOCKS))
-    assert found[0] == HEADER
-    assert found[1:] == list(decode(header() + b"".join(BLOCKS), len(header())))
-
-
-def test_a_path_may_be_a_text(tmp_path: Path) -> None:
-    """Both kinds are taken."""
-    path = put(tmp_path, *BLOCKS)
-    assert list(segment.read(str(path))) == items(path)
 
 
 def test_a_recording() -> None:
@@ -182,18 +160,6 @@ def recording() -> bytes:
     return header(HEADER._replace(version=1)) + b"".join(pieces)
 
 
-@pytest.mark.parametrize("keep", [0, 1, 3, 4, 11, 12, 35, 36, 60, -1])
-def test_a_torn_end(tmp_path: Path, keep: int) -> None:
-    """What is before it is read."""
-    path = put(tmp_path, BLOCKS[0], BLOCKS[1][:keep])
-    found = items(path)
-    assert told(path) == ["header", 0, *(["damage"] if keep else [])]
-    for item in found[2:]:
-        assert isinstance(item, Damage)
-        assert item.torn
-        assert item.offset + item.length == path.stat().st_size
-
-
 def test_damage_in_the_middle(tmp_path: Path) -> None:
     """It has its place; all around it is read."""
     path = put(tmp_path, BLOCKS[0], b"?" + BLOCKS[1][1:], BLOCKS[2])
@@ -230,14 +196,6 @@ def test_a_header_that_says_nothing(tmp_path: Path, payload: bytes) -> None:
     assert told(put(tmp_path, *BLOCKS, header=start)) == ["damage", "header", 0, 1, 2]
 
 
-def test_joined_segments(tmp_path: Path) -> None:
-    """Each header holds from where it stands."""
-    second = HEADER._replace(number=2)
-    path = put(tmp_path, BLOCKS[0], header(second), BLOCKS[1])
-    assert told(path) == ["header", 0, "header", 1]
-    assert items(path)[2] == second
-
-
 def test_a_segment_of_a_higher_version(tmp_path: Path) -> None:
     """Nothing of it is read, and why is told."""
     start = header(HEADER._replace(version=VERSION + 1))
@@ -252,13 +210,6 @@ def test_what_is_no_segment(tmp_path: Path) -> None:
     for data in (b"hello", b"SJ" * (1 << 20), b"\x06SJ\x0a" * 1000):
         path.write_bytes(data)
         assert items(path) == [Damage(0, len(data), "not a segment of a journal")]
-
-
-def test_an_empty_file(tmp_path: Path) -> None:
-    """What is left when a relay dies before its first byte."""
-    path = tmp_path / f"{NAME}.journal"
-    path.touch()
-    assert items(path) == [Damage(0, 0, "it is empty", torn=True)]
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
@@ -300,17 +251,6 @@ def test_a_disk_that_fails_in_the_middle(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_a_disk_that_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it is one damage."""
-    path = put(tmp_path, *BLOCKS)
-
-    def failing(_more: object, _size: int) -> Iterator[Block | Damage]:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(segment, "walk", failing)
-    assert items(path) == [Damage(0, path.stat().st_size, "it cannot be read: Input/output error")]
-
-
 def test_a_segment_that_is_written(tmp_path: Path) -> None:
     """What was there at the start is read; what comes later is for the next time."""
     journal = writer(tmp_path)
@@ -338,25 +278,6 @@ def test_a_segment_that_is_closed_while_it_is_read(tmp_path: Path) -> None:
     assert files(tmp_path) == [f"{NAME}.journal"]
 
 
-def test_a_segment_that_is_removed_while_it_is_read(tmp_path: Path) -> None:
-    """It is read to its end."""
-    path = put(tmp_path, *BLOCKS)
-    found = segment.read(path)
-    next(found)
-    os.utime(path, ns=(0, 0))
-    assert Folder(tmp_path).expire(NOW, 1, None)
-    assert len(list(found)) == 3
-
-
-def test_a_segment_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
-    """What is gone is gone; the reader lives."""
-    path = put(tmp_path, *[frames((SEND, bytes(1 << 20))) for _ in range(5)])
-    found = segment.read(path)
-    next(found)
-    os.truncate(path, len(header()) + 100)
-    assert all(isinstance(item, Block | Damage) for item in found)
-
-
 def test_a_reader_that_stops(tmp_path: Path) -> None:
     """It leaves no file open."""
     if not Path("/proc/self/fd").exists():
@@ -368,12 +289,6 @@ def test_a_reader_that_stops(tmp_path: Path) -> None:
     del found
     items(path)
     assert len(os.listdir("/proc/self/fd")) == count
-
-
-def test_a_large_segment(tmp_path: Path) -> None:
-    """Larger than what is read at one time, its blocks across all borders."""
-    made = [frames((SEND, bytes(number * 7919 % 300_000)), number=number) for number in range(40)]
-    assert told(put(tmp_path, *made)) == ["header", *range(40)]
 
 
 @given(
@@ -480,11 +395,3 @@ def test_what_the_relay_dropped(tmp_path: Path) -> None:
         Damage(at[6], 0, f"1 frame dropped by the relay up to {end}; {one} eu-1.7"),
         Damage(at[7], 0, "2 frames of the client in session eu-1.7 missing before it"),
     ]
-
-
-def test_a_context_that_cannot_be_understood_is_no_leg(tmp_path: Path) -> None:
-    """Its blocks are told elsewhere."""
-    odd = [
-        b"".join(encode(BlockKind.FRAMES, NOW, at, of, (), b"")) for at in (0, 9) for of in (b"{}", b"[1]")
-    ]
-    assert jumps(put(tmp_path, *odd)) == []

@@ -114,17 +114,6 @@ def test_a_leg_that_is_closed() -> None:
     assert len(told.blocks) == 2
 
 
-def test_a_journal_that_is_full() -> None:
-    """Each session hears it with the next thing that happens to it."""
-    told = Told()
-    session, _ = begun(told)
-    session.record(told)
-    assert not told.held
-    told.full = True
-    session.record(told)
-    assert told.held
-
-
 def test_amid_a_session() -> None:
     """What came before is not recorded, and known: who the client is, and which legs had their first frame."""
     told = Told()
@@ -157,15 +146,3 @@ def test_amid_a_session() -> None:
     receive(leg, b"SEND\ndestination:/queue/a\n\n\0")
     session.record(told)
     assert len(told.blocks) == 3
-
-
-@pytest.mark.parametrize(
-    ("login", "name"), [(None, "192.0.2.7"), (b"", "192.0.2.7"), (b"\xff" * 2000, "\ufffd" * 1000)]
-)
-def test_who_a_client_is_amid_a_session(login: bytes | None, name: str) -> None:
-    """Its login, cut where it is endless; else its host."""
-    told = Told()
-    session, _ = begun(told)
-    session.join(told, login)
-    session.event(told, "one", "", {})
-    assert told.blocks[0][0].decode() == f'["public","n-1","192.0.2.7:4711","{name}","","","",""]'

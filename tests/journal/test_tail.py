@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from stomprelay.journal.block import Damage, pack_sizes, sealed
+from stomprelay.journal.block import Damage, sealed
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.schema import VERSION, Context, Header, JournalSide, encode_event
 from stomprelay.journal.segment import parse
 from stomprelay.journal.settings import SECRETS
-from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest, Watch, single
+from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest, Watch
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
-from stomprelay.wire.run import Passing, Rule, Run
+from stomprelay.wire.run import Passing, Rule
 
 HEADER = sealed(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")
@@ -86,13 +86,6 @@ def test_frames_are_kept_until_they_are_taken() -> None:
     assert watched.watch.take() == TailAnswer()
 
 
-def test_as_much_of_a_body_as_is_wanted() -> None:
-    """And how much there was."""
-    watched = Watched(3)
-    watched.comes(SEND + SEND.replace(b"hello", b"h"))
-    assert [what for *_, what in watched.shown()] == [(b"hel", 5), (b"h", 1)]
-
-
 SECRET = b"SEND\ndestination:/queue/a\nToken: hush\npasscode:hush\n\nhello\0"
 
 
@@ -113,16 +106,6 @@ def test_what_passes_in_runs_is_shown_frame_by_frame(data: bytes) -> None:
     watched.comes(data, Rule(b"SEND"), Rule(b"ACK"))
     alone.comes(data)
     assert watched.watch.take() == alone.watch.take()
-
-
-def test_a_run_has_its_frames() -> None:
-    """One behind the other, with the LFs between them, each where it stands."""
-    rule, data = Rule(b"SEND"), b"\n" + SEND + b"\n" + SEND
-    kept = pack_sizes(len(SEND) - 6, 0, 5) * 2
-    run = Run(rule, data, 1, len(data), 2, 0, 0, b"", True, None, kept)
-    first, second = single(run)
-    assert (first.wire, second.wire) == (SEND + b"\n", SEND)
-    assert (first.raw(b"destination"), second.payload) == (b"/queue/a", b"hello")
 
 
 def test_frames_of_some_destinations() -> None:
@@ -168,23 +151,7 @@ def test_a_flood_is_bounded(destinations: tuple[str, ...]) -> None:
     assert watched.watch.take().left_out == 0
 
 
-def test_a_flood_elsewhere_takes_no_room() -> None:
-    """Only what was asked for counts, and only that is missing."""
-    watched = Watched(LONGEST_BODY, "/queue/b")
-    watched.comes(SEND.replace(b"hello", b"x" * 60_000) * 20, Rule(b"SEND"))
-    watched.comes(SEND.replace(b"/queue/a", b"/queue/b"))
-    answer = watched.watch.take()
-    assert (len(read(answer)), answer.left_out) == (1, 0)
-
-
 # How it is asked for
-
-
-def test_a_request_is_what_was_meant() -> None:
-    """As it was spelled, and with what goes without saying."""
-    request = TailRequest("one", ("relay-0-1",), ("public",), ("/queue/*",), 7, True)
-    assert TailRequest.parse(json.dumps(request.spell()).encode()) == request
-    assert TailRequest.parse(b'{"watch": "one"}') == TailRequest("one")
 
 
 @pytest.mark.parametrize(
@@ -219,14 +186,6 @@ def test_which_sessions_are_watched() -> None:
     assert TailRequest("one", ("s", "t"), ("public",)).watches("public", "s")
     assert not TailRequest("one", ("s",), ("public",)).watches("other", "s")
     assert not TailRequest("one", ("s",), ("public",)).watches("public", "t")
-
-
-def test_an_answer_is_what_was_said() -> None:
-    """Also of several workers together."""
-    one = TailAnswer(b"\0\xff", 2, True, ("worker 1",), ("s",))
-    two = TailAnswer(b"x", 3, sessions=("t",))
-    assert TailAnswer.parse(json.loads(one.spell())) == one
-    assert one.plus(two) == TailAnswer(b"\0\xffx", 5, True, ("worker 1",), ("s", "t"))
 
 
 @pytest.mark.parametrize(

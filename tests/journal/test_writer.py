@@ -3,22 +3,18 @@
 import errno
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from stomprelay.journal import disk
-from stomprelay.journal.block import Block, BlockKind, Damage
+from stomprelay.journal.block import BlockKind, Damage
 from stomprelay.journal.folder import Folder, Recovery
 from stomprelay.journal.schema import Context, Header
-from stomprelay.journal.writer import Writer
 from tests.journal.made import (
     HEADER,
     NAME,
     NOW,
-    RUN,
     SECOND,
     SEND,
     blocks,
@@ -110,16 +106,6 @@ def test_a_segment_is_not_everybodys(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_nothing_was_written(tmp_path: Path) -> None:
-    """No segment, no file; closing twice is no harm."""
-    journal = writer(tmp_path)
-    journal.sync()
-    assert journal.roll(NOW, force=True) is False
-    journal.close(NOW)
-    journal.close(NOW)
-    assert files(tmp_path) == []
-
-
 def test_segments_roll_by_size(tmp_path: Path) -> None:
     """None is larger than it may be, none is without a block, and none lacks one."""
     journal = writer(tmp_path, size=len(header()) + 3 * len(BLOCK))
@@ -132,15 +118,6 @@ def test_segments_roll_by_size(tmp_path: Path) -> None:
     assert [block.number for path in found for block in blocks(path)] == list(range(10))
     headers = [items(path)[0] for path in found]
     assert [each.number for each in headers if isinstance(each, Header)] == [1, 2, 3, 4]
-
-
-def test_blocks_larger_than_a_segment(tmp_path: Path) -> None:
-    """Each is a segment of its own."""
-    journal = writer(tmp_path, size=10)
-    for _ in range(3):
-        journal.write(BLOCK, NOW)
-    journal.close(NOW)
-    assert [len(blocks(entry.path)) for entry in Folder(tmp_path).segments()] == [1, 1, 1]
 
 
 def test_segments_roll_by_age(tmp_path: Path) -> None:
@@ -162,22 +139,6 @@ def test_segments_roll_by_age(tmp_path: Path) -> None:
     journal.close(NOW)
 
 
-def test_a_clock_that_was_put_back(tmp_path: Path) -> None:
-    """A segment is not kept open until the clock has caught up."""
-    journal = writer(tmp_path, age=60)
-    journal.write(BLOCK, NOW)
-    assert journal.roll(NOW - SECOND) is False
-    assert journal.roll(NOW - 3600 * SECOND) is True
-
-
-def test_a_roll_by_force(tmp_path: Path) -> None:
-    """However young it is."""
-    journal = writer(tmp_path)
-    journal.write(BLOCK, NOW)
-    assert journal.roll(NOW, force=True) is True
-    assert files(tmp_path) == [CLOSED]
-
-
 def test_what_is_synced(tmp_path: Path, failing: Disk) -> None:
     """The file when asked, and once the folder that has it; nothing twice. At the end the file before its new name,
     then the folder.
@@ -194,26 +155,6 @@ def test_what_is_synced(tmp_path: Path, failing: Disk) -> None:
     assert failing.synced == ["file", "folder", "file"]
     journal.close(NOW)
     assert failing.synced == ["file", "folder", "file", "file", "folder"]
-
-
-def test_the_lock(tmp_path: Path) -> None:
-    """Others see that a relay writes the segment, until it is closed."""
-    journal = writer(tmp_path)
-    journal.write(BLOCK, NOW)
-    other = os.open(tmp_path / OPEN, os.O_RDONLY)
-    assert disk.lock(other, wait=False) is False
-    journal.close(NOW)
-    assert disk.lock(other, wait=False) is True
-    os.close(other)
-
-
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal is written all the same."""
-    monkeypatch.setattr(disk, "lock", lambda _file: None)
-    journal = writer(tmp_path)
-    journal.write(BLOCK, NOW)
-    journal.close(NOW)
-    assert len(blocks(tmp_path / CLOSED)) == 1
 
 
 def test_a_lock_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,19 +192,6 @@ def test_somebody_clears_up_just_then(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(blocks(tmp_path / CLOSED)) == 1
 
 
-def test_two_relays_of_one_name(tmp_path: Path) -> None:
-    """Each run has its own segments in the same folder at the same time."""
-    one, two = writer(tmp_path, "00000001"), writer(tmp_path, "00000002")
-    for number in range(3):
-        one.write(frames((b"ONE\n\n", b""), number=number), NOW)
-        two.write(frames((b"TWO\n\n", b""), number=number), NOW)
-        one.roll(NOW, force=True)
-    one.close(NOW)
-    two.close(NOW)
-    found = [(entry.run, heads(blocks(entry.path))) for entry in Folder(tmp_path).segments()]
-    assert found == [("00000001", [b"ONE\n\n"])] * 3 + [("00000002", [b"TWO\n\n"] * 3)]
-
-
 def test_two_runs_of_one_name(tmp_path: Path) -> None:
     """Should chance give two runs the same digits, neither overwrites the other's segments, open or closed."""
     one, two = writer(tmp_path), writer(tmp_path)
@@ -290,23 +218,6 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     journal.write(BLOCK, NOW)
     journal.close(NOW)
     assert files(folder) == [CLOSED]
-
-
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names it, whatever it is."""
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(NotADirectoryError) as raised:
-        writer(file).write(BLOCK, NOW)
-    assert raised.value.filename == str(file)
-
-    def refuse(*_: object) -> int:
-        raise fail(errno.EACCES)
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(PermissionError) as raised_too:
-        writer(tmp_path).write(BLOCK, NOW)
-    assert str(raised_too.value) == f"[Errno 13] Permission denied: '{tmp_path}'"
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, len(BLOCK) - 1])
@@ -366,34 +277,6 @@ def test_a_disk_that_cannot_even_cut(tmp_path: Path, failing: Disk) -> None:
     assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 2
 
 
-_LIMITED = """
-import pathlib, resource, sys
-from tests.journal.made import NOW, SEND, frames, writer
-BLOCK = frames((SEND, b"hello"))
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-journal = writer(pathlib.Path(sys.argv[1]))
-journal.write(BLOCK, NOW)
-try:
-    journal.write(frames((SEND, bytes(2000))), NOW)
-except OSError as error:
-    print(error.strerror)
-journal.write(BLOCK, NOW)
-journal.close(NOW)
-"""
-
-
-def test_a_limit_of_the_system(tmp_path: Path) -> None:
-    """A real one, where the others are played: the block that did not fit leaves no trace. It binds a child, for it
-    would also hold for whatever the test run writes.
-    """
-    root = Path(__file__).resolve().parents[2]
-    child = subprocess.run(
-        [sys.executable, "-c", _LIMITED, str(tmp_path)], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert child.stdout == "File too large\n"
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 2
-
-
 def test_a_sync_that_fails(tmp_path: Path, failing: Disk) -> None:
     """It is told, tried again when asked again, and a segment does not get its final name without it."""
     journal = writer(tmp_path)
@@ -445,21 +328,6 @@ def test_a_relay_that_is_alive(tmp_path: Path) -> None:
     assert read == [[frame, said], [said, said], [said]]
 
 
-def test_a_relay_that_is_alive_on_a_disk_that_fails(tmp_path: Path, failing: Disk) -> None:
-    """It says so once in a segment, however often its end is tried."""
-    alive = event("journal alive", context=Context())
-    journal = writer(tmp_path, age=60)
-    journal.write(BLOCK, NOW)
-    failing.fails["fsync"] = errno.EIO
-    for _ in range(3):
-        with pytest.raises(OSError, match="Input/output error"):
-            journal.roll(NOW + 60 * SECOND, alive=alive)
-    failing.fails.clear()
-    assert journal.roll(NOW + 60 * SECOND, alive=alive)
-    journal.close(NOW + 60 * SECOND)
-    assert [len(blocks(path)) for path in sorted(tmp_path.iterdir())] == [2, 1]
-
-
 def test_a_segment_that_was_taken_away(tmp_path: Path) -> None:
     """That is told once; then there is a next one."""
     journal = writer(tmp_path)
@@ -486,15 +354,3 @@ def test_no_descriptor_is_left(tmp_path: Path, failing: Disk) -> None:
             pass
         journal.close(NOW)
     assert len(os.listdir("/proc/self/fd")) == count
-
-
-def test_a_reader_meanwhile(tmp_path: Path) -> None:
-    """A segment that is written can be read up to what was there."""
-    journal = Writer(tmp_path, "zürich", RUN, size=1 << 20, age=60, software="x")
-    journal.write(BLOCK, NOW)
-    assert journal.path is not None
-    found = items(journal.path)
-    assert isinstance(found[0], Header)
-    assert found[0].relay == "zürich"
-    assert [type(item) for item in found] == [Header, Block]
-    journal.close(NOW)

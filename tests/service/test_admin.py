@@ -2,30 +2,15 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from twisted.internet.address import UNIXAddress
-from twisted.internet.defer import maybeDeferred
 from twisted.web.test.requesthelper import DummyChannel
 
-from stomprelay import __version__
-from stomprelay.config import Config
-from stomprelay.relay.model.counters import COUNTERS
-from stomprelay.relay.model.group import Broker, alone
-from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.admin.requests import LONGEST, BadRequest, BrokerRequest, parse
 from stomprelay.service.admin.site import site
-from stomprelay.service.connection.relay_driver import RelayDriver
-from stomprelay.service.relay import RelayService
-from stomprelay.service.state import Sessions
-from stomprelay.session.handshake import Credentials
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -36,9 +21,7 @@ from tests.service.harness import (
     failover,
     listener,
     movable,
-    upstream,
 )
-from tests.service.sockets import ANY_PORT, Peer, call, port_of, reactor, running
 
 
 class Answer:
@@ -94,19 +77,6 @@ def test_health(harness: RelayHarness) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_counts_need_no_look_at_sessions(pair: RelayHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks often how the relay is, and how many sessions it has, costs no more where these are many."""
-
-    def looked_at(_: Sessions) -> Iterator[RelayDriver]:
-        raise AssertionError("a session is looked at")
-
-    pair.session()
-    monkeypatch.setattr(Sessions, "__iter__", looked_at)
-    assert Answer(pair, "/healthz").text == "ok\n"
-    assert json.loads(Answer(pair, "/drain").text) == {"draining": False, "sessions": 1}
-    assert Answer(pair, "/readyz").status == 200
-
-
 def test_health_while_stopping(harness: RelayHarness) -> None:
     """A load balancer must send no more clients."""
     harness.session()
@@ -134,54 +104,6 @@ def test_health_of_the_journal(tmp_path: Path) -> None:
     )
     harness.journal.written.trouble = ""
     assert Answer(harness, "/healthz").status == 200
-
-
-LABEL = r"\w+=\"(?:[^\"\\]|\\.)*\""
-LINE = re.compile(
-    r"(?:# (?:HELP|TYPE) .+|(?:stomprelay|process)_\w+(?:\{LABEL(?:,LABEL)*\})? \S+)".replace("LABEL", LABEL)
-)
-
-
-def test_metrics(harness: RelayHarness) -> None:
-    """Every counter of every listener, in lines that Prometheus reads; gauges fall again."""
-    client, broker = harness.session()
-    client.sends(SEND)
-    answer = Answer(harness, "/metrics")
-    assert answer.status == 200
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    lines = answer.text.splitlines()
-    assert [line for line in lines if not LINE.fullmatch(line)] == []
-    for counter in COUNTERS:
-        for name in ("public", r"odd\"\\<name>"):
-            assert (
-                sum(line.startswith(f'stomprelay_{counter}_total{{listener="{name}"}} ') for line in lines)
-                == 1
-            )
-    assert 'stomprelay_sessions_connected_total{listener="public"} 1.0' in lines
-    assert f'stomprelay_client_bytes_total{{listener="public"}} {len(CONNECT + SEND)}.0' in lines
-    assert re.search(rf'^stomprelay_build_info{{.*,version="{__version__}"}} 1.0$', answer.text, re.MULTILINE)
-    assert 'stomprelay_sessions{listener="public"} 1.0' in lines
-    assert "stomprelay_connections 2.0" in lines
-    for each in (client, broker):
-        each.disconnects()
-    lines = Answer(harness, "/metrics").text.splitlines()
-    assert 'stomprelay_sessions{listener="public"} 0.0' in lines
-    assert 'stomprelay_sessions_opened_total{listener="public"} 1.0' in lines
-    assert "stomprelay_connections 0.0" in lines
-
-
-def test_secrets_are_not_shown() -> None:
-    """No page shows a passcode, neither the client's nor ours, nor our login; a client's tells who it is."""
-    own = upstream(credentials=Credentials(b"our-login", b"our-secret"))
-    harness = RelayHarness(listener(upstream=own))
-    client = harness.client()
-    client.sends(CONNECT.replace(b"\n\n", b"\nlogin:their-login\npasscode:their-secret\n\n"))
-    harness.broker()
-    for path in ("/", "/overview", "/metrics", "/healthz", "/livez", "/readyz", "/brokers", "/sessions"):
-        text = Answer(harness, path).text
-        for secret in ("our-login", "our-secret", "their-secret"):
-            assert secret not in text
-        assert ("their-login" in text) is (path == "/sessions")
 
 
 @pytest.mark.parametrize(
@@ -365,11 +287,6 @@ def test_an_order_that_a_form_could_send(pair: RelayHarness, kind: str) -> None:
     assert [state for state, *_ in states(Answer(pair, "/brokers"))] == ["unknown"] * 2
 
 
-def test_an_order_without_a_content_type(pair: RelayHarness) -> None:
-    """Refused as any that is not JSON."""
-    assert Answer(pair, "/brokers/pause", "POST", b'{"broker": "*"}').status == 415
-
-
 def test_a_content_type_may_have_parameters(pair: RelayHarness) -> None:
     """And capitals."""
     assert (
@@ -450,116 +367,4 @@ def test_what_is_not_an_order(body: bytes, words: str) -> None:
         parse(body, timed=True)
 
 
-def test_a_time_where_none_has_a_meaning() -> None:
-    """Resuming takes none, and does not pretend to."""
-    with pytest.raises(BadRequest, match=json.dumps("within")):
-        parse(b'{"broker": "*", "within": 1}', timed=False)
-    assert parse(b'{"broker": "*"}', timed=False) == BrokerRequest("*")
-
-
 # Over real sockets
-
-
-MEMORY = Upstream("main", alone(Broker("memory:", "memory:")))
-
-
-@dataclass(frozen=True)
-class SocketAnswer:
-    """What an HTTP server answered."""
-
-    status: int
-    headers: dict[str, str]
-    body: str
-
-
-class Relay:
-    """A relay in front of the embedded broker, on free ports, with an admin endpoint."""
-
-    def __init__(self, *listeners: Listener) -> None:
-        config = Config(listeners or (Listener("public", ANY_PORT, MEMORY),), admin=ANY_PORT)
-        self.service = RelayService(config, reactor)
-
-    async def asks(self, path: str, method: str = "GET") -> SocketAnswer:
-        """What the admin endpoint answers to a request."""
-        return await self.answers(f"{method} {path} HTTP/1.0\r\n\r\n".encode())
-
-    async def answers(self, request: bytes) -> SocketAnswer:
-        """What it answers to this."""
-        peer = await call(self.service.admin.getServiceNamed("admin"))
-        peer.transport.write(request)
-        head, _, body = (await peer.ended()).partition(b"\r\n\r\n")
-        peer.transport.loseConnection()
-        await peer.gone()
-        first, *lines = head.decode("ascii").split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        return SocketAnswer(int(first.split()[1]), headers, body.decode("utf-8"))
-
-    async def client(self, name: str = "public", connect: bytes = CONNECT) -> Peer:
-        """A connected client of this listener."""
-        peer = await call(self.service._listening.getServiceNamed(name))
-        peer.transport.write(connect)
-        assert (await peer.frame()).startswith(b"CONNECTED\n")
-        return peer
-
-
-@asynccontextmanager
-async def open_relay(*listeners: Listener) -> AsyncIterator[Relay]:
-    """A relay that runs while the block does."""
-    relay = Relay(*listeners)
-    async with running(relay.service):
-        yield relay
-
-
-async def leave(peer: Peer) -> None:
-    """The client closes its connection."""
-    peer.transport.loseConnection()
-    await peer.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_relay_that_stops_is_not() -> None:
-    """Health can be asked for until the last client has gone: 503, for load balancers to look elsewhere."""
-    relay = Relay()
-    relay.service.privilegedStartService()
-    relay.service.startService()
-    client = await relay.client()
-    stopped = maybeDeferred(relay.service.stopService)
-    assert b"the relay is stopping" in await client.frame()
-    answer = await relay.asks("/healthz")
-    page = await relay.asks("/overview")
-    assert (answer.status, answer.body) == (503, "stopping\n")
-    assert json.loads(page.body)["stopping"] is True
-    assert not stopped.called
-    await leave(client)
-    await stopped
-
-
-def post(path: str, body: bytes, **headers: str) -> bytes:
-    """A POST of JSON."""
-    lines = {"content_type": "application/json", "content_length": f"{len(body)}", **headers}
-    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in lines.items())
-    return f"POST {path} HTTP/1.0\r\n{head}\r\n".encode() + body
-
-
-@pytest_twisted.ensureDeferred
-async def test_an_order_that_is_much_too_long() -> None:
-    """It is read to its end so that the answer arrives, and not kept."""
-    async with open_relay() as relay:
-        answer = await relay.answers(post("/brokers/pause", b'{"broker": "*"}' + b" " * 3_000_000))
-        after = await relay.asks("/brokers")
-    assert answer.status == 413
-    assert json.loads(after.body)["brokers"][0]["state"] != "paused"
-
-
-@pytest_twisted.ensureDeferred
-async def test_an_order_in_chunks_of_unknown_length() -> None:
-    """As good as any other."""
-    body = b'{"broker": "*"}'
-    head = b"POST /brokers/pause HTTP/1.1\r\nhost: localhost:%d\r\nconnection: close\r\n"
-    head += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-    chunks = b"".join(b"1\r\n%c\r\n" % octet for octet in body)
-    own = Upstream("main", alone(Broker("memory:", "memory:")))
-    async with open_relay(Listener("public", ANY_PORT, own)) as relay:
-        head %= port_of(relay.service.admin.getServiceNamed("admin"))
-        answer = await relay.answers(head + chunks + b"0\r\n\r\n")
-    assert answer.status == 200

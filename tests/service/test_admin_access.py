@@ -4,7 +4,6 @@ import gc
 import json
 import tracemalloc
 from base64 import b64encode
-from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import Config
-from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.remote import AdminClient, AdminError, Credentials
 from stomprelay.service.admin.access import Token
 from stomprelay.service.admin.site import metrics_site, site
@@ -127,8 +125,7 @@ def test_a_name_that_is_not_ours_comes_first(pair: RelayHarness) -> None:
     assert Answer(pair, "/brokers", factory=factory, host="attacker.example").status == 421
 
 
-@pytest.mark.ci
-def test_ten_thousand_wrong_tokens(pair: RelayHarness) -> None:
+def test_many_wrong_tokens(pair: RelayHarness) -> None:
     """Cost no memory that stays, and few lines of the log, which do not show them."""
     channel: Any = site(pair.service.state, pair.reactor, (), TOKEN).buildProtocol(LOCAL)
     transport = StringTransport(hostAddress=LOCAL, peerAddress=IPv4Address("TCP", "192.0.2.9", 4711))
@@ -142,20 +139,20 @@ def test_ten_thousand_wrong_tokens(pair: RelayHarness) -> None:
             transport.clear()
 
     with capturedLogs() as logs:
-        attempts(0, 500)
+        attempts(0, 200)
         gc.collect()
         tracemalloc.start()
         try:
-            attempts(500, 9500)
+            attempts(200, 1800)
             gc.collect()
             kept, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
         pair.reactor.advance(10)
-    assert kept < 65536
+    assert kept < 16384
     lines = [str(formatEvent(event)) for event in logs]
     assert lines[0] == "admin: a request from 192.0.2.9 said a wrong token"
-    assert lines[-1] == "admin: wrong token: and 9995 more in 10 s"
+    assert lines[-1] == "admin: wrong token: and 1995 more in 10 s"
     assert len(lines) == 6
     assert not any("guess" in line for line in lines)
 
@@ -197,25 +194,6 @@ def config(**settings: Any) -> Config:
 
 
 @pytest_twisted.ensureDeferred
-async def test_both_endpoints() -> None:
-    """The command needs the token at the one, and has nothing to ask for at the other."""
-    service = RelayService(config(admin_token=TOKEN), reactor)
-    async with running(service):
-        place, other = (
-            f"tcp:{port_of(service.admin.getServiceNamed(name))}" for name in ("admin", "metrics")
-        )
-        [broker] = await deferToThread(AdminClient(place, Credentials(TOKEN)).pause, "*")
-        assert broker.state == "paused"
-        for client, said in (
-            (AdminClient(place), "wants its token: name the file with --token-file"),
-            (AdminClient(place, Credentials(b"another")), "has another token"),
-            (AdminClient(other, Credentials(TOKEN)), r"is no relay that can be asked .*\(status 404\)"),
-        ):
-            with pytest.raises(AdminError, match=said):
-                await deferToThread(client.resume, "*")
-
-
-@pytest_twisted.ensureDeferred
 async def test_a_client_certificate(tmp_path: Path) -> None:
     """Stands in for a token: who has none is not heard, and no other relay is taken for ours."""
     authority, other = Authority(tmp_path, "authority"), Authority(tmp_path, "other")
@@ -241,29 +219,6 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
             place = url if credentials.own is None else f"tcp:{port}"
             with pytest.raises(AdminError, match=r"^cannot ask the relay at"):
                 await deferToThread(AdminClient(place, credentials).brokers)
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_token_by_tls(tmp_path: Path) -> None:
-    """Without client certificates it is TLS alone, and the token is asked for."""
-    authority = Authority(tmp_path, "authority")
-    tls: ServerTLS = serving(authority.issue("relay"))
-    service = RelayService(config(admin_tls=tls, admin_token=TOKEN), reactor)
-
-    def status(path: str) -> int:
-        context = Credentials(ca=str(authority.file)).context()
-        connection = HTTPSConnection("localhost", port, timeout=10, context=context)
-        connection.request("GET", path)
-        answer = connection.getresponse().status
-        connection.close()
-        return answer
-
-    async with running(service):
-        port = port_of(service.admin.getServiceNamed("admin"))
-        assert await deferToThread(status, "/livez") == 200
-        assert await deferToThread(status, "/brokers") == 401
-        credentials = Credentials(TOKEN, ca=str(authority.file))
-        assert len(await deferToThread(AdminClient(f"https://localhost:{port}", credentials).brokers)) == 1
 
 
 def test_the_log_warns_of_a_token_that_is_read_on_the_way() -> None:

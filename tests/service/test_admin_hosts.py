@@ -1,7 +1,6 @@
 """Who may ask the admin endpoint, by which name, and for how long."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,20 +8,18 @@ import pytest_twisted
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import ConnectionAborted
 from twisted.internet.testing import StringTransport
-from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 from twisted.web.http_headers import Headers
 
 from stomprelay.config import Config
 from stomprelay.config.address import authority
-from stomprelay.remote import AdminClient
 from stomprelay.service.admin.access import Hosts, own_page
 from stomprelay.service.admin.server import CONNECTIONS, REQUEST
 from stomprelay.service.admin.site import site
 from stomprelay.service.relay import RelayService
 from tests.service.harness import RelayHarness, failover, listener, movable
-from tests.service.sockets import ANY_PORT, port_of, reactor, running
-from tests.service.test_admin import JSON, Answer, order
+from tests.service.sockets import ANY_PORT, reactor
+from tests.service.test_admin import Answer, order
 
 LOOPBACK = IPv4Address("TCP", "127.0.0.1", 61680)
 LAN = IPv4Address("TCP", "10.0.0.5", 61680)
@@ -167,16 +164,6 @@ def test_what_is_said_twice_is_not_ours() -> None:
         assert not own_page(said, secure=False)
 
 
-def test_our_own_page_gives_orders(pair: RelayHarness) -> None:
-    """From the name that it was loaded by; what it sends has to be JSON all the same."""
-    own = {"origin": "http://localhost", "sec_fetch_site": "same-origin"}
-    assert order(pair, "pause", '{"broker": "*"}', **{**own, "content_type": "text/plain"}).status == 415
-    assert order(pair, "pause", '{"broker": "*"}', **own).status == 200
-    assert all(each.broker.health.paused for each in pair.service.state.brokers)
-    assert Answer(pair, "/sessions/x/kill", "POST", b"{}", content_type=JSON, **own).status == 404
-    assert order(pair, "resume", '{"broker": "*"}', host="127.0.0.1", origin="http://127.0.0.1").status == 200
-
-
 def test_a_page_of_another_site_embeds_nothing(pair: RelayHarness) -> None:
     """Not as a frame, not as a script, not as an image."""
     headers = Answer(pair, "/").headers
@@ -250,17 +237,6 @@ def test_a_response_that_nobody_reads(pair: RelayHarness) -> None:
     assert transport.disconnected
 
 
-def test_a_connection_that_is_kept(pair: RelayHarness) -> None:
-    """Each request has its time anew."""
-    transport, channel = raw(pair)
-    for _ in range(3):
-        pair.reactor.advance(REQUEST - 1)
-        channel.dataReceived(b"GET /healthz HTTP/1.1\r\nhost: localhost:61680\r\n\r\n")
-    assert transport.value().count(b"HTTP/1.1 200 OK") == 3
-    pair.reactor.advance(REQUEST)
-    assert transport.disconnecting
-
-
 def test_too_many_connections(pair: RelayHarness) -> None:
     """The one that has waited longest for its request makes room; nobody is kept out by those that hold on."""
     factory = site(pair.service.state, pair.reactor)
@@ -285,30 +261,6 @@ def test_too_many_connections(pair: RelayHarness) -> None:
 
 
 # Who asks it
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_command_by_tcp() -> None:
-    """What `stomprelay pause` says as its Host is ours, by each name of the loopback interface."""
-    service = RelayService(Config((listener(endpoint=ANY_PORT),), admin=ANY_PORT), reactor)
-    async with running(service):
-        port = port_of(service.admin.getServiceNamed("admin"))
-        for place in (f"tcp:{port}", f"http://localhost:{port}", f"http://127.0.0.1:{port}/"):
-            client = AdminClient(place)
-            [broker] = await deferToThread(client.pause, "*")
-            assert broker.state == "paused"
-            [broker] = await deferToThread(client.resume, "*")
-            assert broker.state != "paused"
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_command_by_a_unix_socket(tmp_path: Path) -> None:
-    """It says localhost, and a socket has no port."""
-    place = f"unix:{tmp_path}/admin"
-    service = RelayService(Config((listener(endpoint=ANY_PORT),), admin=place), reactor)
-    async with running(service):
-        [broker] = await deferToThread(AdminClient(place).brokers)
-    assert broker.uri == "tcp://192.0.2.1:61613"
 
 
 @pytest_twisted.ensureDeferred

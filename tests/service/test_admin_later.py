@@ -14,11 +14,9 @@ from twisted.web.test.requesthelper import DummyChannel
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.condition import Condition
 from stomprelay.service.admin.condition import parse as parse_condition
-from stomprelay.service.admin.readiness import parse as parse_readiness
-from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
 from stomprelay.service.admin.site import CONDITION, STATE, STATE_WHOLE, site
-from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow, parse, snapshot
+from stomprelay.service.admin.snapshot import Snapshot, WorkerRow, parse, snapshot
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.reload import Reloads
 from tests.service.harness import RelayHarness, failover, listener, movable
@@ -115,19 +113,6 @@ class Asking:
         return (int(head.split()[1]), body.decode()) if head else (0, "")
 
 
-def test_a_page_comes_when_it_is_there(slow: Slow) -> None:
-    """Not before, and as it would have come at once; to HEAD without its body."""
-    for method in ("GET", "HEAD"):
-        asking = Asking(slow, method, "/metrics")
-        assert asking() == (0, "")
-        slow.answers(SERVES)
-        assert asking() == (0, "")
-        slow.asked.pop().callback([])
-        status, text = asking()
-        assert status == 200
-        assert ("stomprelay_worker_up" in text) is (method == "GET")
-
-
 def test_an_order_and_its_result(slow: Slow) -> None:
     """All are told first, then asked how the brokers are."""
     asking = Asking(slow, "POST", "/brokers/pause", b'{"broker": "*", "within": 3}')
@@ -186,19 +171,6 @@ def test_health(slow: Slow, serving: int, status: int, text: str) -> None:
     assert asking() == (status, text)
 
 
-@pytest.mark.parametrize("reasons", [[], ["worker 1 does not answer"]])
-def test_readiness(slow: Slow, reasons: list[str]) -> None:
-    """As the workers say, when they have said so; that it lives nobody else has to be asked for."""
-    assert Asking(slow, "GET", "/livez")() == (200, '{"live": true}\n')
-    assert slow.asked == []
-    asking = Asking(slow, "GET", "/readyz")
-    assert asking() == (0, "")
-    slow.asked.pop().callback(reasons)
-    status, text = asking()
-    assert status == (503 if reasons else 200)
-    assert parse_readiness(text.encode()) == reasons
-
-
 def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
     """To its parent, as text that it reads; no other relay has such a page."""
     harness = slow.harness
@@ -213,18 +185,3 @@ def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
     assert Asking(harness.service.state, "GET", CONDITION)()[0] == 404
     status, text = Asking(harness.service.state, "GET", CONDITION, worker=True)()
     assert (status, parse_condition(text.encode())) == (200, Condition(1))
-
-
-def test_who_is_ended(slow: Slow) -> None:
-    """By whoever has the session; nobody, or a worker that does not tell, is said to be so."""
-    answers: tuple[tuple[Any, int], ...] = (
-        (True, 200),
-        (False, 404),
-        (Failure(Unavailable("worker 1")), 503),
-    )
-    for answer, expected in answers:
-        asking = Asking(slow, "POST", "/sessions/7/kill", b"{}")
-        assert asking() == (0, "")
-        slow.asked.pop().callback(answer)
-        assert asking()[0] == expected
-    assert slow.told == [("kill", 7, None)] * 3

@@ -110,20 +110,6 @@ def test_all_that_is_known(harness: RelayHarness) -> None:
     }
 
 
-def test_beats_are_no_activity(harness: RelayHarness) -> None:
-    """A session is idle since the last frame of either side, whoever is heard of meanwhile."""
-    client, broker = login(harness, b"me")
-    for step, said, who in ((1, SEND, client), (2, b"\n", client), (3, b"\n", broker), (4, b"\n", client)):
-        harness.reactor.advance(1)
-        who.sends(said)
-        assert asked(harness)["sessions"][0]["idle"] == step - 1
-    harness.reactor.advance(1)
-    broker.sends(b"MESSAGE\nsubscription:x\nmessage-id:1\ndestination:/queue/a\n\n\0")
-    harness.reactor.advance(1)
-    broker.sends(b"\n")
-    assert asked(harness)["sessions"][0]["idle"] == 1
-
-
 def test_what_a_client_says_is_bounded(harness: RelayHarness) -> None:
     """A handful of destinations, and how many more there are; long names are cut; it is valid JSON, whatever it is."""
     client, _ = login(harness, b"l" * (LONGEST + 1))
@@ -134,26 +120,6 @@ def test_what_a_client_says_is_bounded(harness: RelayHarness) -> None:
     assert asked(harness, "destination=%C3%BC:")["matching"] == 1
     assert asked(harness, f"destination={'d' * LONGEST}")["matching"] == 0
     assert asked(harness, f"destination={'d' * (LONGEST - 1)}*")["matching"] == 1
-
-
-def test_a_session_with_several_brokers() -> None:
-    """What goes to both is one thing; what one of them brings is for itself."""
-    harness = RelayHarness(listener(upstream=movable(failover(1), failover(2))))
-    client = harness.client()
-    client.sends(CONNECT)
-    [row] = asked(harness)["sessions"]
-    assert (row["brokers"], row["broker_versions"]) == ([None, None], [None, None])
-    brokers = [harness.broker() for _ in range(2)]
-    for each in brokers:
-        each.sends(CONNECTED)
-    subscribe(client, b"/topic/a", ack=b"client")
-    for number, each in enumerate(brokers):
-        each.sends(b"MESSAGE\nsubscription:/topic/a\nmessage-id:%d\nack:%d\n\n\0" % (number, number))
-    client.sends(SEND.replace(b"/queue/", b"/topic/").replace(b"\n\n", b"\nreceipt:1\n\n"))
-    [row] = asked(harness)["sessions"]
-    assert row["brokers"] == ["tcp://192.0.2.1:61613", "tcp://192.0.2.2:61613"]
-    assert (row["destinations"], row["more_destinations"]) == (["/topic/a"], 0)
-    assert (row["unconfirmed"], row["unacknowledged"]) == (1, 2)
 
 
 # Which are asked for
@@ -301,22 +267,6 @@ def test_others_have_their_turns(harness: RelayHarness) -> None:
         turn(harness)
     assert len(found[0].sessions) == found[0].matching == len(clients)
     assert found[0].total == len(clients)
-
-
-@pytest.mark.parametrize("name", ["destination", "any"])
-def test_comparing_many_destinations_takes_its_turns(harness: RelayHarness, name: str) -> None:
-    """As many as a client may have: one such session is as much as a turn."""
-    for _ in range(3):
-        client, _broker = login(harness, b"me")
-        subscribe(client, *(b"/queue/%d" % number for number in range(32 * TURN)))
-    turns = 0
-    found: list[SessionList] = []
-    query = SessionQuery(((name, "/queue/0"),))
-    _ = Deferred.fromCoroutine(list_sessions(harness.service.state, query)).addCallback(found.append)
-    while not found:
-        turn(harness)
-        turns += 1
-    assert (found[0].matching, turns) == (3, 2)
 
 
 def test_one_who_asks_at_a_time(harness: RelayHarness) -> None:

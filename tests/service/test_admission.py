@@ -9,20 +9,16 @@ import pytest
 import pytest_twisted
 from twisted.internet import error
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
-from twisted.internet.protocol import Factory
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, alone
-from stomprelay.relay.model.listener import Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.clients.admission import LINGERING, RESERVE, RESERVED_SHARE
 from stomprelay.service.connection.repeats import EVERY
-from stomprelay.service.network.endpoints import listening_service
-from stomprelay.service.network.sharing import ACCEPTED
 from stomprelay.service.process import open_descriptors, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
-from stomprelay.service.state import ListenerSessions, network
+from stomprelay.service.state import network
 from tests.e2e.certificates import Authority
 from tests.service.certificates import serving
 from tests.service.harness import (
@@ -90,16 +86,6 @@ def test_the_limit_of_all_clients() -> None:
     assert counted(harness, "other") == (1, 1)
 
 
-def test_the_limit_of_a_listener() -> None:
-    """The others have their own."""
-    harness = RelayHarness(listener(clients=1), listener(name="other"))
-    assert [refused(comes(harness)), refused(comes(harness))] == [
-        b"",
-        refusal("the limit of this listener is 1"),
-    ]
-    assert [refused(comes(harness, door=1)) for _ in range(3)] == [b""] * 3
-
-
 def test_the_limit_of_an_address() -> None:
     """Clients of another one are served; one that leaves makes room for one of its own."""
     harness = RelayHarness(listener(clients_per_address=2))
@@ -112,16 +98,6 @@ def test_the_limit_of_an_address() -> None:
     assert [refused(comes(harness, here)) != b"" for _ in range(2)] == [False, True]
     leaves(second)
     assert refused(comes(harness, here)) == b""
-
-
-def test_addresses_are_forgotten() -> None:
-    """Nothing is kept of an address without clients."""
-    harness = RelayHarness(listener(clients_per_address=2))
-    sessions = harness.service.state.sessions.listeners["public"]
-    for number in range(50):
-        leaves(comes(harness, IPv4Address("TCP", f"192.0.2.{number}", 1)))
-    assert sessions._counts == {}
-    assert len(sessions) == 0
 
 
 @pytest.mark.parametrize(
@@ -148,20 +124,6 @@ def test_what_is_one_address(address: object, counted_as: str | None) -> None:
 def built_in() -> Upstream:
     """An upstream that needs no connection."""
     return Upstream("built-in", alone(Broker("memory:", "memory:")))
-
-
-def test_what_a_session_may_need() -> None:
-    """Its client's descriptor, and one for each group that it may be connected to."""
-    fan_out = movable(failover(1, 2), failover(3), name="copies")
-    routes = (Route(Match.EXACT, "/queue/a", fan_out), Route(Match.EXACT, "/queue/b", built_in()))
-    for each, cost in (
-        (listener(), 2),
-        (listener(upstream=movable(failover(1, 2, 3))), 2),
-        (listener(upstream=fan_out), 3),
-        (listener(routes=routes), 4),
-        (listener(upstream=built_in()), 1),
-    ):
-        assert ListenerSessions(each, lambda: None).cost == cost
 
 
 def with_descriptors(left: int, *listeners: Any) -> RelayHarness:
@@ -315,40 +277,7 @@ def test_without_failover_the_client_is_told() -> None:
     assert entry.broker.health.up is None
 
 
-def test_a_broker_that_refuses_is_one_that_failed() -> None:
-    """What is not for a lack of ours."""
-    harness = RelayHarness(listener(upstream=movable(failover(1))))
-    comes(harness).sends(CONNECT)
-    harness.refuse(error.ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
-    [entry] = harness.service.state.brokers
-    assert (entry.broker.health.up, entry.broker.health.failures) == (False, 1)
-
-
 # On real sockets
-
-
-@pytest_twisted.ensureDeferred
-async def test_few_clients_are_accepted_at_a_time() -> None:
-    """Twisted would take a hundred and more before the first can be closed."""
-
-    class Counting(Factory):
-        count = 0
-
-        def buildProtocol(self, addr: object) -> None:
-            self.count += 1
-
-    factory = Counting()
-    service = listening_service(reactor, "public", ANY_PORT, factory)
-    async with running(service):
-        port: Any = service._opened
-        clients = [socket.create_connection(("127.0.0.1", port_of(service))) for _ in range(3 * ACCEPTED)]
-        taken = []
-        while factory.count < len(clients):
-            port.result.doRead()
-            taken.append(factory.count)
-        assert taken == [ACCEPTED, 2 * ACCEPTED, 3 * ACCEPTED]
-        for each in clients:
-            each.close()
 
 
 @pytest_twisted.ensureDeferred

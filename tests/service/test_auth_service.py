@@ -9,7 +9,6 @@ import pytest
 import pytest_twisted
 from twisted.internet import endpoints
 from twisted.internet.defer import Deferred, DeferredQueue
-from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthService
 from stomprelay.relay.model.access import Claim, Ground, Refusal
@@ -272,18 +271,6 @@ async def test_many_clients_with_the_same_login() -> None:
         for peer in peers[1:]:
             answer(peer)
         assert [await each for each in asked[:AT_ONCE]] == [YES] * AT_ONCE
-
-
-@pytest_twisted.ensureDeferred
-async def test_its_connections_are_not_worth_a_line() -> None:
-    """Clients could fill the log by them."""
-    with capturedLogs() as logs:
-        async with serving() as scene:
-            coming, peer = await scene.asked()
-            answer(peer, more=b"Connection: close\r\n")
-            assert await coming == YES
-            await peer.ended()
-    assert not [each for each in logs if "HTTP11" in str(formatEvent(each))]
 
 
 @pytest_twisted.ensureDeferred

@@ -4,12 +4,9 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay import inputs
-from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, ReadControl
-from stomprelay.session.effects import Close, GiveWay, How, Wake
-from stomprelay.session.leg import Leg, Side, State
-from stomprelay.wire.head import Limits
+from stomprelay.session.effects import GiveWay
+from stomprelay.session.leg import Leg, State
 from tests.service.harness import FakeTransport
 from tests.service.scripted import ScriptedSession
 
@@ -77,34 +74,6 @@ def test_reading_goes_on_when_the_last_reason_is_gone(source: Source, last: int)
     assert source.told == [False, True]
 
 
-def test_what_is_said_twice_counts_once(source: Source) -> None:
-    """Holding twice, releasing twice, releasing what was never held."""
-    reading = ReadControl(source)
-    reading.release(PRESSURE)
-    reading.hold(PRESSURE)
-    reading.hold(PRESSURE)
-    reading.release(ASKED)
-    assert source.told == [False]
-    reading.release(PRESSURE)
-    reading.release(PRESSURE)
-    assert source.told == [False, True]
-
-
-def test_what_comes_while_all_is_well_changes_nothing(source: Source) -> None:
-    """`passed` is for what should not have come."""
-    reading = ReadControl(source)
-    reading.received()
-    assert source.transport.reading
-
-
-def test_a_destination_that_is_gone_exerts_no_pressure(source: Source) -> None:
-    """What becomes of the source is not for the reading to say."""
-    reading = ReadControl(source)
-    reading.pauseProducing()
-    reading.stopProducing()
-    assert source.transport.reading
-
-
 def test_a_retired_valve_is_open_and_tells_nobody(source: Source) -> None:
     """What the peer still says is read, to be thrown away; later pressure means nothing."""
     reading = ReadControl(source)
@@ -117,14 +86,6 @@ def test_a_retired_valve_is_open_and_tells_nobody(source: Source) -> None:
     reading.retire()
     assert source.transport.reading
     assert source.told == [False]
-
-
-def test_a_valve_may_outlive_its_transport(source: Source) -> None:
-    """Retired after the connection went, it touches nothing."""
-    reading = ReadControl(source)
-    reading.hold(PRESSURE)
-    source.transport = None
-    reading.retire()
 
 
 def test_a_journal_without_room_stops_the_reading_at_once(source: Source) -> None:
@@ -175,37 +136,6 @@ def test_a_full_client_holds_its_broker() -> None:
     assert broker.reading
 
 
-def test_a_client_held_by_a_broker_that_is_lost_is_read_from_again() -> None:
-    """The broker's full transport went with it; the next broker has a transport of its own."""
-    scripted = ScriptedSession()
-    _, first = scripted.open(0)
-    first.fills()
-    scripted.said()
-    first.disconnects()
-    assert scripted.client.reading
-    assert [said[0] for said in scripted.said()] == ["resumed", "lost"]
-    _, second = scripted.open(1)
-    assert scripted.client.reading
-    second.fills()
-    assert not scripted.client.reading
-
-
-def test_a_broker_that_was_left_does_not_let_its_successor_go() -> None:
-    """Whatever the old leg's transport does when the new one is full: room, or an end."""
-    scripted = ScriptedSession()
-    old, first = scripted.open(0)
-    first.fills()
-    _, second = scripted.open(1)
-    second.fills()
-    first.drains()
-    assert not scripted.client.reading
-    scripted.close(old)
-    assert not scripted.client.reading
-    assert first.producer is None
-    second.drains()
-    assert scripted.client.reading
-
-
 def test_a_broker_that_was_left_is_not_waited_for() -> None:
     """Full as it may be: what is written there is the past."""
     scripted = ScriptedSession()
@@ -240,18 +170,6 @@ def test_a_full_client_holds_the_next_broker_once_it_is_connected() -> None:
     assert third.reading
 
 
-def test_no_broker_at_all() -> None:
-    """A client that fills and drains while a broker is looked for."""
-    scripted = ScriptedSession()
-    old, _ = scripted.open(0)
-    scripted.close(old)
-    scripted.client.fills()
-    scripted.client.drains()
-    _, broker = scripted.open(1)
-    broker.sends(b"x")
-    assert broker.reading
-
-
 def test_a_client_that_leaves_holds_nobody() -> None:
     """What its brokers still send is read, and thrown away."""
     scripted = ScriptedSession()
@@ -263,18 +181,6 @@ def test_a_client_that_leaves_holds_nobody() -> None:
     assert broker.reading
     broker.sends(b"x")
     assert broker.reading
-
-
-def test_a_client_that_is_gone_has_no_successor_to_hold() -> None:
-    """Between brokers, with nobody to be held, pressure is nobody's."""
-    scripted = ScriptedSession()
-    scripted.relay.over = False
-    scripted.client.disconnects()
-    _, broker = scripted.open()
-    broker.fills()
-    broker.drains()
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == []
 
 
 # Turns
@@ -350,22 +256,6 @@ def test_a_full_broker_among_several_is_told_to_the_relay() -> None:
     assert blocks(scripted) == [("unblocked", legs[0])]
 
 
-def test_room_that_comes_and_goes_within_a_turn_is_not_told() -> None:
-    """Only what is so when it is told."""
-    scripted, legs, (slow, other, _) = several()
-    slow.fills()
-    slow.drains()
-    other.fills()
-    other.drains()
-    other.fills()
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == [("blocked", legs[1])]
-    other.drains()
-    other.fills()
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == []
-
-
 def test_a_broker_that_is_lost_while_it_is_full_never_has_room() -> None:
     """The relay hears that it is lost, and nothing before that it might write there."""
     scripted, legs, (slow, *_) = several()
@@ -376,32 +266,6 @@ def test_a_broker_that_is_lost_while_it_is_full_never_has_room() -> None:
     scripted.reactor.advance(0)
     assert [said[0] for said in scripted.said()] == ["lost"]
     assert legs[0] not in scripted.runtime.protocols
-
-
-def test_a_broker_that_is_closed_before_it_is_told_of() -> None:
-    """Nothing is told of a leg that the relay closed."""
-    scripted, legs, (slow, *_) = several()
-    slow.fills()
-    scripted.close(legs[0])
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == []
-
-
-def test_a_leg_that_is_closed_by_what_is_told_of_another() -> None:
-    """It is not told of itself."""
-    scripted, legs, transports = several()
-    for transport in transports[:2]:
-        transport.fills()
-    handle = scripted.relay.handle
-
-    def closes_another(event: inputs.Input, now: float) -> list[Effect]:
-        if isinstance(event, inputs.Blocked):
-            scripted.close(legs[1])
-        return handle(event, now)
-
-    scripted.relay.handle = closes_another  # type: ignore[method-assign]
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == [("blocked", legs[0])]
 
 
 def test_a_full_client_holds_all_its_brokers() -> None:
@@ -417,117 +281,4 @@ def test_a_full_client_holds_all_its_brokers() -> None:
     assert all(transport.reading for transport in (*transports, late))
 
 
-def test_a_second_branch_frees_the_client_from_the_first() -> None:
-    """From when it is opened, even if the first broker has been full for long: it is told of instead."""
-    scripted = ScriptedSession()
-    first, slow = scripted.open(0)
-    slow.fills()
-    assert not scripted.client.reading
-    scripted.relay.coupled = False
-    scripted.open(1)
-    assert scripted.client.reading
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == [("blocked", first)]
-
-
-def test_what_was_told_is_taken_back_though_the_client_is_held_meanwhile() -> None:
-    """A broker that was said to be blocked gets its room told, whoever is coupled by then."""
-    scripted, legs, (slow, *_) = several()
-    slow.fills()
-    scripted.reactor.advance(0)
-    scripted.relay.coupled = True
-    for leg in legs[1:]:
-        scripted.close(leg)
-    assert not scripted.client.reading
-    scripted.said()
-    slow.drains()
-    assert scripted.client.reading
-    scripted.reactor.advance(0)
-    assert blocks(scripted) == [("unblocked", legs[0])]
-
-
 # Sessions without legs
-
-
-def test_a_session_between_two_brokers_whose_client_left() -> None:
-    """It has no leg at all, and is woken for the next attempt."""
-    scripted = ScriptedSession()
-    scripted.relay.over = False
-    leg, _ = scripted.open(0)
-    scripted.close(scripted.relay.client)
-    scripted.close(leg)
-    scripted.does(Wake(5.0))
-    assert scripted.over == []
-    scripted.said()
-    scripted.reactor.advance(5)
-    assert [said[0] for said in scripted.said()] == ["woke"]
-    leg, _ = scripted.open(1)
-    scripted.relay.over = True
-    assert scripted.over == []
-    scripted.close(leg)
-    assert scripted.over == [scripted.session]
-
-
-def test_a_session_without_legs_that_is_given_up() -> None:
-    """When it says that it is over there is no leg to close; it ends all the same, once, and nobody wakes it."""
-    scripted = ScriptedSession()
-    scripted.relay.over = False
-    scripted.client.disconnects()
-    scripted.does(Wake(5.0))
-    scripted.relay.answers.append([Wake(9.0)])
-    handle = scripted.relay.handle
-
-    def gives_up(event: inputs.Input, now: float) -> list[Effect]:
-        scripted.relay.over = True
-        return handle(event, now)
-
-    scripted.relay.handle = gives_up  # type: ignore[method-assign]
-    scripted.reactor.advance(5)
-    assert scripted.over == [scripted.session]
-    assert scripted.reactor.getDelayedCalls() == []
-
-
-def test_a_session_without_legs_that_is_stopped() -> None:
-    """As the service stops."""
-    scripted = ScriptedSession()
-    scripted.relay.over = False
-    scripted.client.disconnects()
-    scripted.relay.over = True
-    scripted.session.handle(inputs.Stopped())
-    assert scripted.over == [scripted.session]
-
-
-def test_a_stop_that_closes_the_last_leg_ends_the_session_once() -> None:
-    """Not once for the leg and once for the stop."""
-    scripted = ScriptedSession()
-    scripted.relay.answers.append([])
-    scripted.session.handle(inputs.Leave(scripted.brokers[0], 1.0))
-    scripted.relay.answers.append([Close(scripted.relay.client, How.LINGER), Wake(1.0)])
-    scripted.session.handle(inputs.Stopped())
-    assert scripted.over == [scripted.session]
-    assert [said[0] for said in scripted.said()] == ["opened", "leave", "stopped"]
-
-
-def test_octets_of_brokers_that_were_left_still_count() -> None:
-    """A session's sum does not begin anew with each broker."""
-    scripted = ScriptedSession()
-    leg, first = scripted.open(0)
-    first.sends(b"12345")
-    scripted.close(leg)
-    assert scripted.session.info().broker_bytes == 5
-    _, second = scripted.open(1)
-    second.sends(b"678")
-    assert scripted.session.info().broker_bytes == 8
-
-
-def test_a_leg_that_is_connecting_can_be_closed_beside_one_that_is_not() -> None:
-    """Several may be under way at once; each attempt is its own."""
-    scripted = ScriptedSession()
-    one, first = scripted.open(0)
-    two, second = scripted.open(1)
-    scripted.close(one)
-    assert first.ends == ["flush"]
-    assert second.ends == []
-    assert two in scripted.runtime.protocols
-    lone = Leg(Side.UPSTREAM, Limits())
-    assert lone not in scripted.runtime.protocols

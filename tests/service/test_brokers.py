@@ -6,7 +6,7 @@ from stomprelay.config.address import host_and_port
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.brokers.brokers import ALL, Brokers
-from tests.service.harness import broker, failover, listener, movable, upstream
+from tests.service.harness import failover, listener, movable, upstream
 
 
 def test_every_broker_of_every_upstream() -> None:
@@ -76,11 +76,3 @@ def test_states() -> None:
     assert entry.state(1.5) == "down"
     health.paused = True
     assert entry.state(0.5) == "paused"
-
-
-def test_a_broker_may_be_shared() -> None:
-    """One object in two groups is two entries, with one health."""
-    shared = broker(7)
-    one, other = upstream(broker=shared), upstream(broker=shared)
-    brokers = Brokers([listener(upstream=one), listener(upstream=other)])
-    assert [entry.broker for entry in brokers] == [shared, shared]

@@ -101,22 +101,6 @@ class ScriptedBrokers:
         return [entry.broker.health.sessions for entry in self.harness.service.state.brokers]
 
 
-def test_no_rounds_are_made_for_a_plain_address() -> None:
-    """There is nothing to look after, and no timer."""
-    assert RelayHarness(listener(upstream=upstream())).reactor.getDelayedCalls() == []
-
-
-def test_rounds_end_with_the_service() -> None:
-    """No timer is left."""
-    here = harness()
-    assert len(here.reactor.getDelayedCalls()) == 1
-    here.reactor.advance(3)
-    stopped: list[object] = []
-    _ = here.service.stopService().addCallback(stopped.append)
-    assert stopped == [None]
-    assert here.reactor.getDelayedCalls() == []
-
-
 # Probes
 
 
@@ -209,24 +193,6 @@ def test_clients_whose_connect_brokers_close_for(log: list[str]) -> None:
     assert good.ends == []
 
 
-def test_a_balancer_whose_backends_are_gone() -> None:
-    """It accepts, and closes on everybody: a probe finds that out, and whoever waits is served when they are back."""
-    brokers = ClosingBrokers(harness(failover(1)))
-    brokers.client()
-    brokers.closed = {1}
-    brokers.fail(1)
-    brokers.up.add(1)
-    newcomer = brokers.harness.client()
-    newcomer.sends(CONNECT)
-    brokers.pass_time(20)
-    (entry,) = brokers.harness.service.state.brokers
-    assert entry.broker.health.up is False
-    brokers.closed = set()
-    brokers.pass_time(60)
-    assert brokers.sessions == [2]
-    assert newcomer.ends == []
-
-
 # Brokers that came back
 
 
@@ -309,17 +275,6 @@ def test_sessions_spread_over_a_broker_that_came_back() -> None:
     assert (len(brokers.transports[1]), len(brokers.transports[2])) == there
 
 
-def test_balance_can_be_switched_off() -> None:
-    """With a rate of nothing everybody stays."""
-    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True), rebalance_rate=0.0))
-    brokers.client()
-    brokers.fail(1)
-    brokers.pass_time(2)
-    brokers.up.add(1)
-    brokers.pass_time(30)
-    assert brokers.sessions == [0, 1]
-
-
 def test_a_session_that_was_asked_counts_where_it_goes() -> None:
     """While the first ones are on their way no more are sent than belong there."""
     group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
@@ -389,17 +344,3 @@ def test_samples_are_taken_of_sessions_in_turn() -> None:
     for _ in range(5):
         harness.reactor.advance(1)
     assert not any(session.watched for session in harness.service.state.sessions)
-
-
-def test_no_samples_where_nobody_looks() -> None:
-    """Nor of sessions that do nothing."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
-    client, broker = harness.session()
-    for _ in range(3):
-        confirmed(client, broker)
-        harness.reactor.advance(1)
-    assert measured(harness) == 0
-    quiet = RelayHarness(listener(), admin="tcp:0")
-    quiet.session()
-    quiet.reactor.advance(10)
-    assert not any(session.watched for session in quiet.service.state.sessions)

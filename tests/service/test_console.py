@@ -21,7 +21,7 @@ from tests.service.harness import (
 )
 from tests.service.test_admin import JSON, Answer
 from tests.service.test_admin_access import TOKEN, basic
-from tests.service.test_websocket import ACCEPTED, BINARY, CLOSE, ended, masked, said
+from tests.service.test_websocket import BINARY, CLOSE, ended, masked, said
 
 HERE = "http://localhost:61680"
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -116,12 +116,6 @@ def test_it_is_for_who_has_the_token(admin: Site, path: str) -> None:
     assert admin.ask(path, host="attacker.example").status == 421
 
 
-def test_what_it_may_connect_to(admin: Site) -> None:
-    """Each listener with its versions, and why one is closed to it."""
-    [row] = json.loads(admin.ask("/console/listeners").text)["listeners"]
-    assert row == {"name": "public", "versions": ["1.0", "1.1", "1.2"], "closed": ""}
-
-
 # A ticket
 
 
@@ -181,15 +175,6 @@ def test_a_session_like_any_other(admin: Site) -> None:
     assert answer.status == 200
     broker.parts()
     assert b"message:the session was ended" in client.written()
-
-
-def test_the_answer_to_the_handshake(admin: Site) -> None:
-    """The version's subprotocol is agreed on, and the ticket is not said again."""
-    answer = admin.handshake(f"v11.stomp, ticket.{admin.ticket()}").written()
-    assert answer.startswith(b"HTTP/1.1 101 ")
-    assert ACCEPTED in answer
-    assert b"Sec-WebSocket-Protocol: v11.stomp\r\n" in answer
-    assert b"ticket" not in answer
 
 
 @pytest.mark.parametrize(
@@ -272,13 +257,6 @@ def test_the_limits_of_the_listener() -> None:
     assert admin.relay.service.state.sessions.listeners["public"].counters["clients_refused"] == 1
 
 
-def test_a_listener_that_is_gone_meanwhile(admin: Site) -> None:
-    """The ticket is good for nothing."""
-    ticket = admin.ticket()
-    admin.relay.service.state.sessions.change([])
-    assert status(admin.handshake(f"v12.stomp, ticket.{ticket}")) == 404
-
-
 def test_while_the_relay_stops(admin: Site) -> None:
     """No ticket, and no session for who has one."""
     ticket = admin.ticket()
@@ -297,13 +275,3 @@ def test_nobody_listens_with_it_any_more(admin: Site) -> None:
     assert rest.endswith(ended(1000))
     assert len(admin.relay.service.state.sessions) == 0
     assert status(admin.handshake(f"v12.stomp, ticket.{ticket}")) == 403
-
-
-def test_it_takes_no_place_of_who_asks(admin: Site) -> None:
-    """Nor does the time of a request end it."""
-    client, _ = admin.session()
-    assert admin.factory._waiting == {}
-    admin.relay.reactor.advance(25.0)
-    client.sends(masked(0x8A, b""))
-    admin.relay.reactor.advance(25.0)
-    assert client.ends == []

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet.endpoints import TCP4ServerEndpoint
-from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock
-from twisted.python.failure import Failure
 
 from stomprelay.config import Config
 from stomprelay.config.address import broker
@@ -106,25 +104,6 @@ async def test_a_client_that_leaves_while_its_broker_reads_nothing(survives: boo
         await client.gone()
 
 
-@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
-@pytest_twisted.ensureDeferred
-async def test_a_client_that_leaves_with_more_to_send_than_anybody_takes(survives: bool) -> None:
-    """The end stands behind what is still in its own system, and does not arrive. It is sent an EOL."""
-    async with scene(survives=survives, linger=0.1) as play:
-        client, answering = await play.session()
-        while not (play.held and client.transport.dataBuffer):
-            client.transport.write(FRAME)
-            await turns(1)
-        handle = client.transport.getHandle()
-        client.transport.stopWriting()
-        client.transport.stopReading()
-        handle.shutdown(socket.SHUT_RD)
-        handle.shutdown(socket.SHUT_WR)
-        client.transport.connectionLost(Failure(ConnectionDone()))
-        await play.over()
-        answering.transport.abortConnection()
-
-
 @pytest_twisted.ensureDeferred
 async def test_a_client_that_waits_is_left_alone() -> None:
     """It gets an EOL now and then, which is no frame, and its frames arrive when the broker reads on."""
@@ -176,24 +155,6 @@ async def test_what_was_sent_before_arrives_when_the_broker_reads_on() -> None:
         await play.over()
 
 
-@pytest_twisted.ensureDeferred
-async def test_nothing_is_watched_that_is_read_from() -> None:
-    """A session that was held and goes on leaves nothing behind."""
-    async with scene() as play:
-        client, answering = await play.session()
-        while not play.held:
-            client.transport.write(FRAME)
-            await turns(1)
-        assert len(play.runtime.departures._watched) == 1
-        answering.transport.resumeProducing()
-        await until(lambda: not play.held)
-        assert play.runtime.departures._watched == {}
-        client.transport.loseConnection()
-        await client.gone()
-        answering.transport.loseConnection()
-        await play.over()
-
-
 # The watch itself
 
 
@@ -234,41 +195,6 @@ def pair() -> Any:
     pair.close()
 
 
-def test_only_leaving_counts(pair: Pair) -> None:
-    """Not that something came; that there was an end behind it, once."""
-    pair.watch()
-    pair.peer.sendall(b"x" * 1000)
-    pair.departures.doRead()
-    assert pair.count == 0
-    pair.peer.shutdown(socket.SHUT_WR)
-    pair.departures.doRead()
-    pair.departures.doRead()
-    assert pair.count == 1
-    assert not pair.was_reset
-    assert pair.watched.recv(2000) == b"x" * 1000
-
-
-def test_a_reset_counts(pair: Pair) -> None:
-    """As for any process that was killed."""
-    pair.watch()
-    pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    pair.peer.close()
-    pair.departures.doRead()
-    assert pair.count == 1
-    assert pair.was_reset
-
-
-def test_closed_and_then_reset(pair: Pair) -> None:
-    """Both are told, each once."""
-    pair.watch()
-    pair.peer.close()
-    pair.departures.doRead()
-    assert (pair.count, pair.was_reset) == (1, False)
-    pair.watched.sendall(b"\n")
-    pair.departures.doRead()
-    assert (pair.count, pair.was_reset) == (2, True)
-
-
 def test_watched_again(pair: Pair) -> None:
     """Who left is found again, at once; who is forgotten is not."""
     pair.peer.shutdown(socket.SHUT_WR)
@@ -283,17 +209,6 @@ def test_watched_again(pair: Pair) -> None:
     pair.departures.forget(pair.watched.fileno())
     pair.departures.doRead()
     assert pair.count == 2
-
-
-def test_a_socket_that_is_closed(pair: Pair) -> None:
-    """Its descriptor may be that of another one by then."""
-    pair.watch()
-    number = pair.watched.fileno()
-    pair.watched.close()
-    pair.departures.forget(number)
-    pair.peer.close()
-    pair.departures.doRead()
-    assert pair.count == 0
 
 
 def test_a_watch_that_is_over(pair: Pair) -> None:

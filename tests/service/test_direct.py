@@ -110,40 +110,6 @@ def test_nothing_overtakes_what_is_queued(ends: Ends) -> None:
     assert ends.peer.recv(100) == b"now"
 
 
-def test_a_socket_that_takes_nothing(ends: Ends) -> None:
-    """All is queued."""
-    ends.connection.write(b"")
-    while True:
-        try:
-            ends.connection.socket.send(b"y" * 65536)
-        except BlockingIOError:
-            break
-    direct.write(ends.connection, b"z")
-    assert ends.waiting
-    assert ends.connection._tempDataBuffer == [b"z"]
-
-
-def test_a_busy_connection_may_hold_and_read_more(ends: Ends) -> None:
-    """Once something waits, the limits are those of a busy connection."""
-    ends.connection.bufferSize = direct.FIRST_READ
-    direct.write(ends.connection, b"hello")
-    assert ends.connection.bufferSize == direct.FIRST_READ
-    direct.write(ends.connection, b"x" * 5_000_000)
-    assert ends.connection.bufferSize == direct.READ
-
-
-def test_a_producer_hears_of_a_full_queue(ends: Ends) -> None:
-    """What was not sent counts as what was written in the usual way does."""
-    transport = FakeTransport()
-    ends.connection.registerProducer(transport, True)
-    direct.write(ends.connection, b"hello")
-    assert transport.reading
-    direct.write(ends.connection, b"x" * 5_000_000)
-    assert not transport.reading
-    ends.received(5_000_005)
-    assert transport.reading
-
-
 def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
     """Nothing is raised; the reactor finds the broken connection when it writes what was queued."""
     ends.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -176,12 +142,6 @@ def test_only_bare_sockets_are_written_to_directly(ends: Ends) -> None:
     odd = object.__new__(Odd)
     for transport in (wrapper, FakeTransport(), odd):
         assert direct.plain(transport) is None
-
-
-def test_a_socket_with_tls_of_its_own_is_not_written_to_directly(ends: Ends) -> None:
-    """Twisted can start TLS on a connection that stands; ours never do, but then it has to be right."""
-    ends.connection.TLS = True
-    assert direct.plain(ends.connection) is None
 
 
 class Ended(Protocol):

@@ -86,14 +86,6 @@ def test_what_is_left_then_is_counted(log: list[str]) -> None:
     assert "warn: 1 session ended with the relay after 3.1 s, SENDs that may be lost: 50" in log
 
 
-def test_a_stop_without_time(log: list[str]) -> None:
-    """What is lost is counted all the same."""
-    stopping = Stopping(stop_timeout=0.0)
-    assert stopping.client.written().startswith(b"ERROR\n")
-    assert stopping.lost() == 50
-    assert "warn: 1 session ended with the relay after 0.0 s, SENDs that may be lost: 50" in log
-
-
 def test_no_new_client_while_sessions_are_drained() -> None:
     """The listeners are closed first."""
     stopping = Stopping()

@@ -21,12 +21,6 @@ def harness() -> DriverHarness:
     return harness
 
 
-def test_send_writes_to_the_leg(harness: DriverHarness) -> None:
-    """In order."""
-    harness.driver.perform([Send(harness.leg, b"one"), Send(harness.leg, b"two")])
-    assert harness.transport.written() == b"onetwo"
-
-
 def test_effects_on_a_leg_that_is_gone(harness: DriverHarness) -> None:
     """Nothing is left to do, and nothing is raised."""
     gone = Leg(Side.UPSTREAM, Limits())
@@ -49,18 +43,6 @@ def test_close(harness: DriverHarness, how: How, end: str) -> None:
     assert harness.clock.getDelayedCalls() == []
 
 
-def test_pause_and_resume(harness: DriverHarness) -> None:
-    """One chunk more may come, as the valve has it; the core is told that the leg is not read from."""
-    harness.driver.perform([Pause(harness.leg)])
-    assert harness.transport.reading
-    harness.transport.sends(b"x")
-    assert not harness.transport.reading
-    harness.driver.perform([Resume(harness.leg)])
-    assert harness.transport.reading
-    side = Side.DOWNSTREAM
-    assert harness.said() == [("read", side, False), ("received", side, b"x"), ("read", side, True)]
-
-
 def test_wake(harness: DriverHarness) -> None:
     """At the time of the last `Wake`, once; infinity is never."""
     harness.driver.perform([Wake(1.0), Wake(3.0)])
@@ -71,19 +53,6 @@ def test_wake(harness: DriverHarness) -> None:
     harness.driver.perform([Wake(4.0), Wake(inf)])
     harness.clock.advance(100)
     assert harness.said() == []
-
-
-def test_wake_means_nothing_to_a_performer_without_legs(harness: DriverHarness) -> None:
-    """The last effects of an input may come after the last leg is closed."""
-    harness.driver.perform([Close(harness.leg, How.ABORT), Wake(1.0)])
-    harness.transport.disconnects()
-    assert harness.clock.getDelayedCalls() == []
-
-
-def test_note(harness: DriverHarness) -> None:
-    """What it looks like is for the driver to say."""
-    harness.driver.perform([Note(Event.CONNECTED, "hello")])
-    assert harness.said() == [("note", "hello")]
 
 
 def test_a_stage_is_idle_without_connections(harness: DriverHarness) -> None:
@@ -116,15 +85,6 @@ def test_a_note_in_the_log(event: Event, level: object) -> None:
     (said,) = events
     assert (said["who"], said["event"], said["text"]) == ("me", event.value, "hello {there}")
     assert said["log_level"] is level
-
-
-def test_a_quiet_note_is_not_logged() -> None:
-    """It is for the journal alone."""
-    with capturedLogs() as events:
-        log_note(
-            Note(Event.ANSWERED, "hello", quiet=True), "{event}: {text}", DriverHarness().runtime.repeats, "x"
-        )
-    assert events == []
 
 
 @pytest.mark.parametrize(

@@ -1,34 +1,22 @@
 """The embedded broker: its clients in memory and on sockets, its endpoint in memory, its start and its stop."""
 
-import socket
-from math import inf
 from typing import Any
 
 import pytest
 import pytest_twisted
-from twisted.internet.address import IPv4Address, UNIXAddress
+from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import maybeDeferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.network.endpoints import BadEndpoint
 from tests.service.harness import CONNECT, SEND, SUBSCRIBE, BrokerHarness, FakeTransport
-from tests.service.sockets import ANY_PORT, call, connect, port_of, reactor, until
+from tests.service.sockets import connect, reactor, until
 
 
 def reads(transport: FakeTransport) -> bool:
     """Whether the service reads from this client now."""
     return bool(transport.reading)
-
-
-def test_octets_may_come_in_any_pieces() -> None:
-    """One at a time, too."""
-    harness = BrokerHarness()
-    consumer, publisher = harness.subscriber(), harness.caller()
-    for octet in CONNECT + SEND:
-        publisher.sends(bytes([octet]))
-    assert publisher.written().startswith(b"CONNECTED\n")
-    assert b"\n\nhello\0" in consumer.written()
 
 
 def test_messages_wait_while_the_client_reads_too_slowly() -> None:
@@ -66,17 +54,6 @@ def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     assert b"heart-beat missed" in client.written()
 
 
-def test_beats_are_written_when_there_is_nothing_else() -> None:
-    """The connection's alarm is the service's timer."""
-    harness = BrokerHarness()
-    client = harness.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:0,1000\n\n"))
-    harness.reactor.pump([0.1] * 10)
-    beats = client.written()
-    assert beats
-    assert beats == b"\n" * len(beats)
-    assert client.ends == []
-
-
 def test_the_transport_is_left_alone_once_the_connection_is_over() -> None:
     """No producer is registered with it any more, and nothing is written."""
     harness = BrokerHarness()
@@ -89,17 +66,6 @@ def test_the_transport_is_left_alone_once_the_connection_is_over() -> None:
     harness.client().sends(SEND.replace(b"/queue/a", b"/topic/a"))
     assert consumer.written() == b""
     consumer.disconnects()
-
-
-def test_nothing_is_armed_for_a_client_that_is_gone() -> None:
-    """However it left."""
-    harness = BrokerHarness()
-    client = harness.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:1000,1000\n\n"))
-    assert harness.reactor.getDelayedCalls() != []
-    client.disconnects()
-    assert harness.reactor.getDelayedCalls() == []
-    assert harness.service.runtime.timers._next == inf
-    assert harness.service.runtime.protocols == {}
 
 
 def test_the_log_names_the_session_and_no_secret() -> None:
@@ -122,31 +88,6 @@ def test_the_log_names_the_session_and_no_secret() -> None:
     assert not [text for _, text in lines if "sesame" in text or "alice" in text]
 
 
-@pytest.mark.parametrize("peer", [IPv4Address("TCP", "192.0.2.8", 1), None])
-def test_a_foreign_protocol_is_answered_in_its_own_way(peer: object) -> None:
-    """A browser gets HTTP, not an ERROR frame."""
-    harness = BrokerHarness()
-    caller = harness.caller()
-    caller.peerAddr = peer
-    caller.sends(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert caller.written().startswith(b"HTTP/1.1 ")
-    assert caller.ends == ["half"]
-    caller.disconnects()
-
-
-def test_a_long_backlog_leaves_nothing_behind_for_the_alarms() -> None:
-    """Each portion asks to be woken at once, before a beat that is an hour away."""
-    harness = BrokerHarness(burst=1)
-    consumer = harness.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:0,3600000\n\n"))
-    consumer.fills()
-    consumer.sends(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
-    harness.client().sends(SEND * 500)
-    consumer.drains()
-    harness.reactor.advance(0)
-    assert consumer.written().count(b"MESSAGE\n") == 500
-    assert len(harness.service.runtime.timers) < 100
-
-
 # The service around them
 
 
@@ -155,16 +96,6 @@ def stop(harness: BrokerHarness) -> list[Any]:
     results: list[Any] = []
     _ended = maybeDeferred(harness.service.stopService).addBoth(results.append)
     return results
-
-
-def test_all_endpoints_lead_to_one_broker() -> None:
-    """A message may come in by one and go out by another."""
-    harness = BrokerHarness("tcp:61613", "tcp:61614:interface=127.0.0.1")
-    assert [server[0] for server in harness.reactor.tcpServers] == [61613, 61614]
-    consumer, publisher = harness.client(0), harness.client(1)
-    consumer.sends(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
-    publisher.sends(SEND)
-    assert b"\n\nhello\0" in consumer.written()
 
 
 def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
@@ -191,54 +122,7 @@ def test_no_two_brokers_give_the_same_ids() -> None:
     assert len(sessions) == 2
 
 
-def test_it_stops_at_once_when_nobody_is_there() -> None:
-    """And no timer is left."""
-    harness = BrokerHarness()
-    assert stop(harness) == [None]
-    assert harness.reactor.getDelayedCalls() == []
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_stop_over_real_sockets() -> None:
-    """The port is closed, the client reads why, and the end comes when it has closed."""
-    service = BrokerService(reactor, listen=[ANY_PORT])
-    service.privilegedStartService()
-    service.startService()
-    door = service._listening.getServiceNamed("broker-1")
-    port = port_of(door)
-    client = await call(door)
-    client.transport.write(CONNECT)
-    await client.frame()
-    stopped = maybeDeferred(service.stopService)
-    assert (await client.frame()).startswith(b"ERROR\nmessage:the broker is stopping\n")
-    await client.ended()
-    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-        pass
-    assert not stopped.called
-    client.transport.loseConnection()
-    await client.gone()
-    await stopped
-
-
 # What clients do
-
-
-def test_a_message_from_one_client_to_another(log: list[str]) -> None:
-    """What one says is written to the other; the log knows of both."""
-    harness = BrokerHarness()
-    consumer = harness.caller(data=CONNECT + SUBSCRIBE)
-    assert consumer.written().startswith(b"CONNECTED\n")
-    producer = harness.caller(data=CONNECT + SEND)
-    assert producer.written().startswith(b"CONNECTED\n")
-    message = consumer.written()
-    assert message.startswith(b"MESSAGE\n")
-    assert b"\n\nhello\0" in message
-    for client in (consumer, producer):
-        client.disconnects()
-    assert harness.service.clients == set()
-    assert harness.reactor.getDelayedCalls() == []
-    assert sum("connected: " in line for line in log) == 2
-    assert all(line.startswith("info: embedded broker: ") for line in log if "session" in line)
 
 
 def test_a_client_that_never_says_connect() -> None:
@@ -252,28 +136,6 @@ def test_a_client_that_never_says_connect() -> None:
     assert client.ends == ["half", "abort"]
     client.disconnects()
     assert harness.reactor.getDelayedCalls() == []
-
-
-def test_a_client_that_vanishes() -> None:
-    """What it did not acknowledge goes to the next."""
-    harness = BrokerHarness()
-    first = harness.caller(data=CONNECT + SUBSCRIBE.replace(b"\n\n", b"\nack:client\n\n"))
-    harness.caller(data=CONNECT + SEND)
-    assert b"MESSAGE\n" in first.written()
-    first.disconnects()
-    second = harness.caller(data=CONNECT + SUBSCRIBE)
-    assert b"redelivered:true\n" in second.written()
-
-
-def test_a_backlog_is_written_in_portions() -> None:
-    """Turn by turn, so that others are heard meanwhile."""
-    harness = BrokerHarness(burst=1000)
-    harness.caller(data=CONNECT + SEND * 100)
-    consumer = harness.caller(data=CONNECT + SUBSCRIBE)
-    first = consumer.written().count(b"MESSAGE\n")
-    assert 0 < first < 100
-    harness.reactor.advance(0)
-    assert first + consumer.written().count(b"MESSAGE\n") == 100
 
 
 # The service
@@ -307,27 +169,6 @@ async def test_clients_over_the_network_and_in_memory_meet() -> None:
     await service.stopService()
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_large_backlog_arrives_whole() -> None:
-    """More than sockets hold, to a reader that takes its time."""
-    service = BrokerService(reactor)
-    service.startService()
-    producer = await connect(service.memory)
-    body = b"x" * 50_000
-    send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
-    producer.transport.write(CONNECT + send * 200)
-    await until(lambda: producer.transport.dataBuffer == b"" and not producer.transport._tempDataBuffer)
-    consumer = await connect(service.memory)
-    consumer.transport.write(CONNECT + SUBSCRIBE)
-    await consumer.frame()
-    for _ in range(200):
-        assert (await consumer.frame()).endswith(body + b"\0")
-    for client in (producer, consumer):
-        client.transport.loseConnection()
-    await until(lambda: not service.runtime.sockets)
-    await service.stopService()
-
-
 def test_stopping_tells_every_client() -> None:
     """And waits until they have gone."""
     harness = BrokerHarness()
@@ -343,32 +184,11 @@ def test_stopping_tells_every_client() -> None:
     assert harness.reactor.getDelayedCalls() == []
 
 
-def test_stopping_does_not_wait_for_ever() -> None:
-    """A client that does not close is given the time to linger, and then a little."""
-    harness = BrokerHarness()
-    client = harness.caller(data=CONNECT)
-    stopped: list[object] = []
-    _ = harness.service.stopService().addCallback(stopped.append)
-    harness.reactor.advance(2)
-    assert client.ends == ["half", "abort"]
-    assert stopped == []
-    harness.reactor.advance(1)
-    assert stopped == [None]
-
-
 def test_nobody_is_received_while_stopping() -> None:
     """A client that was about to be accepted is not."""
     harness = BrokerHarness()
     _ = harness.service.stopService()
     assert harness.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
-
-
-def test_the_bounds_are_the_brokers() -> None:
-    """What is configured is what holds."""
-    harness = BrokerHarness(connect_timeout=1.0)
-    client = harness.caller()
-    harness.reactor.advance(1)
-    assert client.written().startswith(b"ERROR\n")
 
 
 def test_a_bad_endpoint() -> None:

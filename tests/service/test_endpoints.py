@@ -7,20 +7,15 @@ import pytest
 import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint
-from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config.address import broker
-from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import (
     BACKLOG,
     AddressEndpoint,
     BadEndpoint,
-    CannotStart,
     Exchangeable,
     OneProtocol,
     client_endpoint,
@@ -57,24 +52,6 @@ def test_a_tcp_listener() -> None:
     [(port, entrance, backlog, interface)] = memory.tcpServers
     assert isinstance(entrance, Exchangeable)
     assert (port, entrance.current, backlog, interface) == (61613, factory, BACKLOG, "127.0.0.1")
-
-
-def test_a_backlog_of_ones_own() -> None:
-    """What the string says stands."""
-    memory, factory = MemoryReactorClock(), Accepting()
-    listening_service(memory, "public", "tcp:61613:backlog=7", factory).startService()
-    [(port, entrance, backlog, interface)] = memory.tcpServers
-    assert isinstance(entrance, Exchangeable)
-    assert (port, entrance.current, backlog, interface) == (61613, factory, 7, "")
-
-
-def test_a_unix_listener(tmp_path: Path) -> None:
-    """A path instead of a port."""
-    memory, factory = MemoryReactorClock(), Accepting()
-    listening_service(memory, "local", f"unix:{tmp_path}/stomp", factory).startService()
-    path, entrance, backlog = memory.unixServers[0][:3]
-    assert isinstance(entrance, Exchangeable)
-    assert (path, entrance.current, backlog) == (f"{tmp_path}/stomp", factory, BACKLOG)
 
 
 def test_a_listener_with_tls(authority: Authority) -> None:
@@ -120,25 +97,6 @@ def test_a_certificate_that_cannot_be_used() -> None:
         )
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_port_that_is_taken() -> None:
-    """Starting fails, with a line that says where: the process must not run on without the port."""
-    first = listening_service(reactor, "first", "tcp:0:interface=127.0.0.1", Accepting())
-    first.startService()
-    port = _port(first).getHost().port
-    place = f"tcp:{port}:interface=127.0.0.1"
-    second = listening_service(reactor, "second", place, Accepting())
-    with capturedLogs() as logs, pytest.raises(CannotStart) as caught:
-        second.startService()
-    text = f"second: cannot listen on {place}: Address already in use"
-    assert text in map(formatEvent, logs)
-    assert (str(caught.value), caught.value.code) == (text, 1)
-    assert isinstance(caught.value, SystemExit)
-    assert isinstance(caught.value, Exception)
-    assert isinstance(caught.value.__cause__, CannotListenError)
-    await first.stopService()
-
-
 # The way to the brokers
 
 
@@ -166,16 +124,6 @@ def test_the_parts_of_a_tcp_endpoint() -> None:
     attempt = endpoint.connect(Accepting())
     host, port, _, timeout, local = cast(tuple[Any, ...], memory.tcpClients[0])
     assert (host, port, timeout, local) == ("192.0.2.1", 61613, 5.0, ("192.0.2.2", 0))
-    _ = attempt.addErrback(lambda _: None)
-    attempt.cancel()
-
-
-def test_an_attempt_without_a_timeout() -> None:
-    """It has no timer of its own: whoever asks gives up in time."""
-    memory = MemoryReactorClock()
-    attempt = client_endpoint(memory, broker("tcp:192.0.2.1:61613"), ClientTLS()).connect(Accepting())
-    _, _, _, timeout, _ = cast(tuple[Any, ...], memory.tcpClients[0])
-    assert timeout is None
     _ = attempt.addErrback(lambda _: None)
     attempt.cancel()
 
@@ -255,10 +203,3 @@ async def test_a_broker_with_tls(authority: Authority, tmp_path: Path, address: 
         await accepted.gone()
         assert accepted.received == b""
     await door.stopService()
-
-
-def test_the_broker_of_an_address_with_tls() -> None:
-    """Its host is what is verified, where no other name is given."""
-    place = broker("ssl://broker.example.net")
-    assert isinstance(place, Broker)
-    assert tls.for_broker(ClientTLS(), place.host)._name == "broker.example.net"

@@ -21,7 +21,6 @@ from stomprelay.service import handover as module
 from stomprelay.service.handover import Handover, Taken, take_over
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart, ListeningService, listening_service
 from stomprelay.service.network.passing import Passage, Passed, spell
-from tests.service.certificates import self_signed
 from tests.service.sockets import ANY_PORT, Accepting, connect, port_of, reactor, stopped, turns, until
 
 
@@ -137,26 +136,6 @@ async def test_from_one_to_the_next_and_on(path: Path, tmp_path: Path) -> None:
         socket.create_connection(("127.0.0.1", proxied)),
     ):
         pass
-
-
-@pytest_twisted.ensureDeferred
-async def test_until_the_new_one_is_ready_the_old_one_accepts(path: Path) -> None:
-    """Also while both have the sockets; TLS may be put around one by the new one."""
-    files = self_signed(path.parent, "localhost")
-    first = Relay(path, public=ANY_PORT)
-    first.start()
-    place = f"tcp:127.0.0.1:{port_of(first.listening['public'])}"
-    second = Relay(path)
-    second.add("renamed", ANY_PORT, ServerTLS(str(files.certificate), str(files.key)))
-    await second.take()
-    second.service.privilegedStartService()
-    second.service.startService()
-    assert await first.reached("public", place)
-    second.when_ready.setServiceParent(second.service)
-    await until(lambda: first.reactor.stops)
-    assert await second.reached("renamed", place)
-    await stopped(first.service)
-    await stopped(second.service)
 
 
 @pytest_twisted.ensureDeferred

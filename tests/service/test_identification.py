@@ -238,19 +238,6 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return begun
 
 
-def test_many_clients_of_one_user(compared: list[Callable[[], None]]) -> None:
-    """They come all at once, as after a restart: when one was compared the others are known."""
-    harness = Harness()
-    for _ in range(WAITING):
-        harness.says("alice", "secret")
-    assert len(compared) == THREADS
-    compared[0]()
-    harness.reactor.advance(0)
-    assert len(compared) == THREADS
-    assert len(harness.reactor.tcpClients) == WAITING - (THREADS - 1)
-    assert harness.waiting == THREADS - 1
-
-
 @pytest.mark.parametrize("right", [True, False])
 def test_a_client_that_goes_and_has_sent_something(monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
     """What it sent reaches a broker if it may come in, and nobody if not; the session ends either way."""
@@ -499,15 +486,6 @@ def test_a_certificate_that_names_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "(certificate): it has shown no certificate that names somebody" in harness.is_refused(
         "alice", "secret-one"
     )
-
-
-def test_a_certificate_beside_a_passcode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where certificates do not decide, its name is known all the same."""
-    shows(monkeypatch, "host-7")
-    harness = Harness()
-    harness.comes_in("alice", "secret")
-    [session] = harness.service.state.sessions
-    assert (session.relay.identity.user, session.relay.identity.certificate) == ("alice", "host-7")
 
 
 def test_an_upstream_with_a_login() -> None:

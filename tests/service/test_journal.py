@@ -102,16 +102,6 @@ def test_from_start_to_end(tmp_path: Path) -> None:
     ) == (0, 0, "is written")
 
 
-def test_what_comes_after_the_end_is_left_out(tmp_path: Path) -> None:
-    """And counted."""
-    disk = JournalOnDisk(tmp_path)
-    disk.journal.startService()
-    disk.stop()
-    disk.journal.record(b"[]", 0, b"", b"{}")
-    assert disk.journal.dropped.blocks == 1
-    assert len(disk.read()) == 2
-
-
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     """The relay does not start; why is said in one line."""
     file = tmp_path / "file"
@@ -137,12 +127,6 @@ def test_events_that_are_nobodys(tmp_path: Path) -> None:
     assert (paused.context.upstream, paused.context.broker) == ("main", "b")
 
 
-def test_the_machines_name(tmp_path: Path) -> None:
-    """Where none is configured."""
-    with patch("socket.gethostname", return_value="box"):
-        assert JournalOnDisk(tmp_path, relay=None).journal.relay == "box"
-
-
 def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     """Until half of it is written; both are told, and nothing is left out."""
     disk = JournalOnDisk(tmp_path, queue=1000, when_full=WhenFull.BLOCK)
@@ -165,20 +149,6 @@ def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     assert events[JournalEvent.HELD.value] == {"side": "", "reason": "journal"}
     assert events[JournalEvent.RELEASED.value] == {"side": "", "seconds": 2.5}
     assert disk.journal.dropped.blocks == 0
-
-
-def test_a_full_queue_that_drops(tmp_path: Path) -> None:
-    """Nobody is held."""
-    disk = JournalOnDisk(tmp_path, queue=1000)
-    with patch.object(WriterThread, "start"):
-        disk.journal.startService()
-    for _ in range(30):
-        disk.journal.record(b"[]", 0, pack_sizes(100, 0, 0), b"x" * 100)
-    assert disk.session.held == []
-    assert disk.journal.dropped.blocks > 10
-    disk.journal.written.start()
-    disk.stop()
-    assert JournalEvent.DROPPED.value in {each.event for each in disk.read()}
 
 
 def test_a_disk_that_fails(tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

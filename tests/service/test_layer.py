@@ -1,10 +1,8 @@
 """TLS in large steps: what came together is given together, what is written is sent at once, all else is as ever."""
 
-import gc
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,25 +153,6 @@ def test_records_that_come_together_are_given_together(secured: Secured) -> None
     assert secured.heard.told == [b"onetwothree", LARGE + b"four"]
 
 
-def test_part_of_a_record_waits_for_the_rest(secured: Secured) -> None:
-    """The whole records before it do not."""
-    wire = secured.client.says(b"one", b"two")
-    secured.layer.dataReceived(wire[:-1])
-    assert secured.heard.told == [b"one"]
-    secured.layer.dataReceived(wire[-1:])
-    assert secured.heard.told == [b"one", b"two"]
-
-
-@pytest.mark.parametrize("step", [1, 1000, RECORD, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 1 << 20])
-def test_however_it_is_cut(secured: Secured, step: int) -> None:
-    """Everything arrives once and in order."""
-    words = LARGE[:5000] if step == 1 else LARGE
-    wire = secured.client.says(words, b"end")
-    for at in range(0, len(wire), step):
-        secured.layer.dataReceived(wire[at : at + step])
-    assert b"".join(secured.heard.told) == words + b"end"
-
-
 def test_openssl_is_given_pieces(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps memory for as much as it was given at once, for as long as the connection is there."""
     given: list[int] = []
@@ -191,18 +170,6 @@ def test_openssl_is_given_pieces(secured: Secured, monkeypatch: pytest.MonkeyPat
     assert sum(given) == len(wire)
 
 
-def test_nothing_overtakes_what_openssl_was_not_given_yet(secured: Secured) -> None:
-    """Whoever else may use the connection and reads late."""
-    handle = secured.layer.getHandle()
-    for words in (LARGE, b"small", LARGE):
-        wire = secured.client.says(words)
-        assert handle.bio_write(wire) == len(wire)
-    assert handle.recv(1) == LARGE + b"small" + LARGE
-    for _ in range(2):
-        with pytest.raises(SSL.WantReadError):
-            handle.recv(1)
-
-
 def test_what_comes_with_the_end_of_the_handshake(server: tls.TLSConnections) -> None:
     """A client need not wait for anything of ours then: all of it is given, large as it may be."""
     secured = Secured(server)
@@ -211,69 +178,6 @@ def test_what_comes_with_the_end_of_the_handshake(server: tls.TLSConnections) ->
     secured.client.hears(secured.transport.written())
     secured.layer.dataReceived(secured.client.says(LARGE))
     assert secured.heard.told == ["established", LARGE]
-
-
-def test_a_large_certificate(tmp_path: Path) -> None:
-    """A handshake gets all at once that came at once, more than a piece, too."""
-    authority = Authority(tmp_path, "authority")
-    own = authority.issue("server")
-    files = (str(own.certificate), str(own.key), str(authority.file))
-    secured = Secured(tls.for_listener(ServerTLS(*files, require_client_certificate=True)))
-    theirs = authority.issue("client", [f"{number}.client.example" for number in range(2500)], client=True)
-    secured.client.tls.use_certificate(theirs.leaf)
-    secured.client.tls.use_privatekey(theirs.private)
-    secured.client.hears(b"")
-    secured.layer.dataReceived(secured.client.wire())
-    secured.client.hears(secured.transport.written())
-    wire = secured.client.says(b"hello")
-    assert len(wire) > PIECE
-    secured.layer.dataReceived(wire)
-    assert secured.heard.told == ["established", b"hello"]
-
-
-def test_the_end_comes_behind_the_bytes(secured: Secured) -> None:
-    """What came before the client said that it is done is given first, then the connection ends as usual."""
-    wire = secured.client.says(LARGE)
-    secured.client.tls.shutdown()
-    secured.layer.dataReceived(wire + secured.client.wire())
-    assert secured.heard.told == [LARGE]
-    assert secured.transport.ends[0] == "flush"
-    secured.transport.disconnects()
-    assert secured.heard.told == [LARGE, "ConnectionDone"]
-
-
-def test_an_error_comes_behind_the_bytes(secured: Secured) -> None:
-    """It is not lost either: the reason is that of the record that is wrong."""
-    wire = secured.client.says(LARGE, b"damaged")
-    secured.layer.dataReceived(wire[:-1] + bytes([wire[-1] ^ 1]))
-    assert secured.heard.told == [LARGE]
-    assert secured.layer._reason is not None
-    assert "bad record mac" in str(secured.layer._reason.value)
-    secured.transport.disconnects()
-    assert secured.heard.told == [LARGE, "Error"]
-    with pytest.raises(SSL.Error, match="bad record mac"):
-        secured.client.hears(secured.transport.written())
-
-
-def test_a_connection_that_breaks_off(secured: Secured) -> None:
-    """Without a word of TLS: that is no clean end, as ever."""
-    secured.layer.dataReceived(secured.client.says(b"hello"))
-    secured.transport.disconnects()
-    assert secured.heard.told == [b"hello", "ConnectionLost"]
-
-
-@pytest.mark.ci
-def test_nothing_is_left_for_the_collector(secured: Secured) -> None:
-    """Neither what was received nor the errors that said that there is no more are part of a cycle."""
-    wires = [secured.client.says(LARGE) for _ in range(3)]
-    gc.collect()
-    gc.disable()
-    try:
-        for wire in wires:
-            secured.layer.dataReceived(wire)
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
 
 
 # Written
@@ -312,23 +216,6 @@ def test_what_is_written_before_the_handshake_waits_for_it(server: tls.TLSConnec
     secured.layer.dataReceived(secured.client.wire())
     assert secured.heard.told == ["established"]
     assert secured.client.hears(secured.transport.written()) == LARGE + b"more"
-
-
-def test_what_is_written_behind_the_end_is_dropped(secured: Secured) -> None:
-    """As ever; what was written before is not."""
-    secured.layer.write(b"before")
-    secured.layer.loseConnection()
-    secured.layer.write(b"behind")
-    assert secured.client.hears(secured.transport.written()) == b"before"
-
-
-def test_nothing_is_sent_through_a_connection_that_is_gone(secured: Secured) -> None:
-    """Nor is anything raised."""
-    secured.transport.disconnects()
-    secured.transport.clear()
-    secured.layer.write(b"hello")
-    secured.layer.write(LARGE)
-    assert secured.transport.written() == b""
 
 
 # On a socket
@@ -407,15 +294,6 @@ def test_what_the_socket_does_not_take_is_queued(on_socket: OnSocket) -> None:
         read += len(last)
     assert last.endswith(LARGE[-1:] + b"end")
     assert source.reading
-
-
-def test_a_busy_connection_reads_more(on_socket: OnSocket) -> None:
-    """One that receives little has small buffers."""
-    assert on_socket.connection.bufferSize == direct.FIRST_READ
-    on_socket.says(on_socket.client.says(b"hello"))
-    assert on_socket.connection.bufferSize == direct.FIRST_READ
-    on_socket.says(on_socket.client.says(LARGE[:100_000]))
-    assert on_socket.connection.bufferSize == direct.READ
 
 
 def test_an_abort_says_nothing(on_socket: OnSocket) -> None:

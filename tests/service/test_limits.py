@@ -1,6 +1,5 @@
 """How often clients may come and how much they may send, as the service has it: by listener, address and user."""
 
-from pathlib import Path
 from typing import Any
 
 from twisted.internet.address import IPv4Address, UNIXAddress
@@ -13,7 +12,6 @@ from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.snapshot import ended, parse, snapshot, spell, summed
 from stomprelay.service.connection.relay_driver import RelayDriver
-from stomprelay.service.relay import RelayService
 from tests.prometheus import samples
 from tests.service.harness import CONNECT, CONNECTED, SEND, FakeTransport, RelayHarness, listener
 
@@ -205,15 +203,3 @@ def test_several_processes_add_up() -> None:
     assert parse(spell(first).encode()).listeners == first.listeners
     [row] = summed(first, [ended(second)]).listeners[0].limited
     assert row == ("listener", "connects", 0, 4, 0.0)
-
-
-def test_a_listener_without_rates_keeps_nothing(tmp_path: Path) -> None:
-    """Its sessions have no pace, and its clients' addresses are not looked at."""
-    harness = RelayHarness()
-    assert isinstance(harness.service, RelayService)
-    comes(harness, HERE)
-    relay = driver(harness).relay
-    assert relay.address is None
-    assert relay.limiter is not None
-    assert relay.limiter.tallies == {}
-    assert limited(harness) == {}

@@ -15,7 +15,6 @@ from twisted.logger import (
     Logger,
     LogLevel,
     capturedLogs,
-    formatEvent,
     globalLogPublisher,
     jsonFileLogObserver,
     textFileLogObserver,
@@ -130,41 +129,6 @@ def test_an_outage_of_the_only_broker(log: list[str], warn_after: int) -> None:
     )
     assert len(told) == 2
     assert len(log) - len(told) <= (0 if warn_after > 10 else 6)  # one in ten seconds, and how many more
-
-
-def test_an_outage_of_one_of_two(log: list[str]) -> None:
-    """Sessions go on elsewhere; the broker that nobody asked again lost sessions, and that is one line."""
-    crowd = Crowd(1, 2)
-    log.clear()
-    crowd.fail(1)
-    crowd.pass_time(30)
-    assert len(crowd.served) == SESSIONS
-    assert of_sessions(log) == {}
-    assert log == [
-        "warn: upstream main: broker tcp://192.0.2.1:61613 lost sessions: closed the connection: connection reset "
-        "(200 sessions lost it so far)"
-    ]
-
-
-def test_an_outage_without_failover(log: list[str]) -> None:
-    """Each session has one line, that of its end; the broker has its own."""
-    crowd = Crowd(1, survives=False)
-    log.clear()
-    crowd.fail(1)
-    crowd.pass_time(3)
-    assert of_sessions(log) == {"disconnected": SESSIONS}
-    assert len(log) == 1
-    assert "is down" in log[0] or "lost sessions" in log[0]
-
-
-def test_the_end_of_a_relay_tells_what_it_had_not_told(log: list[str]) -> None:
-    """A broker that was lost in the last second has its line."""
-    crowd = Crowd(1, 2)
-    log.clear()
-    crowd.fail(1)
-    _ = crowd.relay.service.stopService()
-    assert of_sessions(log) == {"disconnected": SESSIONS}
-    assert len([line for line in log if "lost sessions" in line]) == 1
 
 
 def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
@@ -335,18 +299,6 @@ def test_what_clients_can_cause_is_counted(log: list[str]) -> None:
     assert len(log) == 1
 
 
-def test_what_is_left_out_at_the_end_is_told(log: list[str]) -> None:
-    """No timer outlives the service."""
-    relay = RelayHarness()
-    for _ in range(MOST + 1):
-        client = relay.client()
-        client.sends(b"GET / HTTP/1.1\r\n\r\n")
-        client.disconnects()
-    _ = relay.service.stopService()
-    assert log[-1] == "warn: listener public: foreign: and 1 more in 10 s"
-    assert relay.reactor.getDelayedCalls() == []
-
-
 def test_logins_that_are_refused(log: list[str]) -> None:
     """Each is a warning, as long as there are not too many."""
     relay = RelayHarness()
@@ -385,22 +337,6 @@ def test_the_level_of_the_log(log: list[str], level: str, events: list[str]) -> 
         assert list(of_sessions(log)) == events
     finally:
         RelayHarness()
-
-
-class Unspelled:
-    """A value that nobody may want to see in words."""
-
-    def __str__(self) -> str:
-        raise AssertionError
-
-
-def test_a_line_is_formatted_once_and_only_where_it_is_wanted() -> None:
-    """What a log keeps of it are the words and the values in them; what a value says is never taken for a form."""
-    with capturedLogs() as events:
-        write(LogLevel.info, "{name} is {state}", name="{state}", state="up")
-        write(LogLevel.debug, "{value}", value=Unspelled())
-    assert [formatEvent(each) for each in events] == ["{state} is up"]
-    assert (events[0]["name"], events[0]["state"]) == ("{state}", "up")
 
 
 # What stands in front of a line
@@ -445,25 +381,6 @@ def test_lines_look_as_twisted_makes_them() -> None:
     assert isinstance(observer.formatEvent, SharedHeads)
     assert alone == shared
     assert alone.count("\n") == len(LINES) + 1
-
-
-def test_other_lines_are_left_alone() -> None:
-    """Those of others, and those with a traceback."""
-    file = StringIO()
-    observer = textFileLogObserver(file)
-    lines_of(observer, file)
-    for event in (
-        {"log_format": "theirs {one}", "one": 1, "log_time": 5.0, "log_level": LogLevel.info},
-        {
-            "log_format": "theirs",
-            "log_time": 5.0,
-            "log_failure": Failure(ValueError("a bug")),
-            "log_system": "x",
-        },
-    ):
-        text = textFileLogObserver(StringIO()).formatEvent(event)
-        assert text
-        assert observer.formatEvent(event) == text
 
 
 @pytest.mark.parametrize(
@@ -568,17 +485,6 @@ def test_the_level_holds_for_all_lines(form: Any) -> None:
         assert [bool(form(each)) for each in events] == [False, True]
     finally:
         set_level("info")
-
-
-def test_text_is_that_of_twistd() -> None:
-    """Time, source and words; heads are shared there as well."""
-    file = StringIO()
-    observer = FileLogObserver(file, text_line)
-    alone, shared = lines_of(observer, file, *LINES)
-    assert isinstance(observer.formatEvent, SharedHeads)
-    assert alone == shared
-    twisted = StringIO()
-    assert lines_of(textFileLogObserver(twisted), twisted, *LINES)[0] == alone
 
 
 def test_no_field_has_a_name_that_every_line_has() -> None:

@@ -138,19 +138,6 @@ def test_a_frame_that_does_not_go_on() -> None:
     assert [client.written()[:5] for client, _ in sessions] == [b"ERROR"] * 2 + [b""] * 2
 
 
-def test_a_frame_of_a_broker() -> None:
-    """Its beginning counts as that of a client does."""
-    harness = relay()
-    client, broker = harness.session()
-    broker.sends(
-        b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\ncontent-length:200000\n\n"
-        + bytes(90_000)
-    )
-    assert kept(harness) > SESSION + 90_000
-    client.disconnects()
-    assert kept(harness) == 0
-
-
 def test_workers_share_it(tmp_path: Path) -> None:
     """Each of them knows what all of them keep, and of how many sessions; one that is away keeps nothing."""
     loads = Loads.create(tmp_path / "loads", 3)

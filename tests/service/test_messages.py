@@ -55,16 +55,6 @@ def heard(pieces: list[bytes], *, divided: bool) -> tuple[bytes, list[bytes], in
 
 
 @compiled
-@pytest.mark.parametrize("size", [1, 7, 8, 125, 126, 1000, 65535, 65536, MOST])
-def test_messages_of_all_sizes(size: int) -> None:
-    """Messages beside each other, in each of the three ways to say a length, are taken at once."""
-    payload = random.Random(size).randbytes(size)
-    division = Division(MOST)
-    assert taken(division, masked(BINARY, payload) + masked(BINARY, b"next")) == (payload + b"next", [])
-    assert division.first == Opcode.BINARY
-
-
-@compiled
 def test_fragments_and_pings() -> None:
     """A message in fragments is taken as it comes, also with empty ones, and with pings between them."""
     division = Division(MOST)
@@ -117,23 +107,6 @@ def test_what_is_wrong(first: bytes, wrong: bytes, code: int) -> None:
     with pytest.raises(ParseFailed) as caught:
         list(Division(MOST).others(first + wrong, payloads))
     assert caught.value.code == code
-
-
-@compiled
-def test_wsproto_gets_each_fragment_to_its_end() -> None:
-    """A ping in two pieces between messages: none of its bytes is taken for a message."""
-    division, ping = Division(MOST), masked(PING, b"there?")
-    assert taken(division, masked(TEXT, b"a") + ping[:9]) == (b"a", [ping[:9]])
-    assert taken(division, ping[9:] + masked(TEXT, b"b")) == (b"b", [ping[9:]])
-
-
-@compiled
-def test_a_head_in_pieces_is_awaited() -> None:
-    """Whose message it is cannot be told before the head is there."""
-    division, whole = Division(MOST), masked(TEXT, b"x" * 300)
-    for at in range(7):
-        assert taken(division, whole[at : at + 1]) == (b"", [])
-    assert taken(division, whole[7:]) == (b"x" * 300, [])
 
 
 @compiled

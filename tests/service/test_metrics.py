@@ -1,13 +1,10 @@
 """The page for Prometheus: what is on it, in which form, and that nothing a peer says can spoil it."""
 
-import gc
 import os
 import re
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,8 +13,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.destinations import PLACES, DestinationTally
-from stomprelay.relay.model.group import Broker, BrokerTally
-from stomprelay.relay.model.histogram import BOUNDS, LAG, TIMES
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.histogram import BOUNDS, TIMES
 from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.admin.metrics import OPENMETRICS, TEXT, chosen, metrics
@@ -34,13 +31,11 @@ from stomprelay.service.admin.snapshot import (
     summed,
 )
 from stomprelay.service.journal.queue import Dropped
-from stomprelay.service.network.renewal import EVERY
 from tests.e2e.certificates import Authority
 from tests.image import ROOT
-from tests.prometheus import PROMTOOL, judged, samples, spelled
+from tests.prometheus import samples, spelled
 from tests.service.certificates import serving
 from tests.service.harness import (
-    CONNECT,
     SEND,
     JournalHarness,
     RelayHarness,
@@ -100,37 +95,6 @@ def test_metrics_of_brokers() -> None:
         f"stomprelay_broker_waiting{{{at.format(1)}}} 0",
         f"stomprelay_broker_waiting{{{at.format(2)}}} 0",
     ]
-
-
-def test_an_address_that_stands_in_two_groups() -> None:
-    """One line: with the sessions of both, up only where both say so, paused where either is."""
-    harness = RelayHarness(listener(upstream=movable(failover(1), failover(1))))
-    one, two = (entry.broker.health for entry in harness.service.state.brokers)
-    for health in one, one, two, two, two:
-        health.joined()
-    one.failures, two.failures = 0, 4
-    one.up = True
-    two.paused = True
-
-    def values() -> list[str]:
-        return [line.rpartition(" ")[2] for line in of_brokers(harness)]
-
-    assert values() == ["1", "1", "5", "4", "0"]
-    two.up = False
-    assert values() == ["0", "1", "5", "4", "0"]
-
-
-def test_labels_are_quoted() -> None:
-    """Whatever an address has in it."""
-    odd = Broker('tcp://"\\:1', "tcp:host=192.0.2.1:port=1")
-    harness = RelayHarness(listener(name='"\\\n', upstream=movable(failover(), name='"')))
-    harness.service.state.brokers.configured = tuple(
-        entry._replace(broker=odd)
-        for entry in RelayHarness(listener(upstream=movable())).service.state.brokers.configured[:1]
-    )
-    text = page_of(harness)
-    assert 'broker="tcp://\\"\\\\:1"' in text
-    assert 'stomprelay_sessions{listener="\\"\\\\\\n"} 0.0\n' in text
 
 
 def test_metrics_of_the_journal(tmp_path: Path) -> None:
@@ -227,19 +191,6 @@ def test_both_forms_say_the_same(tmp_path: Path) -> None:
     assert len(found) > 100
 
 
-@judged
-def test_prometheus_finds_no_fault(tmp_path: Path) -> None:
-    """With the names either, its rules for them included."""
-    done = subprocess.run(
-        [PROMTOOL, "check", "metrics"],
-        input=metrics(full(tmp_path), ready=True),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 # What was measured
 
 
@@ -254,46 +205,6 @@ def test_how_long_things_took(tmp_path: Path) -> None:
     everything = sum(range(len(BOUNDS) + 1))
     assert f'stomprelay_ack_seconds_count{{listener="main"}} {everything}' in told
     assert 'stomprelay_receipt_seconds_sum{upstream="main"} 7.5' in told
-
-
-def test_how_late_the_relay_is() -> None:
-    """What is due each second and is done later; what was missed is not caught up with."""
-    harness = RelayHarness(listener(upstream=movable()))
-    harness.reactor.pump([1.0, 1.0, 1.5, 0.5, 1.0])
-    lag = harness.service.state.runtime.tallies.times[LAG, ""]
-    assert (lag.count, lag.sum) == (5, 0.5)
-    harness.reactor.advance(3.25)
-    assert (lag.count, lag.sum) == (6, 2.75)
-    harness.reactor.advance(0.75)
-    assert (lag.count, lag.sum) == (7, 2.75)
-    assert "stomprelay_lag_seconds_sum 2.75" in spelled(samples(page_of(harness)))
-
-
-def test_what_a_broker_carried() -> None:
-    """By its address; where that stands in two groups, the sum."""
-    harness = RelayHarness(listener(upstream=movable(failover(1), failover(1))))
-    taken = snapshot(harness.service.state, whole=False)
-    one, two = (
-        row._replace(tally=BrokerTally(1, 20, 3, 40, number)) for number, row in enumerate(taken.brokers)
-    )
-    found = spelled(samples(metrics(taken._replace(brokers=(one, two)), ready=True)))
-    at = '{broker="tcp://192.0.2.1:61613",upstream="main"}'
-    assert f"stomprelay_broker_sent_frames_total{at} 2" in found
-    assert f"stomprelay_broker_received_bytes_total{at} 80" in found
-    assert f"stomprelay_broker_failovers_total{at} 1" in found
-
-
-def test_versions_of_sessions() -> None:
-    """Of the clients; of those that have not said it, too."""
-    harness = RelayHarness()
-    harness.session()
-    harness.client()
-    harness.client().sends(CONNECT.replace(b"1.2", b"1.1"))
-    assert [each for each in spelled(samples(page_of(harness))) if "session_versions" in each] == [
-        'stomprelay_session_versions{listener="public",version="1.2"} 1',
-        'stomprelay_session_versions{listener="public",version="none"} 1',
-        'stomprelay_session_versions{listener="public",version="1.1"} 1',
-    ]
 
 
 # Destinations, whose names clients make up
@@ -367,16 +278,6 @@ def test_when_certificates_end(tmp_path: Path) -> None:
     assert "certificate" not in "".join(spelled(samples(page_of(RelayHarness()))))
 
 
-def test_a_certificate_that_is_renewed(tmp_path: Path) -> None:
-    """Its time is that of the new one as soon as that is in use."""
-    authority = Authority(tmp_path, "authority")
-    harness = RelayHarness(listener(tls=serving(authority.issue("localhost", expired=True))))
-    end = authority.issue("localhost").leaf.not_valid_after_utc.timestamp()
-    assert snapshot(harness.service.state, whole=False).certificates["listener.public.tls"] < end
-    harness.reactor.pump([EVERY, EVERY])
-    assert snapshot(harness.service.state, whole=False).certificates == {"listener.public.tls": end}
-
-
 # Processes
 
 
@@ -417,25 +318,6 @@ def test_a_process_of_which_nothing_can_be_read(
 
 
 # Many pages
-
-
-@pytest.mark.parametrize("form", [TEXT, OPENMETRICS])
-def test_pages_leave_nothing_behind(tmp_path: Path, form: Any) -> None:
-    """However often they are asked for."""
-    taken = full(tmp_path)
-    metrics(taken, ready=True, form=form)
-    tracemalloc.start()
-    try:
-        for _ in range(3):
-            metrics(taken, ready=True, form=form)
-        before, _ = tracemalloc.get_traced_memory()
-        for _ in range(30):
-            metrics(taken, ready=True, form=form)
-        gc.collect()  # the interpreter's own lists of objects to use again
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert after - before < 10_000
 
 
 def test_who_is_not_asked_loads_nothing() -> None:

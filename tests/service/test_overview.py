@@ -1,14 +1,11 @@
 """The page for people, as it is sent, and what it asks for once a second."""
 
-import gc
 import json
 import re
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.testing import StringTransport
 
 from stomprelay import __version__
 from stomprelay.relay.model.counters import COUNTERS
@@ -20,7 +17,6 @@ from stomprelay.service.admin.site import site
 from stomprelay.service.admin.snapshot import SERVES, DestinationRow, TimeRow, WorkerRow, overview, snapshot
 from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
 from tests.service.test_admin import Answer
-from tests.service.test_admin_hosts import LOOPBACK
 
 
 @pytest.fixture
@@ -71,13 +67,6 @@ def test_a_page_has_nothing_that_its_policy_forbids(
     assert "@import" not in style
 
 
-def test_without_a_script(harness: RelayHarness) -> None:
-    """The page says which commands tell the same."""
-    said = Answer(harness, "/").text.partition("<noscript>")[2].partition("</noscript>")[0]
-    assert "stomprelay brokers" in said
-    assert "stomprelay sessions" in said
-
-
 def test_what_runs(harness: RelayHarness) -> None:
     """Version, time, for how long, what is counted, and what can be ordered."""
     client, _ = harness.session()
@@ -101,17 +90,6 @@ def test_what_runs(harness: RelayHarness) -> None:
         "/reload",
         "/tail",
     ]
-
-
-def test_since_when_it_has_been_there(harness: RelayHarness) -> None:
-    """It stays the same, however late it is asked; of another process it is another time."""
-    started = harness.service.state.started
-    factory = site(harness.service.state, harness.reactor)
-    first = json.loads(Answer(harness, "/overview", factory=factory).text)
-    harness.reactor.advance(7)
-    later = json.loads(Answer(harness, "/overview", factory=factory).text)
-    assert started == first["started"] == later["started"] < first["time"]
-    assert later["time"] > first["time"]
 
 
 def test_brokers_and_how_they_are(harness: RelayHarness) -> None:
@@ -192,30 +170,3 @@ def test_many_who_look(harness: RelayHarness) -> None:
     assert look() == first
     harness.reactor.advance(0.2)
     assert look() != first
-
-
-@pytest.mark.ci
-def test_a_page_that_is_left_open(harness: RelayHarness) -> None:
-    """What it asks for two thousand times keeps nothing: it is half an hour of it."""
-    harness.session()
-    channel: Any = site(harness.service.state, harness.reactor).buildProtocol(None)
-    transport = StringTransport(hostAddress=LOOPBACK)
-    channel.makeConnection(transport)
-
-    def ask(times: int) -> None:
-        for _ in range(times):
-            harness.reactor.advance(1)
-            channel.dataReceived(b"GET /overview HTTP/1.1\r\nhost: localhost:61680\r\n\r\n")
-            assert transport.value().startswith(b"HTTP/1.1 200 OK\r\n")
-            transport.clear()
-
-    ask(100)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        ask(1900)
-        gc.collect()
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert kept < 65536

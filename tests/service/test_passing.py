@@ -1,6 +1,5 @@
 """Listening sockets on their way between processes: scripts over a pair of sockets, then in a reactor."""
 
-import json
 import os
 import resource
 import socket
@@ -117,22 +116,6 @@ def test_more_sockets_than_the_system_passes_at_a_time_come_all_the_same(
         each.close()
 
 
-def test_a_message_in_pieces_is_waited_for(
-    listening: Callable[[], socket.socket], ends: tuple[Passage, Passage]
-) -> None:
-    """The sockets of a line that is not complete are kept until it is."""
-    ours, theirs = ends
-    line = json.dumps({"sockets": ["a"], "said": {}}).encode() + b"\n"
-    socket.send_fds(ours.socket, [line[:5]], [listening().fileno()])
-    assert theirs.receive() == []
-    ours.socket.sendall(line[5:])
-    [came] = theirs.receive()
-    assert list(came.sockets) == ["a"]
-    came.close()
-    for each in ends:
-        each.close()
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -171,28 +154,6 @@ def test_what_does_not_listen_is_refused_and_closed(ends: tuple[Passage, Passage
         with near, far, pytest.raises(BrokenMessage, match="a: is no socket that listens"):
             pass_over(ours, theirs, {}, {"a": near.fileno()})
     assert open_descriptors() == before
-
-
-def test_an_end_in_the_middle_of_a_message_closes_what_came(
-    listening: Callable[[], socket.socket], ends: tuple[Passage, Passage]
-) -> None:
-    """A peer that dies leaves no socket behind."""
-    ours, theirs = ends
-    socket.send_fds(ours.socket, [b"{"], [listening().fileno()])
-    theirs.receive()
-    ours.close()
-    with pytest.raises(EOFError):
-        theirs.receive()
-    theirs.close()
-
-
-def test_what_has_no_end_is_given_up(ends: tuple[Passage, Passage], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line has a bound."""
-    ours, theirs = ends
-    monkeypatch.setattr(passing, "LONGEST", 1000)
-    ours.socket.sendall(b" " * 1001)
-    with pytest.raises(BrokenMessage, match="more than a message may have"):
-        theirs.receive()
 
 
 def test_sockets_that_this_process_cannot_open_are_reported(
@@ -235,19 +196,6 @@ def test_in_a_reactor_a_message_comes_whatever_its_size(listening: Callable[[], 
     assert (yield over) == ""
     assert (left.fileno(), right.fileno()) == (-1, -1)
     left.send({})  # nobody is there, and nothing is kept
-
-
-@pytest_twisted.inlineCallbacks
-def test_in_a_reactor_a_broken_message_ends_it_with_the_reason() -> Any:
-    """The owner is told why there will be no more."""
-    from twisted.internet import reactor
-
-    over: Deferred[str] = Deferred()
-    ours, theirs = socket.socketpair()
-    ReactorPassage(reactor, theirs, lambda _: None, over.callback)
-    with ours:
-        ours.sendall(b"what\n")
-        assert (yield over) == "what came is no message"
 
 
 def test_what_a_peer_said_before_it_closed_is_heard_by_who_speaks() -> None:

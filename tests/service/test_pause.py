@@ -46,12 +46,6 @@ def test_pausing_a_broker(harness: PausedBrokers, log: list[str]) -> None:
     ]
 
 
-def test_an_operator_may_say_how_long_it_takes(harness: PausedBrokers) -> None:
-    """At once, too."""
-    harness.switchover.pause(harness.brokers.find(ALL), 0.0)
-    assert harness.told() == [[("leave", harness.one, 0.0, None)], [("leave", harness.two, 0.0, None)], []]
-
-
 def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
     """Sessions that are leaving are not told again; one that came late is; the log has it once."""
     harness.switchover.pause(harness.brokers.find(ALL))
@@ -80,14 +74,6 @@ def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
     ]
 
 
-def test_a_session_on_two_brokers(harness: PausedBrokers) -> None:
-    """It leaves each of them; twice on one is told once."""
-    harness.scripted_sessions[0].relay.links = (Link(harness.one), Link(harness.two), Link(harness.one))
-    harness.switchover.pause(harness.brokers.find(ALL))
-    told = harness.told()[0]
-    assert sorted(str(place) for _, place, _, _ in told) == [str(harness.one), str(harness.two)]
-
-
 def test_resuming_a_broker(harness: PausedBrokers, log: list[str]) -> None:
     """Every session is told: who waits for one tries at once."""
     harness.switchover.pause(harness.brokers.find(ALL))
@@ -98,27 +84,6 @@ def test_resuming_a_broker(harness: PausedBrokers, log: list[str]) -> None:
     assert harness.two.health.paused
     assert harness.told() == [[("reconsidered",)]] * 3
     assert log == ["info: upstream main: broker tcp://192.0.2.1:61613 is resumed"]
-
-
-def test_resuming_what_was_not_paused(harness: PausedBrokers, log: list[str]) -> None:
-    """Nothing changed, and nobody is told."""
-    harness.switchover.resume(harness.brokers.find(ALL))
-    assert harness.told() == [[], [], []]
-    assert log == []
-
-
-def test_sessions_that_end_by_being_told(harness: PausedBrokers) -> None:
-    """Who goes meanwhile spoils nothing for the others."""
-    sessions = {scripted.session for scripted in harness.scripted_sessions}
-    switchover = Pauses(sessions)
-    for scripted in harness.scripted_sessions:
-        scripted.relay.links = (Link(harness.one),)
-        scripted.on_end = sessions.discard
-        scripted.relay.over = False
-        scripted.client.disconnects()
-        scripted.relay.over = True
-    switchover.pause(harness.brokers.find(ALL))
-    assert sessions == set()
 
 
 def test_the_journal_has_it(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.network.sockets import Socket
 from stomprelay.service.state import Sessions
-from stomprelay.session.effects import Close, GiveWay, How, Send
+from stomprelay.session.effects import Close, How, Send
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
@@ -261,19 +261,6 @@ def test_whole_frames_pass(scene: Scene) -> None:
     assert scene.reported() == []
 
 
-def test_the_time_of_the_last_one_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the time of the report: by it heart-beats are judged."""
-    times = []
-    monkeypatch.setattr(scene.relay, "passed", lambda *told: times.append(told[-1]))
-    scene.lets_pass()
-    scene.sends(SEND)
-    scene.now += 1
-    scene.sends(SEND)
-    scene.now += 5
-    scene.reported()
-    assert times == [101.0]
-
-
 def test_the_relay_sees_nothing_out_of_order(scene: Scene) -> None:
     """An odd frame in the middle of a chunk is given to the relay with all that follows it, after what passed."""
     scene.lets_pass()
@@ -283,24 +270,6 @@ def test_the_relay_sees_nothing_out_of_order(scene: Scene) -> None:
     scene.sends(SEND)
     scene.sends(ODD)
     assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(ODD)]
-
-
-@pytest.mark.parametrize("cut", [1, 10, len(SEND) - 1])
-def test_an_unfinished_frame_is_the_relays(scene: Scene, cut: int) -> None:
-    """Only whole frames pass."""
-    scene.lets_pass()
-    scene.sends(SEND + SEND[:cut])
-    assert scene.received() == SEND
-    assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(SEND[:cut])]
-
-
-@pytest.mark.parametrize("chunk", [b"\n", b"\n" + SEND, b"GARBAGE\n\n\0", SEND[:-1]])
-def test_what_is_no_frame_is_the_relays(scene: Scene, chunk: bytes) -> None:
-    """Heart-beats, what stands between frames, and what is wrong."""
-    scene.lets_pass()
-    scene.sends(chunk)
-    assert scene.received() == b""
-    assert scene.said() == [scene.heard(chunk)]
 
 
 def test_the_relay_has_the_last_word(scene: Scene) -> None:
@@ -354,18 +323,6 @@ def test_where_the_peer_trails_its_lf_is_awaited(scene: Scene) -> None:
     scene.sends(SEND + b"\n" + SEND)
     assert scene.received() == b""
     assert scene.said() == [scene.passed(1, len(SEND) + 1), scene.heard(SEND + b"\n" + SEND)]
-
-
-def test_all_is_counted(scene: Scene) -> None:
-    """What passed counts as received."""
-    scene.lets_pass()
-    scene.sends(SEND)
-    scene.sends(ODD)
-    scene.sends(SEND)
-    assert scene.driver.info().client_bytes == 2 * len(SEND) + len(ODD)
-    scene.sends(SEND)
-    scene.does(Close(scene.relay.client, How.ABORT))
-    assert scene.driver.info().client_bytes == 3 * len(SEND) + len(ODD)
 
 
 class CarryingRelay(ScriptedRelay):
@@ -434,16 +391,6 @@ def test_a_chunk_that_fills_the_room_is_the_relays(scene: Scene) -> None:
     assert scene.reported() == [scene.passed(4, 4 * len(frame))]
 
 
-def test_unix_sockets(reactor: Any) -> None:
-    """They are sockets as any other."""
-    scene = Scene(reactor, socket.AF_UNIX)
-    scene.lets_pass()
-    scene.sends(SEND + ODD)
-    assert scene.received() == SEND
-    assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(ODD)]
-    scene.close()
-
-
 def test_a_layer_above_the_socket_is_respected(scene: Scene) -> None:
     """What a leg with TLS or the like receives is not what its socket has; what is written to one goes through it."""
     inner = FakeTransport()
@@ -455,14 +402,6 @@ def test_a_layer_above_the_socket_is_respected(scene: Scene) -> None:
     scene.does(Pass(scene.relay.client, other, Passing(RULES, scene.takes)))
     scene.sends(SEND)
     assert inner.written() == SEND
-
-
-def test_leave_for_a_leg_that_is_gone(scene: Scene) -> None:
-    """Is no leave."""
-    scene.does(Close(scene.upstream, How.ABORT))
-    scene.lets_pass()
-    scene.sends(SEND)
-    assert scene.said() == [scene.heard(SEND)]
 
 
 # Back-pressure
@@ -522,31 +461,6 @@ def test_a_leg_that_is_held_passes_nothing(scene: Scene) -> None:
     assert scene.reported() == [("resumed", scene.relay.client), scene.passed(1, len(SEND))]
 
 
-def test_leave_that_comes_while_a_leg_is_held(scene: Scene) -> None:
-    """It counts from when the leg is read from again."""
-    reading = scene.protocol(scene.relay.client).reading
-    reading.hold(ASKED)
-    scene.lets_pass()
-    scene.sends(SEND)
-    assert scene.heard(SEND) in scene.said()
-    reading.release(ASKED)
-    scene.sends(SEND)
-    assert scene.received() == SEND
-
-
-def test_others_have_their_turn(scene: Scene) -> None:
-    """What waits for the leg's next turn is not overtaken."""
-    scene.lets_pass()
-    scene.does(GiveWay(scene.relay.client))
-    scene.client.sendall(SEND)
-    scene.reactor.doPoll(0)
-    assert scene.received() == b""
-    scene.turn(2)
-    assert scene.received() == SEND
-    told = [what for what, *_ in scene.reported()]
-    assert told == ["paused", "resumed", "gave_way", "passed"]
-
-
 # Ends
 
 
@@ -586,32 +500,6 @@ def test_the_client_goes(
     assert scene.received() == (last if passes else b"")
 
 
-def test_the_broker_is_gone(scene: Scene) -> None:
-    """What passes to it is lost with it, as what the relay sends; then the relay hears that it is gone."""
-    scene.lets_pass()
-    reset(scene.broker)
-    scene.client.sendall(SEND)
-    scene.turn(3)
-    assert ("lost", scene.upstream, "connection reset") in scene.said()
-    assert scene.driver._pipes == ()
-    scene.sends(SEND)
-    assert scene.said() == [scene.heard(SEND)]
-
-
-@pytest.mark.parametrize("how", list(How))
-def test_a_leg_that_the_relay_closes(scene: Scene, how: How) -> None:
-    """Whatever is still received is discarded."""
-    scene.lets_pass()
-    transport = scene.transport
-    scene.does(Close(scene.relay.client, how))
-    assert type(vars(transport).get("doRead")) is not pipes.PIPE
-    scene.client.sendall(SEND)
-    scene.turn(3)
-    assert scene.received() == b""
-    assert scene.said() == []
-
-
-@pytest.mark.ci
 def test_sessions_leave_no_pipes(reactor: Any) -> None:
     """Nor anything that a pipe knows."""
     gc.collect()
@@ -681,22 +569,6 @@ def test_an_exception_ends_its_own_connection_only(
 
 
 # What we know of Twisted
-
-
-def test_twisted_reads_by_what_stands_at_the_connection(reactor: Any) -> None:
-    """`doRead` of the instance goes before that of its class; aborting sets one that does nothing."""
-    ours, theirs = pair()
-    with ours, theirs:
-        connection: Any = tcp.Server(ours, Protocol(), ("127.0.0.1", 1), None, 0, reactor)  # type: ignore[arg-type]
-        reads: list[bytes] = []
-        connection.doRead = lambda: reads.append(ours.recv(100))
-        connection.startReading()
-        theirs.sendall(b"hello")
-        reactor.doPoll(1)
-        assert reads == [b"hello"]
-        connection.abortConnection()
-        assert connection.doRead() is None
-        reactor.runUntilCurrent()
 
 
 def test_what_is_due_comes_between_what_is_read() -> None:
@@ -829,15 +701,3 @@ def test_what_passes_is_counted_by_destination(scene: Scene, together: int) -> N
     assert counter.table.shown == counted_alone(b"".join(frames)).table.shown
     assert sum(tally.sends for tally in counter.table.shown.values()) == 100
     assert len(known.sent_to) == 7
-
-
-def test_what_is_sent_on_is_counted(scene: Scene) -> None:
-    """In bytes, both ways, as what the relay writes is."""
-    scene.lets_pass()
-    before = scene.protocol(scene.upstream).bytes_sent
-    scene.sends(SEND * 3)
-    scene.received_bytes(3 * len(SEND))
-    assert scene.driver.relay is not None
-    assert scene.protocol(scene.upstream).bytes_sent - before == 3 * len(SEND)
-    scene.does(Send(scene.upstream, b"\n"))
-    assert scene.protocol(scene.upstream).bytes_sent - before == 3 * len(SEND) + 1

@@ -1,7 +1,6 @@
 """Portions, in both makes: what is put in comes out as the same octets, however it is cut."""
 
 import itertools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,29 +65,6 @@ def test_both_makes_are_alike(most: int, steps: list[int | None]) -> None:
         for each in both:
             each.done()
         assert both[0].size == both[1].size
-
-
-@pytest.mark.parametrize("kind", {Portions, PORTIONS})
-def test_the_time_of_a_block(kind: type[Portions]) -> None:
-    """With the system's clock it is that at which it was put in."""
-    portions = kind(1000, time.time_ns, lambda: None, lambda frames, size: None)
-    portions.limit = portions.mark = HUGE
-    before = time.time_ns()
-    portions.put(b"[]", 0, b"", b"{}", int(BlockKind.EVENT))
-    after = time.time_ns()
-    ((block,),) = (list(decode(bytes(each.data))) for each in iter_taken(portions))
-    assert isinstance(block, Block)
-    assert before <= block.time <= after
-
-
-@pytest.mark.parametrize("kind", {Portions, PORTIONS})
-def test_only_what_is_whole(kind: type[Portions]) -> None:
-    """And what is not, later."""
-    portions = made(kind, 1000)
-    for _ in range(3):
-        portions.put(b"[]", 0, b"", b"x" * 500)
-    assert [each.blocks for each in iter_taken(portions, whole=True)] == [1, 1]
-    assert [each.blocks for each in iter_taken(portions)] == [1]
 
 
 @pytest.mark.parametrize("kind", {Portions, PORTIONS})

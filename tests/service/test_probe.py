@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.health import Checks
-from stomprelay.service.brokers.probe import LINGER, ProbeDriver
+from stomprelay.service.brokers.probe import ProbeDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import client_endpoint
@@ -118,18 +118,6 @@ def test_a_broker_that_accepts_and_never_answers() -> None:
     broker.disconnects()
     assert harness.ended()
     assert harness.broker.health.up is False
-
-
-def test_a_broker_that_does_not_close() -> None:
-    """After a while it is closed without it."""
-    harness = ProbeHarness()
-    broker = harness.accepted()
-    broker.sends(CONNECTED)
-    assert harness.over == [harness.probing]
-    harness.reactor.advance(LINGER)
-    assert broker.ends == ["flush", "abort"]
-    broker.disconnects()
-    assert harness.ended()
 
 
 @pytest.mark.parametrize("there", [True, False])

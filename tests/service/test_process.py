@@ -1,14 +1,11 @@
 """The process: signals, what systemd is told, and memory."""
 
 import ctypes
-import gc
 import os
-import platform
 import signal
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +24,8 @@ from stomprelay.service.process import (
     KEPT,
     LARGE,
     UNUSED,
-    YOUNG,
     Notify,
     Signals,
-    collect_rarely,
     keep_freed_memory,
     start,
     unused,
@@ -122,15 +117,6 @@ def test_an_order_that_comes_as_the_service_stops() -> None:
     ((call, *rest),) = kept
     call(*rest)
     assert actions.given == []
-
-
-def test_a_reactor_in_memory_gets_no_signals() -> None:
-    """Nothing could wake it, and no test shall change the process unasked."""
-    before = signal.getsignal(signal.SIGUSR1)
-    signals = Signals(MemoryReactorClock(), Actions())
-    signals.startService()
-    assert signal.getsignal(signal.SIGUSR1) is before
-    signals.stopService()
 
 
 def test_another_thread_than_the_main_one() -> None:
@@ -292,17 +278,6 @@ def test_the_status_is_told_when_it_changed(clock: Clock, manager: Manager) -> N
     service.notify.stopService()
 
 
-def test_a_stop_that_takes_long_still_gives_signs_of_life(clock: Clock, manager: Manager) -> None:
-    """systemd's watchdog goes on while the service stops, and must not kill it meanwhile."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000000"})
-    service.notify.startService()
-    service.notify.stopping()
-    manager.received()
-    clock.advance(1)
-    assert manager.received() == ["WATCHDOG=1"]
-    service.notify.stopService()
-
-
 def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager) -> None:
     """Where the watchdog names this process."""
     environment = {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": str(os.getpid())}
@@ -311,16 +286,6 @@ def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager)
     manager.received()
     clock.pump([1.0] * 8)
     assert manager.received() == ["WATCHDOG=1"] * 4
-    service.notify.stopService()
-
-
-def test_a_slow_watchdog_does_not_slow_the_status(clock: Clock, manager: Manager) -> None:
-    """Signs of life may come oftener than they must."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "600000000"})
-    service.notify.startService()
-    manager.received()
-    clock.advance(EVERY)
-    assert manager.received() == ["WATCHDOG=1"]
     service.notify.stopService()
 
 
@@ -347,22 +312,6 @@ def test_no_sign_of_life_where_none_is_wanted(
     service.notify.stopService()
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "relative"}, {"NOTIFY_SOCKET": "vsock:2:1234"}],
-    ids=["unset", "empty", "relative", "another family"],
-)
-def test_without_a_manager_nothing_happens(clock: Clock, environment: dict[str, str]) -> None:
-    """Nothing is told, nothing is logged and no timer runs."""
-    service = Service(clock, {**environment, "WATCHDOG_USEC": "2000000"})
-    with capturedLogs() as logs:
-        service.notify.startService()
-        assert clock.getDelayedCalls() == []
-        service.notify.stopping()
-        service.notify.stopService()
-    assert logs == []
-
-
 def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> None:
     """The relay goes on, and the log says what systemd did not hear, and why."""
     manager.leaves()
@@ -376,6 +325,9 @@ def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> 
     assert "refused" in text
 
 
+# Memory
+
+
 def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Manager) -> None:
     """When its queue is full, what it should have heard is lost; the relay does not wait."""
     service = Service(clock, {"NOTIFY_SOCKET": manager.address})
@@ -387,9 +339,6 @@ def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Man
                 break
     assert "systemd could not be told" in formatEvent(logs[0])
     service.notify.stopService()
-
-
-# Memory
 
 
 class Library:
@@ -413,12 +362,6 @@ def test_both_thresholds_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert library.told == {-1: KEPT, -3: LARGE}
 
 
-def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`mallopt` answers 0 for what it does not take."""
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(0))
-    assert not keep_freed_memory()
-
-
 @pytest.mark.parametrize("error", [AttributeError, OSError])
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """Nothing depends on it but speed."""
@@ -428,32 +371,3 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error
 
     monkeypatch.setattr(ctypes, "CDLL", load)
     assert not keep_freed_memory()
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
-def test_glibc_takes_it() -> None:
-    """As it is, in this process."""
-    assert keep_freed_memory()
-
-
-def test_garbage_is_looked_for_rarely() -> None:
-    """What is there is left alone, what comes later is not."""
-    before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
-    try:
-        collect_rarely()
-        assert gc.get_threshold() == (YOUNG, 10, 10)
-        assert gc.get_freeze_count() > 10_000
-
-        class Odd:
-            """Holds itself."""
-
-        odd: Any = Odd()
-        odd.itself = odd
-        gone = weakref.ref(odd)
-        del odd
-        gc.collect()
-        assert gone() is None
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)

@@ -2,14 +2,13 @@
 
 import gc
 import socket
-import struct
 import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
-from twisted.internet import defer, endpoints, error, reactor
+from twisted.internet import endpoints, error, reactor
 from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
@@ -26,7 +25,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
-from stomprelay.session.effects import Close, How
+from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.head import Limits
 from tests.e2e.certificates import Authority
@@ -43,14 +42,6 @@ def harness() -> DriverHarness:
     harness = DriverHarness()
     assert harness.said() == [("connected", CLIENT)]
     return harness
-
-
-def test_octets_are_told_and_counted(harness: DriverHarness) -> None:
-    """As they come."""
-    harness.transport.sends(b"one")
-    harness.transport.sends(b"three")
-    assert harness.said() == [("received", CLIENT, b"one"), ("received", CLIENT, b"three")]
-    assert harness.protocol.bytes_received == 8
 
 
 def test_a_connection_that_is_lost(harness: DriverHarness) -> None:
@@ -83,14 +74,6 @@ def test_a_client_that_was_held_when_it_closed_its_direction(harness: DriverHarn
     harness.protocol.readConnectionLost()
     harness.protocol.release(ASKED)
     assert harness.said() == [("half closed", CLIENT)]
-
-
-@pytest.mark.parametrize("how", [How.LINGER, How.FLUSH])
-def test_the_end_of_a_half_closed_client(harness: DriverHarness, how: How) -> None:
-    """There is no end of the peer left to wait for."""
-    harness.protocol.readConnectionLost()
-    harness.protocol.close(how)
-    assert harness.transport.ends == ["flush"]
 
 
 def test_a_broker_that_closes_its_direction() -> None:
@@ -136,24 +119,6 @@ def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -
     assert harness.transport.producer is two.protocol.reading
 
 
-def test_what_stops_the_reading_is_there_while_there_is_a_reason(harness: DriverHarness) -> None:
-    """Most connections are read from all their lives."""
-    protocol = harness.protocol
-    protocol.release(PRESSURE)
-    assert protocol._reading is None
-    protocol.hold(PRESSURE)
-    protocol.hold(ASKED)
-    protocol.release(PRESSURE)
-    assert protocol.held
-    assert not harness.transport.reading
-    protocol.release(ASKED)
-    assert harness.transport.reading
-    assert protocol._reading is None
-    protocol.close(How.ABORT)
-    protocol.hold(PRESSURE)
-    assert not protocol.held
-
-
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
 def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""
@@ -180,21 +145,6 @@ def test_a_peer_that_does_not_close(harness: DriverHarness, flushed: bool) -> No
     assert harness.clock.getDelayedCalls() == []
 
 
-def test_a_peer_that_does_not_read_what_is_left_for_it(harness: DriverHarness) -> None:
-    """The time to linger bounds the flush, too."""
-    harness.protocol.close(How.FLUSH)
-    harness.clock.advance(2)
-    assert harness.transport.ends == ["flush", "abort"]
-
-
-def test_closing_twice(harness: DriverHarness) -> None:
-    """The first counts."""
-    harness.protocol.close(How.FLUSH)
-    harness.protocol.close(How.ABORT)
-    assert harness.transport.ends == ["flush"]
-    assert harness.over == [harness.driver]
-
-
 class Endpoint:
     """An endpoint that does what a test tells it."""
 
@@ -211,51 +161,6 @@ def attempt(harness: DriverHarness, connect: Any) -> LegProtocol:
     endpoint: Any = Endpoint(connect)
     protocol.connect(endpoint)
     return protocol
-
-
-def test_an_attempt_that_succeeds_at_once(harness: DriverHarness) -> None:
-    """The driver is told, and there is nothing left to cancel."""
-
-    def connect(factory: Any) -> defer.Deferred[Any]:
-        factory.doStart()
-        protocol = factory.buildProtocol(None)
-        protocol.makeConnection(FakeTransport(protocol))
-        return defer.succeed(protocol)
-
-    protocol = attempt(harness, connect)
-    assert harness.said() == [("connected", BROKER)]
-    assert harness.runtime.protocols[protocol.leg] is protocol
-    assert protocol._attempt is None
-
-
-def test_an_attempt_that_is_given_up(harness: DriverHarness) -> None:
-    """It is cancelled, and nothing is told of it."""
-    cancelled: list[object] = []
-    protocol = attempt(harness, lambda factory: defer.Deferred(cancelled.append))
-    assert harness.said() == []
-    harness.driver.perform([Close(protocol.leg, How.ABORT)])
-    assert len(cancelled) == 1
-    harness.clock.advance(0)
-    assert harness.said() == []
-    assert protocol.leg not in harness.runtime.protocols
-
-
-@pytest.mark.parametrize("later", [True, False])
-def test_an_attempt_that_fails(harness: DriverHarness, later: bool) -> None:
-    """Recorded as refused with the reason, never before the reactor's next turn."""
-    attempts: list[defer.Deferred[Any]] = []
-
-    def connect(factory: Any) -> defer.Deferred[Any]:
-        attempts.append(defer.Deferred() if later else defer.fail(error.ConnectionRefusedError()))
-        return attempts[0]
-
-    protocol = attempt(harness, connect)
-    if later:
-        attempts[0].errback(error.ConnectionRefusedError())
-    assert harness.said() == []
-    harness.clock.advance(0)
-    assert harness.said() == [("refused", BROKER, "connection refused")]
-    assert protocol.leg not in harness.runtime.protocols
 
 
 class Away:
@@ -299,44 +204,6 @@ def test_an_address_that_is_given_up(harness: DriverHarness) -> None:
     assert harness.said() == []
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_lost_broker_is_freed_at_once() -> None:
-    """Twisted's connector and transport refer to each other; they do not wait for the garbage collector."""
-    harness, accepting = DriverHarness(), Accepting()
-    listening = await endpoints.serverFromString(reactor, "tcp:0:interface=127.0.0.1").listen(accepting)
-    protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
-    protocol.connect(AddressEndpoint(reactor, "127.0.0.1", listening.getHost().port, 5.0, None))
-    await until(lambda: protocol.transport is not None)
-    gc.collect()
-    gc.disable()
-    try:
-        seen = weakref.finalize(protocol.transport, int)
-        protocol.close(How.ABORT)
-        await until(lambda: protocol.transport is None)
-        await until(lambda: not seen.alive)
-    finally:
-        gc.enable()
-        await listening.stopListening()
-
-
-def test_several_attempts_at_a_time(harness: DriverHarness) -> None:
-    """Each with a leg of its own; giving up one leaves the other."""
-    cancelled: list[object] = []
-    factories: list[Any] = []
-
-    def connect(factory: Any) -> defer.Deferred[Any]:
-        factories.append(factory)
-        return defer.Deferred(cancelled.append)
-
-    first, second = attempt(harness, connect), attempt(harness, connect)
-    first.close(How.ABORT)
-    assert len(cancelled) == 1
-    protocol = factories[1].buildProtocol(None)
-    protocol.makeConnection(FakeTransport(protocol))
-    assert harness.said() == [("connected", BROKER)]
-    assert list(harness.runtime.protocols) == [harness.leg, second.leg]
-
-
 def test_a_connection_that_comes_too_late(harness: DriverHarness) -> None:
     """Where an attempt cannot be cancelled any more, what comes of it is dropped."""
     protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
@@ -352,11 +219,6 @@ def test_a_connection_that_comes_too_late(harness: DriverHarness) -> None:
 def test_writing_to_a_connection_that_is_not_there(harness: DriverHarness) -> None:
     """Nothing to write to, nothing raised."""
     LegProtocol(harness.driver, Leg(BROKER, Limits())).write(b"x")
-
-
-def test_a_connection_is_small() -> None:
-    """It has slots and no dictionary."""
-    assert not hasattr(DriverHarness().protocol, "__dict__")
 
 
 def test_a_lost_connection_is_freed_at_once() -> None:
@@ -420,51 +282,6 @@ def at(port: Any) -> str:
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 
-@pytest_twisted.ensureDeferred
-async def test_lingering_on_a_real_socket() -> None:
-    """The peer gets everything and an end; what it says meanwhile is thrown away; its end ends it."""
-    real = Real()
-    port = await listening(real.factory())
-    peer = await connect(at(port))
-    await until(lambda: real.protocols)
-    (protocol,) = real.protocols
-    protocol.write(b"x" * 5_000_000)
-    protocol.close(How.LINGER)
-    peer.transport.write(b"y" * 100_000)
-    assert len(await peer.receive_bytes(5_000_000)) == 5_000_000
-    await peer.ended()
-    assert peer.half_closed
-    assert real.runtime.sockets == 1
-    peer.transport.loseConnection()
-    await until(lambda: real.runtime.sockets == 0)
-    assert real.told("lost") == []
-    await port.stopListening()
-
-
-@pytest.mark.parametrize("proxied", [False, True])
-@pytest_twisted.ensureDeferred
-async def test_a_half_closed_client_on_a_real_socket(proxied: bool) -> None:
-    """It still gets what is written to it, behind a PROXY header as without, then an end."""
-    real = Real()
-    real.runtime.open()
-    words = "haproxy:tcp:0:interface=127.0.0.1" if proxied else "tcp:0:interface=127.0.0.1"
-    port = await endpoints.serverFromString(reactor, words).listen(real.factory())
-    peer = await connect(at(port))
-    if proxied:
-        peer.transport.write(b"PROXY TCP4 198.51.100.9 192.0.2.1 5555 61613\r\nhello")
-    await until(lambda: real.protocols)
-    peer.transport.loseWriteConnection()
-    await until(lambda: real.told("half closed"))
-    real.protocols[0].write(b"x" * 5_000_000)
-    assert len(await peer.receive_bytes(5_000_000)) == 5_000_000
-    real.protocols[0].close(How.LINGER)
-    await peer.gone()
-    await until(lambda: real.runtime.sockets == 0)
-    assert real.told("lost") == []
-    real.runtime.close()
-    await port.stopListening()
-
-
 @pytest.mark.skipif(not AVAILABLE, reason="only Linux tells of a reset connection that nobody reads")
 @pytest_twisted.ensureDeferred
 async def test_a_client_that_closed_both_directions_on_a_real_socket() -> None:
@@ -483,41 +300,6 @@ async def test_a_client_that_closed_both_directions_on_a_real_socket() -> None:
     assert real.told("lost") == [("lost", CLIENT, "connection closed")]
     await until(lambda: real.runtime.sockets == 0)
     real.runtime.close()
-    await port.stopListening()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_peer_that_breaks_off_on_a_real_socket() -> None:
-    """A reset is seen when the leg is read from again."""
-    real = Real()
-    port = await listening(real.factory())
-    raw = socket.create_connection(("127.0.0.1", port.getHost().port))
-    await until(lambda: real.protocols)
-    reading = real.protocols[0].reading
-    assert reading is not None
-    reading.hold(PRESSURE)
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    raw.close()
-    reading.release(PRESSURE)
-    await until(lambda: real.told("lost"))
-    assert real.told("lost") == [("lost", CLIENT, "connection reset")]
-    await port.stopListening()
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_end_is_seen_where_only_the_core_does_not_want_to_read() -> None:
-    """A client that gives up while its broker is awaited is seen to go."""
-    real = Real()
-    port = await listening(real.factory())
-    peer = await connect(at(port))
-    await until(lambda: real.protocols)
-    reading = real.protocols[0].reading
-    assert reading is not None
-    reading.hold(ASKED)
-    peer.transport.loseConnection()
-    await until(lambda: real.told("half closed"))
-    real.protocols[0].close(How.ABORT)
-    await until(lambda: real.runtime.sockets == 0)
     await port.stopListening()
 
 
@@ -588,71 +370,11 @@ async def test_a_broker_with_tls_is_there_after_the_handshake(tmp_path: Path) ->
     assert secured.theirs.told("lost") == []
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_socket_beneath_tls(tmp_path: Path) -> None:
-    """It is read from and written to as one without."""
-    async with Secured(tmp_path) as secured:
-        await until(lambda: secured.ours.told("connected"))
-        ours, theirs = secured.ours.protocols[0], secured.theirs.protocols[0]
-        beneath: Any = ours.transport.transport
-        assert beneath.bufferSize == direct.FIRST_READ
-        ours.write(b"hello")
-        assert not beneath._tempDataBuffer
-        assert beneath not in reactor.getWriters()
-        theirs.write(b"x" * 1_000_000)
-        await until(lambda: ours.bytes_received == 1_000_000)
-        assert beneath.bufferSize == direct.READ
-        assert ours.bytes_received / len(secured.ours.told("received")) > 16 * 1024
-        ours.close(How.FLUSH)
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_broker_with_a_wrong_certificate_is_refused(tmp_path: Path) -> None:
-    """It was never there; the reason names both names."""
-    async with Secured(tmp_path, "elsewhere.example") as secured:
-        await until(lambda: secured.ours.told("refused"))
-    assert secured.ours.told("connected") == []
-    ((_, _, reason),) = secured.ours.told("refused")
-    assert reason == "TLS: certificate verify failed: it is for elsewhere.example, not for localhost"
-
-
-@pytest_twisted.ensureDeferred
-async def test_tls_throttles(tmp_path: Path) -> None:
-    """A peer that does not read fills the transport, which says so; and everything arrives."""
-    async with Secured(tmp_path) as secured:
-        await until(lambda: secured.ours.told("connected"))
-        ours, theirs = secured.ours.protocols[0], secured.theirs.protocols[0]
-        source = DriverHarness()
-        assert source.protocol.reading is not None
-        assert theirs.reading is not None
-        theirs.reading.hold(PRESSURE)
-        ours.set_producer(source.protocol.reading)
-        written = 0
-        while source.transport.reading:
-            ours.write(b"x" * 100_000)
-            written += 100_000
-            assert written < 50_000_000
-            await until(lambda: True)
-            await defer.ensureDeferred(turn())
-        theirs.reading.release(PRESSURE)
-        await until(lambda: theirs.bytes_received == written)
-        await until(lambda: source.transport.reading)
-        ours.close(How.FLUSH)
-
-
 async def turn() -> None:
     """Let the reactor turn once."""
     from twisted.internet.task import deferLater
 
     await deferLater(reactor, 0)
-
-
-@pytest_twisted.ensureDeferred
-async def test_closing_during_the_handshake(tmp_path: Path) -> None:
-    """Gives it up at once, and nothing is told."""
-    async with Secured(tmp_path) as secured:
-        secured.ours.protocols[0].close(How.FLUSH)
-    assert secured.ours.driver.told == []
 
 
 @pytest_twisted.ensureDeferred

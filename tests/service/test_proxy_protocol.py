@@ -50,19 +50,6 @@ def test_ends_of_two_versions() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "ends", [(UNIXAddress(b"/run/x"), LISTENER), (CLIENT, UNIXAddress(None)), (None, None)]
-)
-def test_a_client_on_no_network(ends: tuple[object, object]) -> None:
-    """There is nothing to tell of it."""
-    assert header(*ends) == b""
-
-
-def test_a_header_without_addresses() -> None:
-    """Version 2 and LOCAL, of no family, with nothing behind it."""
-    assert SIGNATURE + bytes.fromhex("20 00 0000") == LOCAL
-
-
 # In front of a connection
 
 
@@ -88,15 +75,6 @@ def test_a_connection_of_the_relays_own() -> None:
     assert written == header(here, there)
     assert type(protocol) is Peer
     assert _connect(endpoint, UNIXAddress(None), there)[0] == LOCAL
-
-
-def test_a_connection_for_a_client() -> None:
-    """Its header is the client's, each time that it is connected."""
-    endpoint = client_endpoint(MemoryReactorClock(), broker("tcp://192.0.2.1"), ClientTLS(), introduces=True)
-    assert isinstance(endpoint, ProxyHeaderEndpoint)
-    first = header(CLIENT, LISTENER)
-    for _ in range(2):
-        assert _connect(endpoint.carrying(first), LISTENER, CLIENT)[0] == first
 
 
 @pytest.mark.parametrize("address", ["ssl://localhost:{}", "tls:localhost:{}:trustRoots={}"])
@@ -144,13 +122,6 @@ def test_a_sessions_connection() -> None:
     assert harness.broker().written().startswith(header(CLIENT, LISTENER) + b"CONNECT\n")
 
 
-def test_without_the_setting() -> None:
-    """CONNECT is the first."""
-    harness = RelayHarness()
-    _client(harness)
-    assert harness.broker().written().startswith(b"CONNECT\n")
-
-
 def test_behind_a_proxy_that_introduces_its_clients() -> None:
     """The addresses are those that the proxy told."""
     harness = RelayHarness(listener(endpoint="haproxy:tcp:61613", upstream=upstream(proxy_protocol=True)))
@@ -187,16 +158,3 @@ def test_the_address_in_connect() -> None:
     assert harness.broker().written().endswith(b"\nx-client:192.0.2.7\n\n\0")
     _client(harness, FORGED, UNIXAddress(None))
     assert b"lient:" not in harness.broker().written()
-
-
-def test_the_address_in_connect_to_the_next_broker() -> None:
-    """Each broker of a session is told it, be the client gone by then."""
-    harness = RelayHarness(listener(upstream=movable(client_address_header=b"x-client", confirm=True)))
-    client = _client(harness)
-    first = harness.broker()
-    first.sends(b"CONNECTED\nversion:1.2\n\n\0")
-    client.sends(b"SEND\ndestination:/queue/a\n\nhello\0")
-    client.disconnects()
-    first.disconnects()
-    harness.reactor.advance(1)
-    assert harness.broker().written().endswith(b"\nx-client:192.0.2.7\n\n\0")

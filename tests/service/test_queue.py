@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, BlockKind, decode, pack_sizes
-from stomprelay.service.journal.queue import BEYOND, ENOUGH, LEAST, Dropped, JournalQueue
+from stomprelay.service.journal.queue import ENOUGH, LEAST, JournalQueue
 
 EVENT = int(BlockKind.EVENT)
 SIZE = 36 + 2 + 4
@@ -35,21 +35,6 @@ def taken(queue: JournalQueue) -> list[Block]:
     queue.done()
     assert batch is None or len(found) == batch.blocks
     return [each for each in found if isinstance(each, Block)]
-
-
-def test_blocks_come_out_as_they_went_in() -> None:
-    """With the time at which they did."""
-    queue = made()
-    queue.put(b'["a"]', 7, pack_sizes(3, 1, 5) + pack_sizes(2, 0, 0), b"abcdef")
-    put(queue, b"{}")
-    frames, event = taken(queue)
-    assert (frames.time, frames.number, frames.kind, frames.context) == (1, 7, BlockKind.FRAMES, b'["a"]')
-    assert [(each.head, each.kept, each.size) for each in frames.frames] == [
-        (b"abc", b"d", 5),
-        (b"ef", b"", 0),
-    ]
-    assert (event.time, event.kind, event.payload) == (2, BlockKind.EVENT, b"{}")
-    assert queue.take() is None
 
 
 def test_what_waits_is_counted_until_it_is_done() -> None:
@@ -78,27 +63,6 @@ def test_portions() -> None:
     assert queue.size == 0
 
 
-def test_what_is_too_much_is_dropped() -> None:
-    """And counted; what fits goes on."""
-    queue = made(3 * SIZE)
-    for _ in range(5):
-        put(queue, b"xxxx")
-    queue.put(b"[]", 0, pack_sizes(2, 0, 9) * 3, b"abcdef")
-    assert queue.dropped == Dropped(3, 3, 2 * SIZE + 36 + 2 + 36 + 6)
-    assert len(taken(queue)) == 3
-    put(queue, b"xxxx")
-    assert len(taken(queue)) == 1
-    assert queue.dropped.blocks == 3
-
-
-def test_a_block_larger_than_the_queue() -> None:
-    """It passes where nothing waits."""
-    queue = made(10)
-    put(queue, b"x" * 1000, b"y")
-    assert [each.payload for each in taken(queue)] == [b"x" * 1000]
-    assert queue.dropped.blocks == 1
-
-
 def test_where_nothing_is_to_be_lost() -> None:
     """Whoever listens is told to hold; what comes nevertheless is kept, as far as memory allows."""
     told: list[int] = []
@@ -111,14 +75,6 @@ def test_where_nothing_is_to_be_lost() -> None:
     put(queue, *[b"x" * (1 << 20)] * 80)
     assert sum(len(each) for each in iter(lambda: taken(queue), [])) == 10 + (LEAST >> 20)
     assert queue.dropped.blocks == 80 - (LEAST >> 20)
-
-
-def test_where_nothing_is_to_be_lost_and_there_is_room() -> None:
-    """Several times as much as there is room for."""
-    queue = made(LEAST, lossy=False)
-    put(queue, *[b"x" * (1 << 20)] * (5 * (LEAST >> 20)))
-    assert BEYOND * LEAST <= queue.size <= BEYOND * LEAST + (2 << 20)
-    assert queue.dropped.blocks > 0
 
 
 def test_a_queue_that_is_shut() -> None:
@@ -138,16 +94,6 @@ def test_waiting(size: int) -> None:
     if size:
         put(queue, b"x" * size, b"x", b"x")
     thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-def test_waiting_ends_at_a_word() -> None:
-    """As when everything is to end."""
-    queue = made()
-    thread = Thread(target=queue.wait, args=(600, 600))
-    thread.start()
-    queue.wake()
     thread.join(60)
     assert not thread.is_alive()
 

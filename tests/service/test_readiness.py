@@ -59,22 +59,6 @@ def test_who_asks_has_the_brokers_asked(plain: bool) -> None:
     assert harness.reactor.tcpClients == []
 
 
-def test_the_metrics_endpoint_is_enough() -> None:
-    """For brokers to be asked at all."""
-    harness = RelayHarness(listener(), metrics=ADMIN)
-    reasons(harness)
-    harness.reactor.advance(1)
-    answers(harness)
-    assert reasons(harness) == []
-
-
-def test_a_session_shows_it_as_well() -> None:
-    """Whoever finds a broker up."""
-    harness = RelayHarness(admin=ADMIN)
-    harness.session()
-    assert reasons(harness) == []
-
-
 def test_a_broker_that_dies_and_comes_back() -> None:
     """Not ready, until the question finds that it is back, when its pause is over."""
     checks = Checks(pause=2.0, longest_pause=2.0)
@@ -112,20 +96,6 @@ def test_one_broker_is_enough() -> None:
     assert reasons(harness) == []
     harness.reactor.advance(5)
     assert harness.reactor.tcpClients == []
-
-
-def test_brokers_that_are_paused() -> None:
-    """Take nobody, though they are up."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2))), admin=ADMIN)
-    state = harness.service.state
-    for each in state.brokers:
-        each.broker.health.answered()
-    state.pauses.pause(state.brokers.find("*"))
-    assert reasons(harness) == [NO_BROKER]
-    harness.reactor.advance(5)
-    assert harness.reactor.tcpClients == []
-    state.pauses.resume(state.brokers.find("192.0.2.2:61613"))
-    assert reasons(harness) == []
 
 
 def test_each_listener_counts() -> None:

@@ -1,18 +1,13 @@
 """A session whose journal is kept: what is recorded of its frames, its events and its stops."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from twisted.internet import error
-from twisted.internet.task import Clock
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.settings import ALL, WhenFull
 from stomprelay.relay.client.shutdown import ECHO
-from stomprelay.service.connection.recording import QUIET, ReadingStop, RecordingDriver
-from stomprelay.service.connection.timers import Timers
-from stomprelay.session.leg import Leg
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -21,7 +16,6 @@ from tests.service.harness import (
     FakeTransport,
     JournalHarness,
     Recorded,
-    RelayHarness,
     failover,
     listener,
     movable,
@@ -60,16 +54,6 @@ def test_a_client_that_half_closes(harness: JournalHarness) -> None:
     assert client.ends == ["flush"]
 
 
-def test_no_journal_no_cost(tmp_path: Path) -> None:
-    """Without one, sessions are what they were, and no decoder records."""
-    harness = RelayHarness()
-    client, _ = harness.session()
-    (session,) = harness.service.state.sessions.listeners["public"]
-    assert session._record is None
-    assert client.protocol.leg.decoder._recording is None
-    assert harness.service.state.journal is None
-
-
 def test_a_session(harness: JournalHarness) -> None:
     """Frames as they came, each leg's counted; what was learnt from them comes behind them."""
     client, broker = harness.session()
@@ -92,58 +76,6 @@ def test_a_session(harness: JournalHarness) -> None:
     assert found[3].frames == (SEND.removesuffix(b"\0"),)
     assert [each.number for each in found if each.context.side == "broker"] == [0, 1, 3]
     assert [each.number for each in found if each.context.side == "client"] == [0, 1, 2]
-
-
-def test_contexts(harness: JournalHarness) -> None:
-    """Who, where, and in which version; the client's name is known with its CONNECT."""
-    client = harness.client()
-    client.sends(NAMED)
-    broker = harness.broker()
-    broker.sends(CONNECTED.replace(b"1.2", b"1.1"))
-    connect, connected, event = harness.read()
-    name = f"{harness.service.clients.prefix}-1"
-    assert connect.context == ("public", name, "192.0.2.7:4711", "erp", "client", "", "", "1.2")
-    place = ("broker", "main", "tcp://192.0.2.1:61613")
-    assert connected.context == ("public", name, "192.0.2.7:4711", "erp", *place, "1.1")
-    assert event.context == ("public", name, "192.0.2.7:4711", "erp", "", "", "", "")
-
-
-@pytest.mark.parametrize(
-    ("said", "client"),
-    [
-        (NAMED.replace(b"client-id:erp\n", b""), "guest"),
-        (NAMED.replace(b"client-id", b"x"), "guest"),
-        (NAMED.replace(b"client-id:erp", b"client-id: erp "), "erp"),
-        (CONNECT, "192.0.2.7"),
-        (NAMED.replace(b"erp", b"\xff" * 2000), "\ufffd" * 1000),
-        (NAMED.replace(b"erp", b"first\nclient-id:second"), "first"),
-    ],
-)
-def test_who_a_client_is(harness: JournalHarness, said: bytes, client: str) -> None:
-    """Its client-id, else its login, else its host; cut where it is endless."""
-    harness.client().sends(said)
-    assert harness.read()[0].context.client == client
-
-
-def test_before_connect_nobody_knows_who_it_is(harness: JournalHarness) -> None:
-    """A client that never says it has events without a name, and no version."""
-    client = harness.client()
-    client.disconnects()
-    foreign = harness.client()
-    foreign.sends(b"GET / HTTP/1.1\r\n\r\n")
-    found = harness.read()
-    assert brief(found) == [("vanished",), ("foreign",)]
-    assert {each.context.client for each in found} == {""}
-    assert found[0].context.peer == "192.0.2.7:4711"
-
-
-def test_a_client_that_no_version_suits(harness: JournalHarness) -> None:
-    """Its CONNECT is recorded, then the error."""
-    client = harness.client()
-    client.sends(NAMED.replace(b"1.2", b"9"))
-    frames, event = harness.read()[:2]
-    assert frames.context[3:] == ("erp", "client", "", "", "")
-    assert (event.event, event.context.client) == ("error", "erp")
 
 
 def test_frames_that_waited_for_a_broker(tmp_path: Path) -> None:
@@ -251,15 +183,6 @@ def test_back_pressure_ends_with_its_leg(harness: JournalHarness) -> None:
     assert harness.reactor.getDelayedCalls() == []
 
 
-def test_a_client_that_waits_for_its_broker_is_not_pressed(harness: JournalHarness) -> None:
-    """That it is not read from meanwhile is how it always is."""
-    client = harness.client()
-    client.sends(CONNECT)
-    harness.broker().sends(CONNECTED)
-    harness.reactor.advance(5)
-    assert pressed(harness) == []
-
-
 def test_a_client_that_says_too_much_without_a_broker(tmp_path: Path) -> None:
     """Here it is the relay that asks."""
     harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2), resend_buffer=10)))
@@ -335,124 +258,7 @@ def test_who_said_goodbye_hears_it_confirmed(tmp_path: Path) -> None:
     assert client.written().endswith(b"RECEIPT\nreceipt-id:bye\n\n\0")
 
 
-def test_other_reasons_hold_on(tmp_path: Path) -> None:
-    """Room in the journal is no room in a transport."""
-    harness = full(tmp_path)
-    client, broker = harness.session()
-    broker.fills()
-    client.protocol.reading.hold(4)
-    harness.journal._hold()
-    harness.journal._release()
-    assert not client.reading
-    broker.drains()
-    assert client.reading
-
-
-def test_sessions_leave_nothing(tmp_path: Path) -> None:
-    """Whatever ended them."""
-    harness = JournalHarness(tmp_path)
-    for number in range(20):
-        client, broker = harness.session()
-        client.sends(SEND)
-        broker.sends(MESSAGE)
-        first, second = (client, broker) if number % 2 else (broker, client)
-        first.disconnects()
-        second.disconnects()
-        harness.read()
-    assert len(harness.service.state.sessions) == 0
-    harness.reactor.pump([1.0] * 12)  # what the log says of the broker
-    assert harness.reactor.getDelayedCalls() == []
-    assert harness.service.state.runtime.protocols == {}
-
-
-def test_a_session_has_no_memory_of_legs_that_are_gone(tmp_path: Path) -> None:
-    """A session that survives many brokers."""
-    harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2))))
-    _, broker = harness.session()
-    for _ in range(10):
-        broker.disconnects(error.ConnectionLost())
-        while not harness.reactor.tcpClients:
-            harness.reactor.advance(1)
-        broker = harness.broker()
-        broker.sends(CONNECTED)
-    (session,) = harness.service.state.sessions.listeners["public"]
-    assert isinstance(session, RecordingDriver)
-    legs: set[Leg] = {tape.leg for tape in session._recorders}
-    assert len(legs) == 2
-
-
 # A leg that is not read from
 
 
 HELD, RELEASED = JournalEvent.HELD, JournalEvent.RELEASED
-
-
-class StoppedLeg:
-    """A leg that stands still; keeps what is told of it."""
-
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.told: list[tuple[JournalEvent, dict[str, Any]]] = []
-        self.over: Any = 0  # not int, for it changes between two looks
-        alarms = Timers(self.clock, self.clock.seconds)
-        self.standstill = ReadingStop(alarms, self.clock.seconds, "broker", self._tell, self._over)
-        self.standstill.began("pressure")
-
-    def _tell(self, event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
-        assert "broker" in text
-        self.told.append((event, facts))
-
-    def _over(self) -> None:
-        self.over += 1
-
-
-def test_it_is_told_at_once_and_over_when_it_is_quiet() -> None:
-    """With the time that it took."""
-    leg = StoppedLeg()
-    assert leg.told == [(HELD, {"side": "broker", "reason": "pressure"})]
-    leg.clock.advance(2.5)
-    leg.standstill.resumed()
-    leg.clock.advance(QUIET / 2)
-    assert not leg.over
-    leg.clock.advance(QUIET / 2)
-    assert leg.told[1:] == [(RELEASED, {"side": "broker", "seconds": 2.5})]
-    assert leg.over == 1
-    assert leg.clock.getDelayedCalls() == []
-
-
-def test_stop_and_go_is_one() -> None:
-    """Only the time in which nothing was read counts."""
-    leg = StoppedLeg()
-    for _ in range(100):
-        leg.clock.advance(0.25)
-        leg.standstill.resumed()
-        leg.clock.advance(QUIET * 0.9)
-        leg.standstill.stopped()
-    assert len(leg.told) == 1
-    leg.standstill.resumed()
-    leg.clock.advance(QUIET)
-    assert leg.told[1:] == [(RELEASED, {"side": "broker", "seconds": 25.0})]
-
-
-def test_an_alarm_that_comes_too_early() -> None:
-    """It stands still again: nothing is over."""
-    leg = StoppedLeg()
-    leg.standstill.resumed()
-    leg.standstill.stopped()
-    leg.clock.advance(10 * QUIET)
-    assert leg.over == 0
-
-
-def test_it_ends_with_its_leg() -> None:
-    """In the middle of it, or while it was quiet; and is told once."""
-    for resumed in (False, True):
-        leg = StoppedLeg()
-        leg.clock.advance(3)
-        if resumed:
-            leg.standstill.resumed()
-            leg.clock.advance(QUIET / 2)
-        leg.standstill.end()
-        assert leg.told[1:] == [(RELEASED, {"side": "broker", "seconds": 3.0})]
-        leg.clock.advance(10)
-        assert leg.over == 1
-        assert leg.clock.getDelayedCalls() == []

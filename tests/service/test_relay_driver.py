@@ -3,9 +3,7 @@
 import gc
 
 import pytest
-from twisted.internet import error
 
-from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness, listener, upstream
@@ -58,23 +56,6 @@ def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
     assert broker.written().endswith(SEND + SEND)
 
 
-def test_a_broker_that_refuses(log: list[str]) -> None:
-    """The client is told in an ERROR, which it has time to read; the log has the reason."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(CONNECT)
-    harness.refuse(error.ConnectionRefusedError())
-    assert client.written().startswith(b"ERROR\nmessage:broker not available\n")
-    assert client.ends == ["half"]
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    harness.reactor.advance(1)
-    assert log[-1] == (
-        "warn: upstream main: broker tcp://192.0.2.1:61613 is down: did not connect: connection refused "
-        "(0 sessions lost it so far)"
-    )
-
-
 def test_a_broker_that_does_not_answer_in_time() -> None:
     """The attempt is given up, not only forgotten."""
     harness = RelayHarness(listener(upstream=upstream(connect_timeout=5.0)))
@@ -88,46 +69,6 @@ def test_a_broker_that_does_not_answer_in_time() -> None:
     assert len(harness.service.state.sessions) == 0
     _ = harness.service.stopService()
     assert harness.reactor.getDelayedCalls() == []
-
-
-def test_a_client_that_goes_while_its_broker_is_awaited() -> None:
-    """So does the attempt."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(CONNECT)
-    client.disconnects()
-    assert harness.reactor.connectors[0].stoppedConnecting
-    assert len(harness.service.state.sessions) == 0
-    harness.reactor.advance(0)
-    assert harness.reactor.getDelayedCalls() == []
-
-
-def test_a_client_that_left_its_frames_behind() -> None:
-    """What it said behind CONNECT reaches the broker though it is gone; then that connection ends, too."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(CONNECT + SEND)
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 1
-    broker = harness.broker()
-    broker.sends(CONNECTED)
-    assert broker.written().endswith(SEND + DISCONNECTING)
-    assert broker.ends == ["half"]
-    broker.disconnects()
-    assert len(harness.service.state.sessions) == 0
-
-
-@pytest.mark.parametrize("end", [0, 1])
-def test_a_slow_reader_stops_the_other_side(end: int) -> None:
-    """And, reading on, starts it again."""
-    harness = RelayHarness()
-    ends = harness.session()
-    slow, other = ends[end], ends[1 - end]
-    slow.fills()
-    assert not other.reading
-    assert slow.reading
-    slow.drains()
-    assert other.reading
 
 
 def test_a_paused_peer_is_not_dead() -> None:
@@ -177,20 +118,6 @@ def test_a_client_that_never_says_connect() -> None:
     assert client.ends == ["half"]
     harness.reactor.advance(2)
     assert client.ends == ["half", "abort"]
-
-
-def test_many_clients_that_never_say_connect() -> None:
-    """They share one timer, and leave nothing."""
-    harness = RelayHarness()
-    clients = [harness.client() for _ in range(1000)]
-    assert len(harness.reactor.getDelayedCalls()) == 1
-    harness.reactor.advance(10)
-    for client in clients:
-        client.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    assert harness.service.state.runtime.protocols == {}
-    harness.reactor.pump([1.0] * 12)  # what the log says of the broker
-    assert harness.reactor.getDelayedCalls() == []
 
 
 def test_closing_at_any_octet() -> None:
@@ -261,28 +188,6 @@ def test_sessions_leave_no_objects() -> None:
     harness.reactor.connectors.clear()
     assert ours() - before < 10
     assert not any(type(each) is LegProtocol for each in gc.get_objects())
-
-
-def test_what_there_is_to_see() -> None:
-    """Before CONNECT, while the broker is awaited, and after; bytes as they came."""
-    harness = RelayHarness()
-    client = harness.client()
-    seen = only(harness).info()
-    assert (seen.client, seen.version, seen.brokers, seen.client_bytes) == ("192.0.2.7:4711", None, (), 0)
-    assert (seen.session, seen.listener) == (harness.service.clients.prefix + "-1", "public")
-    client.sends(CONNECT)
-    seen = only(harness).info()
-    assert (seen.version, seen.brokers, seen.broker_versions) == ("1.2", (None,), (None,))
-    assert seen.client_bytes == len(CONNECT)
-    broker = harness.broker()
-    broker.sends(CONNECTED.replace(b"1.2", b"1.1"))
-    seen = only(harness).info()
-    assert (seen.version, seen.brokers, seen.broker_versions) == (
-        "1.2",
-        ("tcp://192.0.2.1:61613",),
-        ("1.1",),
-    )
-    assert (seen.client_bytes, seen.broker_bytes) == (len(CONNECT), len(CONNECTED))
 
 
 def test_secrets_stay_out_of_the_log(log: list[str]) -> None:

@@ -1,7 +1,5 @@
 """The relay as a service: its listeners, its sessions, and how they end."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.endpoints import TCP4ServerEndpoint
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay import config
 from stomprelay.config import Config
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group
@@ -26,7 +23,6 @@ from tests.service.harness import (
     CONNECTED,
     MESSAGE,
     SEND,
-    SUBSCRIBE,
     RelayHarness,
     failover,
     listener,
@@ -37,14 +33,6 @@ from tests.service.harness import broker as place
 from tests.service.sockets import Accepting, Peer, connect, until
 
 PLACE = "tcp:0:interface=127.0.0.1"
-
-
-def test_names_of_sessions() -> None:
-    """No two are alike, in one process or in two; letters, digits and dashes only."""
-    one, two = RelayHarness().service, RelayHarness().service
-    names = [one.clients.next_name(), one.clients.next_name(), two.clients.next_name()]
-    assert len(set(names)) == 3
-    assert all(re.fullmatch(rb"relay-[0-9a-f]{8}-\d+", name) for name in names)
 
 
 def test_each_listener_has_its_own_books() -> None:
@@ -79,29 +67,6 @@ def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
         each.disconnects()
     assert stopped == [None]
     assert harness.reactor.getDelayedCalls() == []
-
-
-def test_stopping_does_not_wait_for_ever() -> None:
-    """The longest time to linger of all listeners, and a little more."""
-    harness = RelayHarness(listener(linger=0.5), listener(name="other", endpoint="tcp:61614", linger=4.0))
-    client = harness.client(1)
-    stopped: list[object] = []
-    _ = harness.service.stopService().addCallback(stopped.append)
-    harness.reactor.advance(4)
-    assert client.ends == ["half", "abort"]
-    assert stopped == []
-    harness.reactor.advance(1)
-    assert stopped == [None]
-
-
-def test_the_status_line() -> None:
-    """For systemd; as one would say it."""
-    harness = RelayHarness()
-    assert harness.service._status() == "0 sessions, 1 listener"
-    harness.client()
-    assert harness.service._status() == "1 session, 1 listener"
-    two = RelayHarness(listener(), listener(name="other", endpoint="tcp:61614"))
-    assert two.service._status() == "0 sessions, 2 listeners"
 
 
 @pytest.mark.parametrize(
@@ -241,22 +206,6 @@ class RealRelay:
         return client, served
 
 
-@pytest_twisted.ensureDeferred
-async def test_frames_pass_on_real_sockets() -> None:
-    """In both directions, small and large."""
-    async with RealRelay() as relay:
-        client, served = await relay.session()
-        for body in (b"", b"x", b"x" * 100_000, b"x" * 3_000_000):
-            send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
-            client.transport.write(send)
-            assert await served.receive_bytes(len(send)) == send
-            message = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:%d\n\n%b\0" % (len(body), body)
-            served.transport.write(message)
-            assert (await client.frame()) == message
-        client.transport.loseConnection()
-        await served.gone()
-
-
 @pytest.mark.parametrize("slow", ["client", "broker"])
 @pytest_twisted.ensureDeferred
 async def test_memory_is_bounded(slow: str) -> None:
@@ -292,22 +241,6 @@ async def test_memory_is_bounded(slow: str) -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_one_slow_session_is_nothing_to_another() -> None:
-    """They share a process and nothing else."""
-    async with RealRelay() as relay:
-        slow, busy = await relay.session()
-        slow.transport.pauseProducing()
-        busy.transport.write(MESSAGE.replace(b"hello", b"x" * 10_000) * 5_000)
-        client, served = await relay.session()
-        client.transport.write(SEND)
-        assert await served.frame() == SEND
-        for each in (slow, client):
-            each.transport.abortConnection()
-        await busy.gone()
-        await served.gone()
-
-
-@pytest_twisted.ensureDeferred
 async def test_an_error_reaches_a_client_that_is_still_talking() -> None:
     """It is not lost because more comes behind what was wrong."""
     async with RealRelay() as relay:
@@ -318,34 +251,3 @@ async def test_an_error_reaches_a_client_that_is_still_talking() -> None:
         await client.ended()
         client.transport.loseConnection()
         await served.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_relay_before_the_embedded_broker() -> None:
-    """What runs without any setting; the broker ends with the relay."""
-    service = RelayService(config.overridden(config.default(), [PLACE]), reactor)
-    service.startService()
-    client = await connect(address(service))
-    client.transport.write(CONNECT + SUBSCRIBE + SEND)
-    assert (await client.frame()).startswith(b"CONNECTED\n")
-    assert (await client.frame()).endswith(b"\n\nhello\0")
-    stopping = service.stopService()
-    assert (await client.frame()).startswith(b"ERROR\nmessage:the relay is stopping\n")
-    await client.gone()
-    await stopping
-    assert service.embedded is not None
-    assert service.embedded.clients == set()
-    assert service.embedded.runtime.sockets == 0
-
-
-@pytest_twisted.ensureDeferred
-async def test_clients_on_a_unix_socket(tmp_path: Path) -> None:
-    """As over the network."""
-    service = RelayService(config.overridden(config.default(), [f"unix:{tmp_path}/stomp"]), reactor)
-    service.startService()
-    client = await connect(f"unix:{tmp_path}/stomp")
-    client.transport.write(CONNECT)
-    assert (await client.frame()).startswith(b"CONNECTED\n")
-    client.transport.loseConnection()
-    await until(lambda: not service.state.runtime.sockets)
-    await service.stopService()

@@ -12,17 +12,14 @@ import pytest
 import pytest_twisted
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.address import authority as host
 from stomprelay.config.change import Source
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.health import Checks
-from stomprelay.relay.model.listener import ServerTLS, Web
+from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.brokers.checks import _Asked
 from stomprelay.service.network import tls
@@ -89,17 +86,6 @@ def test_listeners_come_and_go() -> None:
     assert harness.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
 
 
-def test_a_listener_that_comes_back_counts_on() -> None:
-    """Nobody who watches sees two of one name."""
-    main = upstream()
-    harness = RelayHarness(listener(upstream=main))
-    harness.session()
-    reload(harness, listener(name="other", endpoint="tcp:61614", upstream=main))
-    reload(harness, listener(upstream=main, linger=1.0))
-    (found,) = harness.service.state.sessions.counted
-    assert (found.listener.linger, found.counters["sessions_opened"], len(found)) == (1.0, 1, 1)
-
-
 def test_an_endpoint_that_stays_keeps_its_socket() -> None:
     """Whatever else becomes of its listener, its name included; two may swap theirs."""
     main = upstream()
@@ -113,33 +99,6 @@ def test_an_endpoint_that_stays_keeps_its_socket() -> None:
     harness.client(0).sends(CONNECT)
     assert harness.service.state.sessions.listeners["b"].counters["sessions_opened"] == 1
     assert harness.service._listening.getServiceNamed("b") is there[0]
-
-
-def test_endpoints_that_are_written_alike() -> None:
-    """Of two at port 0 each keeps its own socket, whichever comes first."""
-    main = upstream()
-    one, two = (listener(name=name, endpoint="tcp:0", upstream=main) for name in ("one", "two"))
-    harness = RelayHarness(one, two)
-    before = {each.name: each for each in harness.service._listening.services}
-    reload(harness, listener(name="three", endpoint="tcp:0", upstream=main), two)
-    after = {each.name: each for each in harness.service._listening.services}
-    assert after == {"three": before["one"], "two": before["two"]}
-
-
-def test_new_limits_are_for_new_sessions() -> None:
-    """Who is there keeps what it came with."""
-    main = upstream()
-    harness = RelayHarness(listener(upstream=main))
-    early = harness.client()
-    reload(harness, listener(upstream=main, versions=frozenset({b"1.0"}), clients=2), clients=5)
-    early.sends(CONNECT)
-    broker = harness.broker()
-    assert b"accept-version:1.0,1.1,1.2\n" in broker.written()
-    later = harness.client()
-    later.sends(CONNECT)
-    assert b"supported versions are 1.0" in later.written()
-    harness.client()
-    assert b"the limit of this listener is 2" in harness.client().written()
 
 
 @pytest_twisted.ensureDeferred
@@ -209,19 +168,6 @@ def test_a_session_that_waits_tries_a_broker_that_came() -> None:
     assert client.ends == []
 
 
-def test_brokers_that_stay_keep_what_is_known_of_them() -> None:
-    """A pause, for one."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
-    harness.service.state.pauses.pause(harness.service.state.brokers.find("192.0.2.1:61613"))
-    reload(harness, listener(upstream=movable(failover(1, 2, 3), confirm=True)))
-    states = [(str(each.broker), each.state(0.0)) for each in harness.service.state.brokers]
-    assert states == [
-        ("tcp://192.0.2.1:61613", "paused"),
-        ("tcp://192.0.2.2:61613", "unknown"),
-        ("tcp://192.0.2.3:61613", "unknown"),
-    ]
-
-
 def test_sessions_of_an_upstream_that_is_gone_go_on() -> None:
     """They have no other brokers, and may lose theirs and find them again."""
     harness = RelayHarness(listener(upstream=movable(failover(1, 2), name="old")))
@@ -252,29 +198,6 @@ def test_a_move_to_a_broker_that_is_taken_out() -> None:
     reload(harness, listener(upstream=movable(failover(1, 2))))
     assert harness.service._checks._placed(group) == {one: 0, two: 0}
     assert client.ends == []
-
-
-def test_probes_begin_with_the_brokers_that_there_are() -> None:
-    """And end with them."""
-    harness = RelayHarness(listener(upstream=upstream()))
-    assert not harness.service._checks._loop.running
-    reload(harness, listener(upstream=movable(failover(2), checks=Checks(probe=1.0))))
-    harness.reactor.advance(1.0)
-    harness.reactor.advance(1.0)
-    assert {host for host, *_ in harness.reactor.tcpClients} == {"192.0.2.2"}
-
-
-def test_what_the_log_has_of_a_broker_that_is_gone(log: list[str]) -> None:
-    """It is down, and nobody waits for its return."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
-    harness.client().sends(CONNECT)
-    harness.refuse(ConnectionRefusedError())
-    reload(harness, listener(upstream=movable(failover(2))))
-    assert [line for line in log if "192.0.2.1" in line and "is down" in line]
-    log.clear()
-    for _ in range(30):
-        harness.reactor.advance(1.0)
-    assert not [line for line in log if "192.0.2.1" in line]
 
 
 # The admin endpoint
@@ -329,18 +252,6 @@ def test_a_reload_by_request() -> None:
     assert ask(connection(harness), "", "GET", "/reload") == "405"
 
 
-def test_admin_comes_and_goes() -> None:
-    """As a listener does."""
-    main = listener(upstream=upstream())
-    harness = RelayHarness(main)
-    watched = [harness.service._checks._loop.running]
-    reload(harness, main, admin="tcp:61680:interface=127.0.0.1")
-    assert ask(connection(harness), "") == "200"
-    assert [*watched, harness.service._checks._loop.running] == [False, True]
-    reload(harness, main, metrics="tcp:61681")
-    assert [each.description for each in harness.service.admin.services] == ["tcp:61681"]
-
-
 # Certificates
 
 
@@ -382,17 +293,7 @@ def test_files_that_change(tmp_path: Path, authority: Authority, log: list[str])
     assert not clock.getDelayedCalls()
 
 
-def test_a_folder_of_authorities(tmp_path: Path, authority: Authority) -> None:
-    """A file that comes into it, or goes, is a change."""
-    folder = tmp_path / "authorities"
-    folder.mkdir()
-    (folder / "a.pem").write_bytes(authority.file.read_bytes())
-    made = tls.for_broker(ClientTLS(ca=str(folder)), "localhost")
-    assert made.stamps() == made.loaded
-    (folder / "b.pem").write_bytes(authority.file.read_bytes())
-    assert made.stamps() != made.loaded
-    made.renew()
-    assert made.stamps() == made.loaded
+# The rest
 
 
 @pytest.mark.parametrize("introduces", [False, True])
@@ -413,35 +314,6 @@ def test_certificates_of_a_relay(authority: Authority, introduces: bool) -> None
     assert set(harness.service._certificates._watched) == {"upstream.main.tls"}
 
 
-# The rest
-
-
-def test_what_is_listened_on_anew(authority: Authority) -> None:
-    """An endpoint has another factory where its clients are served otherwise, and each time where it reads files."""
-    own = authority.issue("own")
-    secured = ServerTLS(str(own.certificate), str(own.key))
-    main = movable()
-    harness = RelayHarness(listener(upstream=main), admin="tcp:61680:interface=127.0.0.1")
-    service = harness.service
-    known: list[Any] = []
-
-    def anew(told: dict[str, Any], **settings: Any) -> tuple[bool, bool]:
-        reload(harness, listener(upstream=main, **told), admin="tcp:61680:interface=127.0.0.1", **settings)
-        [there], [admin] = service._listening.services, service.admin.services
-        current = [there.factory.current, admin.factory.current]
-        found = tuple(each not in known for each in current)
-        known.extend(current)
-        return found[0], found[1]
-
-    assert anew({}) == (True, True)
-    assert anew({"linger": 1.0}, stop_timeout=1.0) == (False, False)
-    assert anew({}, admin_hosts=(host("relay.example.net"),)) == (False, True)
-    assert anew({"web": Web()}) == (True, True)
-    assert anew({"web": Web()}) == (False, False)
-    assert anew({"web": Web(), "tls": secured}) == (True, False)
-    assert anew({"web": Web(), "tls": secured}) == (True, True)
-
-
 def test_what_is_heeded_anew(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Who may come in, how much is logged, and what there is to warn of."""
     levels: list[str] = []
@@ -456,23 +328,6 @@ def test_what_is_heeded_anew(log: list[str], monkeypatch: pytest.MonkeyPatch) ->
     assert harness.service._identification._auths == {}
     assert (len(levels), len(log)) == (2, 1)
     assert "sessions may be on different brokers" in log[0]
-
-
-def test_the_rest_is_left_alone() -> None:
-    """What has another setting is another one; nothing else is made anew, closed or begun again."""
-    main = movable()
-    harness = RelayHarness(listener(upstream=main))
-    service = harness.service
-    there = [each.factory.current for each in service._listening.services]
-    endpoints, watches = dict(service._endpoints), service._checks._watches
-    reload(harness, *service.config.listeners, stop_timeout=3.0)
-    assert service.config.stop_timeout == 3.0
-    reload(harness, replace(service.config.listeners[0], linger=1.0))
-    assert service.state.sessions.listeners["public"].listener.linger == 1.0
-    assert [each.factory.current for each in service._listening.services] == there
-    assert (service._endpoints, service._checks._watches is watches) == (endpoints, True)
-    reload(harness, listener(upstream=replace(main, drain_timeout=1.0)))
-    assert service._checks._watches is not watches
 
 
 def test_what_is_recorded_changes_for_new_connections(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from stomprelay.config.endpoint import quoted
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network import sharing, tls
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
-from stomprelay.service.network.sharing import AWAY, Inherited, Loads, inherited
+from stomprelay.service.network.sharing import AWAY, Inherited, Loads
 from stomprelay.service.relay import RelayService
 from tests.service.certificates import self_signed
 from tests.service.harness import RelayHarness
@@ -53,18 +53,6 @@ async def serves(accepting: Accepting, client: Peer) -> Peer:
     server.transport.loseConnection()
     await server.gone()
     return server
-
-
-@pytest_twisted.ensureDeferred
-async def test_workers_accept_and_the_parent_does_not() -> None:
-    """When one ends the other goes on, and when the parent ends, too; a client that nobody accepted waits."""
-    one, other = Accepting(), Accepting()
-    async with shared(ANY_PORT, one, other) as (parent, workers):
-        place = f"tcp:127.0.0.1:{port_of(parent)}"
-        for accepting, worker in ((other, workers[0]), (other, parent)):
-            await maybeDeferred(worker.stopService)
-            client = await connect(place)
-            await serves(accepting, client)
 
 
 @pytest_twisted.ensureDeferred
@@ -116,22 +104,6 @@ async def test_tls_of_the_endpoint(tmp_path: Path) -> None:
         trusting = tls.for_broker(ClientTLS(ca=str(own.certificate)), "localhost")
         plain = clientFromString(reactor, f"tcp:127.0.0.1:{port_of(parent)}")
         await serves(accepting, await connect(wrapClientTLS(trusting, plain, reactor)))
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_socket_of_systemd() -> None:
-    """It has another number in a worker, or none: what is inherited counts."""
-    accepting = Accepting()
-    async with shared(ANY_PORT, accepting, worker="systemd:domain=INET:name=stomp") as (parent, _):
-        client = await connect(f"tcp:127.0.0.1:{port_of(parent)}")
-        await serves(accepting, client)
-
-
-def test_how_it_is_described_in_a_worker() -> None:
-    """What a worker cannot parse has a stand-in; the rest is as it was."""
-    assert inherited("systemd:domain=INET:index=0") == "tcp:0"
-    assert inherited("haproxy:systemd:domain=INET:index=0") == "haproxy:tcp:0"
-    assert inherited("ssl:1:privateKey=x") == "ssl:1:privateKey=x"
 
 
 def test_an_endpoint_without_a_socket() -> None:

@@ -10,24 +10,17 @@ from twisted.internet.error import ConnectionLost
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.destinations import FORMER, DestinationTally
 from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.histogram import BOUNDS, CONNECT
-from stomprelay.service.admin.metrics import metrics
-from stomprelay.service.admin.requests import brokers
 from stomprelay.service.admin.snapshot import (
-    SERVES,
     DestinationRow,
     JournalRow,
     Snapshot,
-    TimeRow,
-    WorkerRow,
     ended,
     parse,
     snapshot,
     spell,
     summed,
 )
-from stomprelay.service.brokers.outages import LAST, Outage
-from tests.prometheus import samples, spelled
+from stomprelay.service.brokers.outages import Outage
 from tests.service.harness import (
     CONNECTED,
     MESSAGE,
@@ -176,17 +169,6 @@ def test_a_failover_counts_for_the_broker_that_was_lost() -> None:
     }
 
 
-def test_times_are_added() -> None:
-    """By name and label."""
-    counts = (1, *[0] * len(BOUNDS))
-    rows = [TimeRow(CONNECT, name, counts, 0.5) for name in ("a", "b", "a")]
-    each = [Snapshot(False, 0, (), (), None, times=(row,)) for row in rows]
-    assert summed(each[0], each[1:]).times == (
-        TimeRow(CONNECT, "a", (2, *[0] * len(BOUNDS)), 1.0),
-        TimeRow(CONNECT, "b", counts, 0.5),
-    )
-
-
 def with_destinations(*rows: DestinationRow) -> Snapshot:
     """A process that counted these."""
     return Snapshot(False, 0, (), (), None, destinations=rows)
@@ -231,36 +213,6 @@ def test_names_of_destinations_are_text() -> None:
     assert taken(harness).top[0].destination == "/queue/\\xff"
 
 
-def test_nobody_looks() -> None:
-    """Without an endpoint to ask, nothing is counted by destination."""
-    harness = RelayHarness()
-    carrying(harness)
-    assert taken(harness).destinations == ()
-
-
-def test_workers_are_shown() -> None:
-    """By number: whether they serve, and how often they were started."""
-    one, _ = pair()
-    rows = (WorkerRow(1, 4711, SERVES, 3, 0), WorkerRow(2, None, "is away", 0, 5))
-    crew = taken(one)._replace(workers=rows)
-    lines = spelled(samples(metrics(crew, ready=True)))
-    assert 'stomprelay_worker_up{worker="1"} 1' in lines
-    assert 'stomprelay_worker_up{worker="2"} 0' in lines
-    assert 'stomprelay_worker_restarts_total{worker="2"} 5' in lines
-    assert not [
-        each for each in samples(metrics(taken(one), ready=True)) if "worker" in {each.name, *each.labels}
-    ]
-
-
-def test_the_brokers_are_those_that_remote_commands_read() -> None:
-    """With the keys that they had always."""
-    one, _ = pair()
-    rows = json.loads(brokers(taken(one)))["brokers"]
-    assert [list(row) for row in rows] == [
-        ["uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays", "waiting"]
-    ] * 2
-
-
 # Outages
 
 
@@ -290,13 +242,6 @@ def test_the_outages_of_a_process_that_ended() -> None:
     """It knows of their end no more: they ended when it was asked last."""
     last = Snapshot(False, 0, (), (), None, time=30.0, outages=(outage(1.0, 2.0), outage(20.0, None)))
     assert [each.ended for each in ended(last).outages] == [2.0, 30.0]
-
-
-def test_the_last_outages_are_kept() -> None:
-    """Of those that are over; one that goes on is never left out."""
-    going_on = outage(0.5, None, "b")
-    over = tuple(outage(float(at), at + 0.5) for at in range(1, LAST + 2))
-    assert total(over, (going_on,)) == (going_on, *over[1:])
 
 
 def test_a_broker_in_trouble_says_why() -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -146,22 +145,6 @@ def test_a_peer_that_closes(made: Any) -> None:
     assert half.peer.recv(100) == whole.peer.recv(100) == b""
 
 
-def test_the_end_comes_when_there_is_something_to_write(made: Any) -> None:
-    """Both in one event: who knows no halves writes no more."""
-    for protocol, received, told in (
-        (Half(), b"waits", ["the peer closed"]),
-        (Whole(), b"", [error.ConnectionDone]),
-    ):
-        pair = made(protocol)
-        pair.connection.write(b"waits")
-        pair.peer.shutdown(socket.SHUT_WR)
-        turn(pair.made)
-        assert protocol.told == told
-        pair.connection.loseConnection()
-        turn(pair.made)
-        assert pair.peer.recv(100) == received
-
-
 def test_our_own_half(made: Any) -> None:
     """It is closed when all is written, at once where nothing waits; what is written later is dropped."""
     for first in (b"", b"first"):
@@ -183,19 +166,6 @@ def test_our_own_half(made: Any) -> None:
         assert pair.protocol.told[3:] == [error.ConnectionDone]
 
 
-def test_the_end_of_what_was_written_arrives_though_not_all_was_read(made: Any) -> None:
-    """The system resets a connection whose end left something unread; what was written goes before that."""
-    pair = made(Half())
-    pair.connection.stopReading()
-    pair.peer.sendall(b"unread")
-    turn(pair.made)
-    pair.connection.write(b"answer")
-    pair.connection.loseConnection()
-    turn(pair.made)
-    assert pair.peer.recv(100) == b"answer"
-    assert pair.peer.recv(100) == b""
-
-
 def test_an_abort(made: Any) -> None:
     """What waits is dropped, and the peer's connection is reset."""
     pair = made(Half())
@@ -209,15 +179,6 @@ def test_an_abort(made: Any) -> None:
     pair.connection.loseConnection()
     pair.connection.connectionLost(Failure(CONNECTION_LOST))
     assert pair.protocol.told == [error.ConnectionAborted]
-
-
-def test_a_peer_that_resets(made: Any) -> None:
-    """The connection is lost."""
-    pair = made(Half())
-    pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    pair.peer.close()
-    turn(pair.made)
-    assert pair.protocol.told == [error.ConnectionLost]
 
 
 def test_producers(made: Any) -> None:
@@ -251,20 +212,6 @@ def test_producers(made: Any) -> None:
     assert producer.told == ["pause", "resume"]
     pair.connection.connectionLost(Failure(CONNECTION_LOST))
     assert producer.told == ["pause", "resume", "stop"]
-
-
-def test_reading_stops_and_goes_on(made: Any) -> None:
-    """As often as one likes."""
-    pair = made(Half())
-    for _ in range(2):
-        pair.connection.pauseProducing()
-        pair.connection.pauseProducing()
-        pair.peer.sendall(b"hello")
-        turn(pair.made)
-        assert pair.protocol.told == []
-        pair.connection.resumeProducing()
-        turn(pair.made)
-        assert pair.protocol.told.pop() == b"hello"
 
 
 def test_a_protocol_that_fails(made: Any) -> None:
@@ -322,18 +269,6 @@ def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
     pair.connection.readConnectionLost(Failure(CONNECTION_DONE))
     pair.connection.connectionLost(Failure(CONNECTION_DONE))
     assert vars(pair.connection).keys() <= {*sockets._NAMES}
-    pair.peer.close()
-
-
-def test_what_was_not_queued_takes_no_room() -> None:
-    """All connections have one empty queue, into which nothing is put."""
-    pair = Pair(MemoryReactor(), Whole(), Socket)
-    pair.connection.write(b"one ")
-    pair.connection.writeSequence([b"two ", b"three"])
-    assert Socket._tempDataBuffer == []
-    pair.connection.doWrite()
-    assert pair.peer.recv(100) == b"one two three"
-    pair.connection.connectionLost(Failure(CONNECTION_DONE))
     pair.peer.close()
 
 
@@ -528,22 +463,6 @@ def silent() -> Iterator[int]:
         finally:
             for client in waiting:
                 client.close()
-
-
-@REACTORS
-def test_an_attempt_is_given_up(kind: type) -> None:
-    """By whoever began it, or after its time."""
-    with silent() as port, turning(kind) as made:
-        stopped, slow = Told(Whole()), Told(Whole())
-        connector = made.connectTCP("127.0.0.1", port, stopped, 5)
-        made.connectTCP("127.0.0.1", port, slow, 0.01)
-        turn(made, 1)
-        connector.stopConnecting()
-        turn(made)
-        assert stopped.told[2:] == [("failed", error.UserError, "cancelled"), "stop"]
-        assert slow.told[2:] == [("failed", error.TimeoutError, "connection timed out"), "stop"]
-        assert made.getDelayedCalls() == []
-        assert made.getWriters() == []
 
 
 def test_an_event_of_another_connection_establishes_nothing() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import pytest_twisted
 from twisted.internet.protocol import Factory
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
@@ -17,7 +16,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.network.endpoints import listening_service
 from stomprelay.service.relay import RelayService
-from tests.service.sockets import ANY_PORT, Accepting, call, port_of, reactor, running
+from tests.service.sockets import reactor
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
@@ -54,12 +53,6 @@ def test_a_local_socket_that_is_taken(tmp_path: Path) -> None:
     assert start("local", place) == f"local: cannot listen on {place}: Address already in use"
 
 
-def test_a_path_that_is_too_long(tmp_path: Path) -> None:
-    """The kernel takes about a hundred bytes."""
-    place = f"unix:{tmp_path / ('d' * 120)}"
-    assert start("local", place) == f"local: cannot listen on {place}: AF_UNIX path too long"
-
-
 def test_a_local_socket_in_no_directory(tmp_path: Path) -> None:
     """A directory that a package or `RuntimeDirectory=` should have made is not there."""
     place = f"unix:{tmp_path / 'absent' / 'door'}"
@@ -75,32 +68,3 @@ def test_a_relay_without_one_of_its_listeners() -> None:
         with capturedLogs() as logs, pytest.raises(SystemExit):
             service.privilegedStartService()
         assert any(formatEvent(event).startswith("public: cannot listen on") for event in logs)
-
-
-def test_a_relay_without_its_admin_endpoint() -> None:
-    """Nor one that nobody can watch."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
-        service = RelayService(Config((), admin=place), reactor)
-        with capturedLogs() as logs, pytest.raises(SystemExit):
-            service.privilegedStartService()
-        assert any(formatEvent(event).startswith(f"admin: cannot listen on {place}: ") for event in logs)
-
-
-@pytest_twisted.ensureDeferred
-async def test_an_entrance_that_starts() -> None:
-    """Clients come in, and after the stop they come in no more."""
-    accepting = Accepting()
-    door = listening_service(reactor, "public", ANY_PORT, accepting)
-    async with running(door):
-        port = port_of(door)
-        client = await call(door)
-        server = await accepting.accepted.get()
-        server.transport.write(b"hello")
-        assert await client.receive_until(b"hello") == b"hello"
-        client.transport.loseConnection()
-        await server.ended()
-        server.transport.loseConnection()
-        await server.gone()
-    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-        pass

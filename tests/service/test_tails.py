@@ -106,28 +106,6 @@ def test_a_new_session_is_shown_from_its_first_frame(harness: RelayHarness) -> N
     assert b"hush" not in found.segment
 
 
-def test_a_login_is_a_name_amid_a_session() -> None:
-    """Where no journal had its CONNECT."""
-    harness = RelayHarness()
-    client = harness.client()
-    client.sends(LOGIN)
-    harness.broker().sends(CONNECTED)
-    tail(harness)
-    client.sends(SEND)
-    assert [each.context.client for each in read(tail(harness))] == ["me"]
-
-
-def test_amid_connect(harness: RelayHarness) -> None:
-    """A session whose client waits for its broker: what comes from now on is shown."""
-    client = harness.client()
-    client.sends(LOGIN)
-    broker = harness.broker()
-    tail(harness)
-    broker.sends(CONNECTED)
-    client.sends(SEND)
-    assert shown(tail(harness)) == ["<CONNECTED", "connected", ">SEND"]
-
-
 def test_before_connect(harness: RelayHarness) -> None:
     """A client that has said nothing, or half of it: its CONNECT is shown, and no passcode."""
     client = harness.client()
@@ -138,22 +116,6 @@ def test_before_connect(harness: RelayHarness) -> None:
     assert shown(found) == [">CONNECT"]
     assert read(found)[0].context.client == "me"
     assert b"hush" not in found.segment
-
-
-def test_by_a_failover() -> None:
-    """The session is shown on, with its new broker."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
-    client, broker = harness.session()
-    client.sends(SUBSCRIBE)
-    tail(harness)
-    broker.disconnects()
-    harness.reactor.advance(1)
-    harness.broker().sends(CONNECTED + MESSAGE)
-    told = [each for each in read(tail(harness)) if each.context.side == "broker"]
-    assert [(each.command, each.context.broker) for each in told] == [
-        ("CONNECTED", "tcp://192.0.2.2:61613"),
-        ("MESSAGE", "tcp://192.0.2.2:61613"),
-    ]
 
 
 def test_by_several_brokers_at_once() -> None:
@@ -209,19 +171,6 @@ def test_sessions_that_are_named(harness: RelayHarness) -> None:
     assert (shown(found)[-1], found.sessions) == ("vanished", (two,))
 
 
-def test_some_destinations(harness: RelayHarness) -> None:
-    """Frames that have one of them; their bodies as far as they were wanted."""
-    client, broker = harness.session()
-    asked = {"destinations": ["/queue/b*"], "bodies": 3}
-    tail(harness, **asked)
-    client.sends(SEND + SEND.replace(b"/queue/a", b"/queue/bc"))
-    broker.sends(MESSAGE)
-    (found,) = read(tail(harness, **asked))
-    assert found.header("destination") == "/queue/bc"
-    assert found.frame is not None
-    assert found.frame[1:] == (b"hel", 5)
-
-
 def test_the_journal_has_all_the_same(tmp_path: Path) -> None:
     """Whoever watches, as much as it would have; and what watches gets bodies that the journal does not keep."""
     harness = JournalHarness(tmp_path)
@@ -236,16 +185,6 @@ def test_the_journal_has_all_the_same(tmp_path: Path) -> None:
     *_, one, two = harness.read()
     assert one.frames == two.frames == (SEND[:-6],)
     assert (one.number, two.number) == (1, 2)
-
-
-def test_a_journal_that_is_full_holds_its_sessions(tmp_path: Path) -> None:
-    """Watched or not."""
-    harness = JournalHarness(tmp_path)
-    client, _ = harness.session()
-    tail(harness)
-    harness.journal.full = True
-    client.sends(SEND)
-    assert not client.reading
 
 
 def test_what_the_configuration_redacts() -> None:
@@ -281,18 +220,6 @@ def test_who_says_that_it_is_over(harness: RelayHarness) -> None:
     assert shown(tail(harness, over=True)) == [">SEND"]
     assert recorded(client) == before
     assert tail(harness, over=True) == TailAnswer()
-
-
-def test_several_watch(harness: RelayHarness) -> None:
-    """Each what it asked for, as often as it asks; one ends, the other goes on."""
-    client, _ = harness.session()
-    tail(harness)
-    tail(harness, watch="two", bodies=2)
-    client.sends(SEND)
-    assert shown(tail(harness)) == shown(tail(harness, watch="two", bodies=2)) == [">SEND"]
-    tail(harness, over=True)
-    client.sends(SEND)
-    assert shown(tail(harness, watch="two", bodies=2)) == [">SEND"]
 
 
 def test_no_more_watch_than_may(harness: RelayHarness) -> None:

@@ -49,21 +49,6 @@ def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, timers: Timers) -> No
     assert clock.getDelayedCalls() == []
 
 
-def test_no_timer_is_kept_for_those_that_are_gone(clock: Clock, timers: Timers) -> None:
-    """When the last that sleeps is woken, a later time of one that left means nothing."""
-    gone, sleeper = Sleeper(timers), Sleeper(timers)
-    timers.set(gone, 9.0)
-    timers.set(sleeper, 1.0)
-    timers.forget(gone)
-    clock.advance(1)
-    assert sleeper.woken == [1.0]
-    assert clock.getDelayedCalls() == []
-    timers.set(sleeper, 3.0)
-    clock.advance(2)
-    assert sleeper.woken == [1.0, 3.0]
-    assert gone.woken == []
-
-
 def test_many_sleepers_share_one_timer(clock: Clock, timers: Timers) -> None:
     """A thousand timers are one delayed call, and ring each at its time."""
     sleepers = [Sleeper(timers) for _ in range(1000)]
@@ -100,16 +85,6 @@ def test_an_earlier_time_counts(clock: Clock, timers: Timers) -> None:
     assert sleeper.woken == [1.0]
 
 
-def test_infinity_is_never(clock: Clock, timers: Timers) -> None:
-    """An alarm that is taken back does not ring."""
-    sleeper = Sleeper(timers)
-    timers.set(sleeper, 1.0)
-    timers.set(sleeper, inf)
-    clock.advance(10)
-    assert sleeper.woken == []
-    assert clock.getDelayedCalls() == []
-
-
 def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, timers: Timers) -> None:
     """Never within `set`, which the sleeper may have called itself."""
     clock.advance(5)
@@ -140,27 +115,6 @@ def test_a_sleeper_that_wants_to_be_woken_at_once_again_starves_nobody(clock: Cl
     assert woken == ["restless", "other", "restless", "restless"]
 
 
-def test_a_sleeper_may_set_its_alarm_again(clock: Clock, timers: Timers) -> None:
-    """A regular beat."""
-    sleeper = Sleeper(timers, again=2.0)
-    timers.set(sleeper, 1.0)
-    clock.pump([1, 1, 1, 1, 1])
-    assert sleeper.woken == [1.0, 3.0, 5.0]
-
-
-def test_forgotten_sleepers_leave_no_timer(clock: Clock, timers: Timers) -> None:
-    """With the last sleeper goes the delayed call, however far its time."""
-    sleepers = [Sleeper(timers) for _ in range(10)]
-    for number, sleeper in enumerate(sleepers):
-        timers.set(sleeper, 100.0 + number)
-    for sleeper in sleepers:
-        timers.forget(sleeper)
-    assert clock.getDelayedCalls() == []
-    timers.forget(sleepers[0])
-    clock.advance(1000)
-    assert all(sleeper.woken == [] for sleeper in sleepers)
-
-
 def test_forgotten_sleepers_are_not_kept(clock: Clock, timers: Timers) -> None:
     """One sleeper that stays does not keep ten thousand that went."""
     lasting = Sleeper(timers)
@@ -185,16 +139,6 @@ def test_those_of_one_tick_are_woken_together(clock: Clock, timers: Timers) -> N
     clock.advance(1 / TICKS)
     assert all(sleeper.woken == [1.0 + 1 / TICKS] for sleeper in sleepers)
     assert clock.getDelayedCalls() == []
-
-
-def test_an_earlier_time_of_the_same_tick_takes_no_place(clock: Clock, timers: Timers) -> None:
-    """It is looked at with the tick anyway."""
-    sleeper = Sleeper(timers)
-    for number in range(100, 0, -1):
-        timers.set(sleeper, 1.0 + number / 100 / TICKS)
-    assert len(timers) == 1
-    clock.advance(1.0 + 1 / TICKS)
-    assert sleeper.woken == [1.0 + 1 / TICKS]
 
 
 def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, timers: Timers) -> None:

@@ -112,13 +112,6 @@ def test_an_old_version_of_tls(authority: Authority, old: str) -> None:
     assert handshake.failed["server" if old == "listener" else "client"]
 
 
-def test_a_broker_by_its_address(authority: Authority) -> None:
-    """An IP address is verified as one, and not sent as a name."""
-    handshake = Handshake(serving(authority.issue("address")), asking(authority, "127.0.0.1"))
-    assert handshake.failed == {}
-    assert handshake.server.get_servername() is None
-
-
 def test_a_name_in_place_of_the_host(authority: Authority) -> None:
     """`name` is verified and asked for, whatever the address says; other alphabets become ASCII."""
     good = authority.issue("other", ["b\u00fccher.example".encode("idna").decode()])
@@ -227,15 +220,3 @@ def test_files_that_cannot_be_used(directory: Path, authority: Authority) -> Non
                 settings, "localhost"
             )
         assert str(caught.value).startswith(words)
-
-
-def test_certificate_and_key_in_one_file(directory: Path, authority: Authority) -> None:
-    """A client certificate may bring its key in the same file."""
-    own = authority.issue("both", client=True)
-    both = directory / "both.pem"
-    both.write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
-    client = tls.for_broker(ClientTLS(str(authority.file), str(both)), "localhost")
-    server = serving(
-        authority.issue("strict"), client_ca=str(authority.file), require_client_certificate=True
-    )
-    assert Handshake(server, client).failed == {}

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.config import Config
-from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
+from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.connection.failures import spell
@@ -23,8 +23,8 @@ from stomprelay.service.network.tls import certificate_problem
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority, Credentials
 from tests.service.certificates import self_signed, serving
-from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND
-from tests.service.sockets import ANY_PORT, PATIENCE, Accepting, Peer, call, port_of, reactor, running
+from tests.service.harness import CONNECT
+from tests.service.sockets import ANY_PORT, PATIENCE, call, port_of, reactor, running
 
 UNTRUSTED = "TLS: certificate verify failed: "
 
@@ -152,37 +152,11 @@ async def test_an_unknown_authority(trust: Trust) -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_self_signed_certificate(trust: Trust) -> None:
-    """The reason tells it from one of an unknown authority."""
-    outcome = await handshake(serving(self_signed(trust.directory, "Own")), trust.trusting)
-    reason = "it is signed by itself, by no authority that is known here"
-    assert outcome.client == f"{UNTRUSTED}{reason} (certificate of Own, level 0)"
-    assert outcome.received == b""
-
-
-@pytest_twisted.ensureDeferred
 async def test_an_expired_certificate(trust: Trust) -> None:
     """Both logs say that it expired, which is what an operator has to know."""
     outcome = await handshake(serving(trust.authority.issue("Old", expired=True)), trust.trusting)
     assert outcome.client == f"{UNTRUSTED}it has expired (certificate of Old, level 0)"
     assert "expired" in outcome.server
-    assert outcome.received == b""
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_certificate_of_tomorrow(trust: Trust) -> None:
-    """Often a clock is wrong; the reason lets one think of it."""
-    own = self_signed(trust.directory, "Early", begins=1)
-    outcome = await handshake(serving(own), ClientTLS(ca=str(own.certificate)))
-    assert outcome.client == f"{UNTRUSTED}it is not valid yet (certificate of Early, level 0)"
-    assert outcome.received == b""
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_client_s_certificate_does_not_serve_a_broker(trust: Trust) -> None:
-    """What it was issued for counts."""
-    outcome = await handshake(serving(trust.authority.issue("Misused", client=True)), trust.trusting)
-    assert outcome.client == f"{UNTRUSTED}it is not made for this purpose (certificate of Misused, level 0)"
     assert outcome.received == b""
 
 
@@ -208,21 +182,6 @@ async def test_a_client_s_expired_certificate(trust: Trust) -> None:
 # Peers that do not speak TLS
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_broker_that_does_not_speak_tls(trust: Trust) -> None:
-    """It answers in plain STOMP; the reason says what is wrong with that."""
-    client, broker = TLSPeer(), Accepting()
-    listening = listening_service(reactor, "listening", ANY_PORT, broker)
-    async with running(listening):
-        await client_endpoint(reactor, _broker(listening), trust.trusting).connect(Once(client))
-        plain = await broker.accepted.get()
-        plain.transport.write(b"ERROR\nmessage:Bad CONNECT\n\n\0")
-        reason = await client.ended.addTimeout(PATIENCE, reactor)
-        plain.transport.loseConnection()
-        await plain.gone()
-    assert reason == "TLS: the peer does not speak TLS (wrong version number)"
-
-
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
@@ -244,19 +203,6 @@ async def test_a_client_that_does_not_speak_tls(trust: Trust, said: bytes, reaso
         client.transport.loseConnection()
         await client.gone()
     assert said_of_it == f"TLS: {reason}"
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_client_that_says_nothing_at_all(trust: Trust) -> None:
-    """A port scan, a monitor: no certificate is to blame."""
-    server = TLSPeer()
-    listening = listening_service(reactor, "listening", ANY_PORT, Once(server), trust.server)
-    async with running(listening):
-        client = await call(listening)
-        client.transport.loseConnection()
-        await client.gone()
-        reason = await server.ended.addTimeout(PATIENCE, reactor)
-    assert "certificate" not in reason
 
 
 # Through the relay
@@ -284,72 +230,3 @@ async def test_the_log_says_why_a_broker_was_not_accepted(trust: Trust) -> None:
     assert answer.startswith(b"ERROR\nmessage:broker not available\n")
     assert b"upstream main" in answer
     assert b"certificate" not in answer
-
-
-@pytest_twisted.ensureDeferred
-async def test_from_tls_to_tls(trust: Trust) -> None:
-    """A relay whose client and broker both speak TLS, with certificates of all four ends verified."""
-    broker = Accepting()
-    listening = listening_service(reactor, "listening", ANY_PORT, broker, trust.demanding)
-    async with running(listening):
-        upstream = Upstream("main", alone(_broker(listening)), tls=trust.showing(trust.client))
-        listener = Listener("public", ANY_PORT, upstream, tls=trust.demanding)
-        service = RelayService(Config((listener,)), reactor)
-        async with running(service):
-            here = _broker(service._listening.getServiceNamed("public"))
-            client = Peer()
-            await client_endpoint(reactor, here, trust.showing(trust.client)).connect(Once(client))
-            client.transport.write(CONNECT)
-            there = await broker.accepted.get()
-            assert (await there.frame()).startswith(b"CONNECT\n")
-            there.transport.write(CONNECTED)
-            assert (await client.frame()).startswith(b"CONNECTED\nversion:1.2\n")
-            client.transport.write(SEND)
-            assert (await there.frame()).endswith(b"\n\nhello\0")
-            client.transport.loseConnection()
-            await client.gone()
-            await there.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_from_broker_to_broker_with_tls(trust: Trust) -> None:
-    """A session whose broker dies goes on with the next, past one that accepts and never shakes hands; a client that
-    does not read when it happens gets what comes later.
-    """
-    first, second = Accepting(), Accepting()
-    mute = Accepting()
-    listening = [
-        listening_service(reactor, "first", ANY_PORT, first, trust.server),
-        listening_service(reactor, "mute", ANY_PORT, mute),
-        listening_service(reactor, "second", ANY_PORT, second, trust.server),
-    ]
-    async with running(listening[0]), running(listening[1]), running(listening[2]):
-        options = Reconnect(randomize=False, initial_delay=0.0)
-        group = Group("three", tuple(map(_broker, listening)), options)
-        upstream = Upstream("main", (group,), tls=trust.trusting, connect_timeout=1.0)
-        service = RelayService(Config((Listener("public", ANY_PORT, upstream, tls=trust.server),)), reactor)
-        async with running(service):
-            client = Peer()
-            here = _broker(service._listening.getServiceNamed("public"))
-            await client_endpoint(reactor, here, trust.trusting).connect(Once(client))
-            client.transport.write(CONNECT)
-            one = await first.accepted.get()
-            await one.frame()
-            one.transport.write(CONNECTED)
-            assert (await client.frame()).startswith(b"CONNECTED\n")
-            one.transport.abortConnection()
-            silent = await mute.accepted.get()
-            two = await second.accepted.get()
-            await two.frame()
-            two.transport.write(CONNECTED)
-            client.transport.write(SEND)
-            assert await two.frame() == SEND
-            client.transport.pauseProducing()
-            two.transport.write(MESSAGE.replace(b"hello", b"x" * 3_000_000))
-            two.transport.write(MESSAGE)
-            client.transport.resumeProducing()
-            assert len(await client.receive_bytes(3_000_000)) == 3_000_000
-            await client.receive_until(b"\n\nhello\0")
-            client.transport.loseConnection()
-            for peer in (client, silent, two):
-                await peer.gone()

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from http import HTTPStatus
 from struct import pack
-from time import process_time
 from typing import Any
 
 import h11
@@ -26,7 +25,6 @@ from tests.service.harness import (
     FakeTransport,
     RelayHarness,
     listener,
-    movable,
 )
 
 HEAD = (
@@ -125,15 +123,6 @@ def test_the_best_subprotocol_in_common(offered: bytes, chosen: bytes) -> None:
     assert b"Sec-WebSocket-Protocol: " + chosen + b"\r\n" in found.answer
 
 
-def test_no_subprotocol_in_common() -> None:
-    """Versions that the listener does not take are none."""
-    offer = HEAD + b"Sec-WebSocket-Protocol: v12.stomp\r\n\r\n"
-    found = asked(offer, versions=(b"1.1", b"1.0"))
-    assert found == HttpRefusal(
-        HTTPStatus.BAD_REQUEST, "None of these subprotocols is spoken here: use v11.stomp, v10.stomp."
-    )
-
-
 @pytest.mark.parametrize(
     ("old", "new", "status"),
     [
@@ -224,17 +213,6 @@ def test_what_is_taken_is_right(first: bytes, more: list[bytes]) -> None:
         assert (b"v12.stomp" in found.answer) == ((b"sec-websocket-protocol", b"v12.stomp") in fields)
 
 
-@pytest.mark.parametrize(
-    "value", [b" " * 60_000 + b"\0", b"a " * 30_000 + b"\0", b":" * 60_000, b"," * 60_000]
-)
-def test_no_request_takes_long(value: bytes) -> None:
-    """No byte is looked at again and again, whatever is wrong behind it."""
-    handshake = Handshake(Web(), (b"1.2",), 65536)
-    started = process_time()
-    assert handshake.received(HEAD + b"Sec-WebSocket-Protocol:" + value + b"\r\n\r\n") is not None
-    assert process_time() - started < 0.5
-
-
 def test_bytes_behind_the_request() -> None:
     """What no client sends before the answer is a request that somebody smuggles."""
     found = Handshake(Web(), (b"1.2",), 1000).received(HEAD + b"\r\n" + HEAD)
@@ -298,27 +276,6 @@ def test_a_session_in_pieces(piece: int) -> None:
     assert broker.written().count(b"hello\0") == 2
 
 
-def test_other_requests_are_answered_and_over() -> None:
-    """A browser that looks gets words, and the session is gone."""
-    relay = doors()
-    client = relay.client()
-    client.sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert client.written().startswith(b"HTTP/1.1 404 Not Found\r\n")
-    assert client.ends == ["flush"]
-    assert len(relay.service.state.sessions) == 0
-
-
-def test_a_slow_request() -> None:
-    """It gets no longer than CONNECT may take."""
-    relay = doors(connect_timeout=10.0)
-    client = relay.client()
-    client.sends(HEAD)
-    relay.reactor.advance(9)
-    assert client.written() == b""
-    relay.reactor.advance(1.1)
-    assert client.written().startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-
-
 def test_a_request_when_the_relay_stops() -> None:
     """Whoever has not finished it is told so in its own protocol."""
     relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
@@ -347,32 +304,6 @@ def test_a_handshake_and_no_connect() -> None:
 # Messages
 
 
-def test_frames_over_messages_and_messages_over_frames() -> None:
-    """A STOMP frame in two messages, two in one, one message in three frames: one stream of bytes."""
-    relay = doors()
-    client, broker = session(relay)
-    client.sends(masked(TEXT, SEND[:9]) + masked(TEXT, SEND[9:] + SEND))
-    client.sends(
-        masked(0x01, SEND[:5]) + masked(0x00, SEND[5:7]) + masked(PING, b"x") + masked(0x80, SEND[7:])
-    )
-    assert broker.written().count(b"hello\0") == 3
-    assert client.written() == said(PONG, b"x")
-
-
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 100_000])
-def test_every_length(size: int) -> None:
-    """Each of the three forms of a length, both ways."""
-    relay = doors()
-    client, broker = session(relay)
-    body = b"x" * size
-    client.sends(masked(TEXT, b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (size, body)))
-    assert body + b"\0" in broker.written()
-    client.sends(masked(TEXT, SUBSCRIBE))
-    message = MESSAGE.replace(b"hello", body).replace(b"\n\n", b"\ncontent-length:%d\n\n" % size)
-    broker.sends(message)
-    assert client.written() == said(TEXT, message)
-
-
 def test_text_where_it_is_and_binary_where_not() -> None:
     """To a client whose CONNECT was text, a body that is not UTF-8 comes as binary."""
     relay = doors()
@@ -382,15 +313,6 @@ def test_text_where_it_is_and_binary_where_not() -> None:
         message = MESSAGE.replace(b"hello", body)
         broker.sends(message)
         assert client.written() == said(first, message)
-
-
-def test_binary_for_who_speaks_binary() -> None:
-    """A client whose CONNECT was binary gets nothing else."""
-    relay = doors()
-    client, broker = session(relay, BINARY)
-    client.sends(masked(BINARY, SUBSCRIBE))
-    broker.sends(MESSAGE)
-    assert client.written() == said(BINARY, MESSAGE)
 
 
 def test_heart_beats_are_messages() -> None:
@@ -446,14 +368,6 @@ def test_what_is_refused(wire: bytes, code: int) -> None:
     assert client.ends == ["abort"]
 
 
-def test_what_came_before_counts() -> None:
-    """What stands in front of a fault in one chunk reaches the broker."""
-    relay = doors()
-    client, broker = session(relay)
-    client.sends(masked(TEXT, SEND) + masked(TEXT, b"\xff"))
-    assert b"hello\0" in broker.written()
-
-
 # Ends
 
 
@@ -481,15 +395,6 @@ def test_a_client_that_closes_is_gone(payload: bytes, answer: int) -> None:
     assert broker.ends == ["half"]
 
 
-def test_half_a_close() -> None:
-    """A client that closes its direction of the connection without a word is gone, too."""
-    relay = doors()
-    client, broker = session(relay)
-    client.protocol.readConnectionLost()
-    assert client.ends == ["flush"]
-    assert broker.ends
-
-
 def test_the_relay_stops() -> None:
     """An ERROR, and code 1001: going away."""
     relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
@@ -499,34 +404,6 @@ def test_the_relay_stops() -> None:
 
 
 # Pressure
-
-
-def test_a_full_client_and_a_full_broker() -> None:
-    """What a client does not take stops its broker; what a broker does not take stops the client's socket."""
-    relay = doors()
-    client, broker = session(relay)
-    client.fills()
-    assert not broker.reading
-    client.drains()
-    assert broker.reading
-    broker.fills()
-    assert not client.reading
-    broker.drains()
-    assert client.reading
-
-
-def test_a_failover_unnoticed() -> None:
-    """The connection to the broker is lost, and the next one goes on with it; the client sees messages only."""
-    relay = RelayHarness(listener(web=Web(), upstream=movable()))
-    client, broker = session(relay)
-    client.sends(masked(TEXT, SUBSCRIBE))
-    broker.disconnects()
-    relay.reactor.advance(0)
-    other = relay.broker()
-    other.sends(CONNECTED)
-    assert SUBSCRIBE in other.written()
-    other.sends(MESSAGE)
-    assert client.written() == said(TEXT, MESSAGE)
 
 
 # Pings

@@ -1,23 +1,18 @@
 """Brokers over WebSocket: the request, every answer to it, and a session through masked messages."""
 
 from struct import pack, unpack
-from time import process_time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.error import ConnectionDone
-from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.config.address import broker as at
 from stomprelay.relay.model.group import Group, Reconnect
-from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.model.profile import RABBITMQ
-from stomprelay.service.network.endpoints import WebSocketEndpoint, broker_endpoint
 from stomprelay.service.network.messages import masked
-from stomprelay.service.network.proxy_protocol import header
 from stomprelay.service.network.upgrade import Accepted, Handshake, Opened, Request
 from stomprelay.service.network.websocket import each_frame
 from tests.service.harness import (
@@ -104,32 +99,6 @@ def test_the_request() -> None:
     assert rest == b""
 
 
-@pytest.mark.parametrize(
-    ("url", "host"),
-    [
-        ("ws://a.example/ws", "a.example"),
-        ("ws://a.example:80/ws", "a.example"),
-        ("ws://a.example:443/ws", "a.example:443"),
-        ("wss://a.example:443/ws", "a.example"),
-        ("ws://[2001:db8::1]:15674/ws", "[2001:db8::1]:15674"),
-        ("ws://b\u00fccher.example:81/ws", "xn--bcher-kva.example:81"),
-    ],
-)
-def test_the_host(url: str, host: str) -> None:
-    """As the URL has it, without the scheme's own port."""
-    endpoint = broker_endpoint(MemoryReactorClock(), at(url), upstream())
-    assert isinstance(endpoint, WebSocketEndpoint)
-    assert (endpoint.host, endpoint.path) == (host, "/ws")
-
-
-def test_no_answer_takes_long() -> None:
-    """No byte is looked at again and again, whatever is wrong behind it."""
-    request = Request("a", "/ws", (b"1.2",))
-    started = process_time()
-    assert request.received(b"HTTP/1.1 101 a\r\nX:" + b" " * 16_000 + b"\0\r\n\r\n") == NO_HTTP
-    assert process_time() - started < 0.1
-
-
 def test_an_answer_in_pieces() -> None:
     """Byte by byte, behind another one that only says to wait; what follows it is the WebSocket's."""
     request = Request("a", "/stomp/ws", (b"1.2",))
@@ -171,17 +140,6 @@ def test_an_answer_that_opens_nothing(old: bytes, new: bytes, why: str, log: lis
     relay.reactor.advance(30)
     assert any(f"did not connect: {why}" in line for line in log)
     assert not any("Go away" in line or "Odd" in line for line in log)
-
-
-def test_no_answer_in_time() -> None:
-    """The handshake has its share of what the broker's CONNECTED may take."""
-    relay = over_websocket(connect_timeout=5.0)
-    client = relay.client()
-    client.sends(CONNECT)
-    broker = relay.broker()
-    relay.reactor.advance(5.1)
-    assert broker.ends
-    assert b"ERROR\n" in client.written()
 
 
 @pytest.mark.parametrize("half", [True, False])
@@ -269,30 +227,6 @@ def test_pings_are_answered() -> None:
     assert messages(broker.written())[-1] == (PONG, b"x")
 
 
-def test_heart_beats() -> None:
-    """Each is an EOL in a message of its own."""
-    relay = over_websocket()
-    relay.client().sends(CONNECT)
-    broker = reached(relay)
-    broker.sends(said(TEXT, CONNECTED.replace(b"\n\n", b"\nheart-beat:0,10000\n\n")))
-    broker.written()
-    relay.reactor.pump([1.0] * 6)
-    assert messages(broker.written()) == [(TEXT, b"\n")]
-
-
-def test_pressure() -> None:
-    """A broker that takes nothing stops the client, and the other way round."""
-    client, broker = session(over_websocket())
-    broker.fills()
-    assert not client.reading
-    broker.drains()
-    assert client.reading
-    client.fills()
-    assert not broker.reading
-    client.drains()
-    assert broker.reading
-
-
 @pytest.mark.parametrize(
     ("wire", "code", "why"),
     [
@@ -330,19 +264,6 @@ def test_half_a_close() -> None:
     assert b"ERROR\n" in client.written()
 
 
-def test_disconnect() -> None:
-    """The RECEIPT, the broker's close frame, ours, the end."""
-    client, broker = session(over_websocket())
-    client.sends(b"DISCONNECT\nreceipt:1\n\n\0")
-    broker.written()
-    broker.sends(said(TEXT, b"RECEIPT\nreceipt-id:1\n\n\0"))
-    assert client.written() == b"RECEIPT\nreceipt-id:1\n\n\0"
-    assert broker.ends == []
-    broker.sends(said(CLOSE, pack("!H", 1000)))
-    assert messages(broker.written()) == [(CLOSE, pack("!H", 1000))]
-    assert broker.ends == ["flush"]
-
-
 @pytest.mark.parametrize("movable_upstream", [False, True])
 def test_a_broker_that_parts_silently(movable_upstream: bool) -> None:
     """RabbitMQ closes at DISCONNECT and never gives its RECEIPT, so it is asked for one by something else."""
@@ -371,22 +292,3 @@ def test_a_client_that_left_meanwhile() -> None:
     broker.sends(answer(request))
     assert broker.written() == b""
     assert broker.ends
-
-
-def test_the_client_is_introduced() -> None:
-    """The header of the PROXY protocol comes before the request."""
-    relay = over_websocket(proxy_protocol=True)
-    client = relay.client()
-    client.sends(CONNECT)
-    wire = relay.broker().written()
-    first = header(client.getPeer(), client.getHost())
-    assert wire.startswith(first + b"GET /stomp/ws HTTP/1.1\r\n")
-
-
-def test_a_probe() -> None:
-    """Idle brokers are asked over WebSocket as well."""
-    group = Group("main", (at(URL),), Reconnect())
-    relay = RelayHarness(listener(upstream=movable(group, checks=Checks(probe=5.0))))
-    relay.reactor.pump([1.0] * 12)
-    broker = reached(relay)
-    assert messages(broker.written())[0][1].startswith(b"CONNECT\n")

@@ -78,14 +78,6 @@ def test_messages_pass(scene: WebScene) -> None:
     assert scene.reported() == [scene.passed(3, 3 * len(SEND))]
 
 
-def test_the_relay_sees_nothing_out_of_order(scene: WebScene) -> None:
-    """An odd frame is given to the relay with all that follows it, after what passed."""
-    scene.lets_pass()
-    scene.sends(masked(TEXT, SEND) + masked(TEXT, ODD) + masked(TEXT, SEND))
-    assert scene.received() == SEND
-    assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(ODD + SEND)]
-
-
 def test_however_it_is_cut(scene: WebScene) -> None:
     """In a head, in a payload, in a ping between messages or between fragments of one: the same bytes in order."""
     scene.lets_pass()
@@ -135,19 +127,6 @@ def test_a_busy_one_is_read_in_large_pieces(scene: WebScene) -> None:
     assert scene.protocol(scene.relay.client).socket().bufferSize == direct.READ
     scene.turn(5)
     assert scene.in_order() == SEND * (2 * direct.FIRST_READ // len(SEND))
-
-
-def test_who_sends_is_not_asked_whether_he_is_there(scene: WebScene) -> None:
-    """What passes was heard as well."""
-    scene.lets_pass()
-    client = scene.protocol(scene.relay.client)
-    scene.now += 19
-    scene.sends(masked(TEXT, SEND))
-    scene.now += 19
-    client.ask(scene.now)
-    scene.now += 2
-    client.ask(scene.now)
-    assert scene.answered(said(PING, b"")) == said(PING, b"")
 
 
 def test_a_client_without_websocket(reactor: Any) -> None:

@@ -24,7 +24,7 @@ from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.condition import Condition, condition, summed
 from stomprelay.service.admin.condition import parse as parse_condition
 from stomprelay.service.admin.condition import spell as spell_condition
-from stomprelay.service.admin.readiness import AWAY, DRAINED, DRAINING
+from stomprelay.service.admin.readiness import DRAINED, DRAINING
 from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions, parse
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
@@ -200,20 +200,6 @@ def test_what_a_worker_is_told(
     assert str(Path(module.__file__).parents[3]) in environment["PYTHONPATH"].split(os.pathsep)
 
 
-def test_it_serves_when_it_says_so(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
-    """By READY, once; its status is the last one."""
-    assert (worker.row.state, worker.row.process) == ("starts", 100)
-    reactor.tells("STATUS=0 sessions")
-    assert changes == []
-    reactor.tells("READY=1\nSTATUS=0 sessions, 1 listener")
-    assert changes == [True]
-    assert worker.row.state == SERVES
-    reactor.tells("STATUS=1 session\nWATCHDOG=1")
-    reactor.tells("READY=1")
-    assert changes == [True]
-    assert worker.status == "1 session"
-
-
 def test_one_that_ends_is_started_anew(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
     """Soon at first, later and later where it ends again and again, soon again where it ran for long."""
     reactor.tells("READY=1")
@@ -238,14 +224,6 @@ def test_one_that_ends_is_started_anew(worker: Worker, reactor: ProcessReactor, 
     reactor.ends()
     [call] = reactor.getDelayedCalls()
     assert call.getTime() - reactor.seconds() == pytest.approx(FIRST)
-
-
-def test_places_of_its_own_for_each_process(worker: Worker, reactor: ProcessReactor) -> None:
-    """What is left of one that was killed is not in the way of the next one."""
-    reactor.ends()
-    reactor.advance(FIRST)
-    assert len({each["NOTIFY_SOCKET"] for each in reactor.environments}) == 2
-    assert len({each.hears()[0].admin for each in reactor.processes}) == 2
 
 
 def test_last_words(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
@@ -406,15 +384,6 @@ def test_one_that_cannot_use_another_plan(worker: Worker, reactor: ProcessReacto
     assert [formatEvent(event) for event in logs] == [
         "worker 2 cannot use the configuration, and is started anew: relay.toml: listener.a.tls.key: no such file"
     ]
-
-
-def test_a_plan_whatever_is_in_the_file(worker: Worker, reactor: ProcessReactor) -> None:
-    """It comes as it was."""
-    [process] = reactor.processes
-    process.hears()
-    plan = Plan(1, SOURCE._replace(text='a = "\n\0\u00e4"'), {}, "/a:b", "/l", ["tcp://a:1"], "r")
-    worker._tell(plan)
-    assert process.hears() == (plan, {})
 
 
 def test_a_plan_is_read_as_the_parent_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -605,17 +574,6 @@ def total(crew: Crew) -> Snapshot:
     return found[0]
 
 
-def test_the_sum_of_a_crew(crew: Crew) -> None:
-    """And each worker in a row, with its sessions."""
-    found = total(crew)
-    assert found.clients == 3
-    assert found.listeners[0].counters["sessions_opened"] == 3
-    assert [(row.number, row.state, row.sessions) for row in found.workers] == [
-        (1, SERVES, 2),
-        (2, SERVES, 1),
-    ]
-
-
 def test_one_that_does_not_answer(crew: Crew) -> None:
     """Is in the sum as it was: no counter ever goes back."""
     total(crew)
@@ -682,16 +640,6 @@ def test_a_crew_is_ready_when_all_are(crew: Crew) -> None:
         assert reasons(crew) == ["no broker", "worker 2 does not answer"]
 
 
-def test_workers_that_accept_nobody(crew: Crew) -> None:
-    """One that is away, or ends, does not count while another serves."""
-    asked(crew, 1).reasons = [DRAINING]
-    assert reasons(crew) == []
-    crew.workers[1].admin = None
-    assert reasons(crew) == [AWAY]
-    crew.workers[0].admin = None
-    assert reasons(crew) == [AWAY]
-
-
 def test_a_crew_that_stops(crew: Crew) -> None:
     """Nobody has to be asked."""
     crew._own.sessions.refuse()
@@ -737,15 +685,6 @@ def test_sessions_of_all(crew: Crew) -> None:
     )
 
 
-def test_sessions_of_one_that_does_not_answer(crew: Crew) -> None:
-    """Are missing, and it is said whose they are."""
-    asked(crew, 1).state = None
-    with capturedLogs() as logs:
-        found = listed(crew, SessionQuery())
-    assert (len(found.sessions), found.total, found.missing) == (1, 1, ("worker 1",))
-    assert [formatEvent(event) for event in logs] == ["worker 1 does not answer: no answer"]
-
-
 def test_a_session_is_ended_where_it_is(crew: Crew) -> None:
     """Nobody else has it; where one does not answer and no other has it, that is not taken for no."""
     here, _, there = (each.name for number in (1, 2) for each in asked(crew, number).state.sessions)
@@ -788,15 +727,6 @@ def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
     late.plan, late.admin = plan_of([one]), Asked()  # type: ignore[assignment]
     crew.changed(late)
     assert asked(crew, 2).orders == []
-
-
-def test_a_session_that_is_watched_at_whichever_worker(crew: Crew) -> None:
-    """It is there where any worker has it."""
-    names = tuple(next(iter(asked(crew, number).state.sessions)).name for number in (1, 2))
-    found: list[Any] = []
-    for name in (*names, "nobody"):
-        _ = crew.tail(TailRequest("one", (name,))).addCallback(found.append)
-    assert [each.sessions for each in found] == [(names[0],), (names[1],), ()]
 
 
 def test_what_passes_at_each_worker(crew: Crew) -> None:

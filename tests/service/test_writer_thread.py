@@ -3,18 +3,14 @@
 import errno
 import itertools
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stomprelay.journal.block import Block, BlockKind, Damage, decode, pack_sizes
-from stomprelay.journal.folder import Folder, Recovery, SegmentFile
-from stomprelay.journal.schema import Header
-from stomprelay.journal.segment import read
+from stomprelay.journal.block import Block, decode, pack_sizes
+from stomprelay.journal.folder import Recovery, SegmentFile
 from stomprelay.journal.settings import JournalSettings
-from stomprelay.journal.writer import Writer
 from stomprelay.service.journal import writer_thread as module
 from stomprelay.service.journal.queue import JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
@@ -140,31 +136,6 @@ def test_what_waits_is_written(harness: ThreadHarness) -> None:
     assert harness.segments.rolled == 2
 
 
-def test_it_says_that_it_is_alive(harness: ThreadHarness) -> None:
-    """With the end of each segment, whether or not there was something to write; not in front of what waits."""
-    harness.thread.turn()
-    (block,) = decode(harness.segments.alive)
-    assert isinstance(block, Block)
-    assert (told(block).event, told(block).context.session) == ("journal alive", "")
-    assert (block.time, told(block).facts) == (42, {"within": 60.0})
-    harness.put(*[b"a\n\n", b"b\n\n"] * 50_000)
-    harness.thread.turn()
-    assert harness.queue.size > 0
-    assert harness.segments.alive == b""
-
-
-def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `sync_interval`; with 0 only by the end of a segment."""
-    harness = ThreadHarness(monkeypatch, sync_interval=2.0)
-    for now in range(7):
-        harness.now = now
-        harness.thread.turn()
-    assert harness.segments.synced == 4
-    harness = ThreadHarness(monkeypatch, sync_interval=0.0)
-    harness.thread.turn()
-    assert harness.segments.synced == 0
-
-
 @pytest.mark.parametrize("failure", [FULL, OSError("odd"), ValueError("a mistake of ours")])
 def test_a_disk_that_fails(harness: ThreadHarness, failure: Exception) -> None:
     """It is tried again, with what was not written and all that came; the log is told once, and when it is over."""
@@ -183,15 +154,6 @@ def test_a_disk_that_fails(harness: ThreadHarness, failure: Exception) -> None:
     assert harness.log.lines[1:] == ["info: the journal is written again"]
     assert [each.payload for each in harness.segments.blocks()] == [b"a", b"b"]
     assert harness.queue.size == 0
-
-
-def test_the_reason_is_told(harness: ThreadHarness) -> None:
-    """With the file that it is about."""
-    harness.put(b"a")
-    harness.segments.failure = FULL
-    harness.thread.turn()
-    assert harness.thread.trouble == "/j/x: No space left on device"
-    assert harness.log.lines == ["warn: the journal cannot be written: /j/x: No space left on device"]
 
 
 def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,27 +267,3 @@ def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
     harness.thread.turn()
     harness.thread.turn()
     assert harness.roomy == [0]
-
-
-def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
-    """With real files: all is there when it says that it ended."""
-    settings = JournalSettings(str(tmp_path), flush_interval=0.01, segment_size=5000)
-    queue = JournalQueue(10**6, itertools.count(1).__next__, portion=5000)
-    writer = Writer(tmp_path, "r", "0" * 8, size=5000, age=60.0, software="tests")
-    log = Log()
-    thread = WriterThread(
-        settings, queue, writer, Folder(tmp_path), itertools.count(1).__next__, log, lambda: None
-    )
-    thread.start()
-    for number in range(1000):
-        queue.put(b'["l"]', number, pack_sizes(3, 0, 0), b"a\n\n")
-    ended = threading.Event()
-    thread.stop(ended.set)
-    assert ended.wait(60)
-    found = [each for path in sorted(tmp_path.iterdir()) for each in read(path)]
-    assert not [each for each in found if isinstance(each, Damage)]
-    assert [each.number for each in found if isinstance(each, Block)] == list(range(1000))
-    assert sum(isinstance(each, Header) for each in found) > 1
-    assert all(path.suffix == ".journal" for path in tmp_path.iterdir())
-    assert log.lines == []
-    assert {each.kind for each in found if isinstance(each, Block)} == {BlockKind.FRAMES}

@@ -47,14 +47,6 @@ def test_a_reason_that_needs_no_explanation(dialect: Dialect) -> None:
     assert body == b"NUL in a frame's head"
 
 
-@versions
-def test_the_length_is_counted_in_octets(dialect: Dialect) -> None:
-    """Whatever is quoted, NUL and characters beyond ASCII included."""
-    headers, body = heard(complain(FrameError("odd", "it says \0 and ä"), dialect), dialect)
-    assert body.decode() == "it says \0 and ä"
-    assert dict(headers)[b"content-length"] == b"%d" % len(body)
-
-
 @pytest.mark.parametrize(
     ("receipt", "in_1_0", "in_1_1", "in_1_2"),
     [

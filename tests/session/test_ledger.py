@@ -1,6 +1,5 @@
 """Deliveries that await their ACK."""
 
-import re
 from collections.abc import Iterable
 from itertools import chain
 
@@ -35,27 +34,6 @@ def pending(ledger: Ledger, deliveries: Iterable[Delivery]) -> list[bytes]:
 
 
 # ------------------------------------------------------------------ names
-
-
-def test_a_delivery_is_found_by_every_name() -> None:
-    """By our token, by message-id, and by message-id and subscription."""
-    ledger = Ledger(10)
-    one = ledger.noted(subscription(), b"m1", b"ack-1")
-    assert (one.message_id, one.ack, one.subscription.id) == (b"m1", b"ack-1", b"1")
-    assert ledger.by_token(one.token) is one
-    assert ledger.by_message(b"m1") is one
-    assert ledger.by_message(b"m1", b"1") is one
-    assert ledger.by_message(b"m1", b"2") is None
-    assert ledger.by_message(b"m2") is None
-    assert len(ledger) == 1
-
-
-def test_tokens_need_no_escape() -> None:
-    """They are letters, digits, dots, dashes and underscores, and no two are the same."""
-    ledger = Ledger(10)
-    tokens = [each.token for each in delivered(ledger, subscription(), *[b"m"] * 10)]
-    assert len(set(tokens)) == 10
-    assert all(re.fullmatch(rb"[A-Za-z0-9._-]+", token) for token in tokens)
 
 
 @pytest.mark.parametrize(
@@ -140,111 +118,7 @@ def test_one_message_on_two_subscriptions() -> None:
 # ------------------------------------------------------------------ settling
 
 
-def test_individual_acknowledgement() -> None:
-    """Only what was named."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(), b"a", b"b", b"c")
-    ledger.settled(deliveries[1])
-    assert pending(ledger, deliveries) == [b"a", b"c"]
-
-
-def test_cumulative_acknowledgement() -> None:
-    """All earlier ones too, and no later one."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(ack=CUMULATIVE), b"a", b"b", b"c", b"d")
-    ledger.settled(deliveries[2])
-    assert pending(ledger, deliveries) == [b"d"]
-    ledger.settled(deliveries[3])
-    assert len(ledger) == 0
-
-
-def test_cumulative_acknowledgement_is_per_subscription() -> None:
-    """a1 b1 a2, ACK a2: b1 still awaits its own."""
-    ledger = Ledger(10)
-    a, b = subscription(b"a", CUMULATIVE), subscription(b"b", CUMULATIVE)
-    deliveries = [ledger.noted(a, b"a1", None), ledger.noted(b, b"b1", None), ledger.noted(a, b"a2", None)]
-    ledger.settled(deliveries[2])
-    assert pending(ledger, deliveries) == [b"b1"]
-
-
 # ------------------------------------------------------------------ transactions
-
-
-@pytest.mark.parametrize("ack", [INDIVIDUAL, CUMULATIVE], ids=bytes.decode)
-def test_an_acknowledgement_in_a_transaction_that_commits(ack: bytes) -> None:
-    """It is settled, and an ABORT of the same name later brings nothing back."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(ack=ack), b"a", b"b")
-    ledger.settled(deliveries[0], b"tx")
-    ledger.settled(deliveries[1], b"tx")
-    assert len(ledger) == 0
-    ledger.committed(b"tx")
-    ledger.aborted(b"tx")
-    assert len(ledger) == 0
-
-
-@pytest.mark.parametrize("ack", [INDIVIDUAL, CUMULATIVE], ids=bytes.decode)
-def test_an_acknowledgement_in_a_transaction_that_aborts(ack: bytes) -> None:
-    """It is taken back: all that it covered awaits its ACK again, by the same names."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(ack=ack), b"a", b"b", b"c", b"d")
-    ledger.settled(deliveries[0], b"tx")
-    ledger.settled(deliveries[2], b"tx")
-    ledger.settled(deliveries[3])
-    ledger.aborted(b"tx")
-    assert pending(ledger, deliveries) == [b"a", b"b", b"c"]
-    assert ledger.by_message(b"c", b"1") is deliveries[2]
-    for each in deliveries[:3]:
-        if ledger.by_token(each.token) is not None:
-            ledger.settled(each)
-    assert len(ledger) == 0
-
-
-def test_what_came_back_is_in_the_old_order() -> None:
-    """Delivered a b c, acknowledged b in a transaction that aborts, then ACK a: b and c are left."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(ack=CUMULATIVE), b"a", b"b", b"c")
-    ledger.settled(deliveries[1], b"tx")
-    ledger.aborted(b"tx")
-    ledger.settled(deliveries[0])
-    assert pending(ledger, deliveries) == [b"b", b"c"]
-    ledger.settled(deliveries[2])
-    assert len(ledger) == 0
-
-
-def test_the_oldest_that_came_back_is_the_oldest_again() -> None:
-    """One message on two subscriptions, the first ACK aborted: the next ACK by message-id is for the first."""
-    ledger = Ledger(10)
-    one = ledger.noted(subscription(b"1"), b"m", None)
-    ledger.noted(subscription(b"2"), b"m", None)
-    ledger.settled(one, b"tx")
-    ledger.aborted(b"tx")
-    assert ledger.by_message(b"m") is one
-
-
-def test_transactions_do_not_mix() -> None:
-    """Each brings back its own; one that settled nothing brings nothing."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(), b"a", b"b", b"c")
-    ledger.settled(deliveries[0], b"t1")
-    ledger.settled(deliveries[1], b"t2")
-    ledger.settled(deliveries[2])
-    ledger.aborted(b"t3")
-    ledger.committed(b"t3")
-    ledger.committed(b"t1")
-    ledger.aborted(b"t2")
-    assert pending(ledger, deliveries) == [b"b"]
-
-
-def test_a_transaction_name_can_be_used_again() -> None:
-    """What the first one held is gone with its COMMIT."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(), b"a", b"b")
-    ledger.settled(deliveries[0], b"tx")
-    ledger.committed(b"tx")
-    ledger.settled(deliveries[1], b"tx")
-    ledger.aborted(b"tx")
-    assert pending(ledger, deliveries) == [b"b"]
 
 
 # ------------------------------------------------------------------ bounds
@@ -432,19 +306,6 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
 
 
 # ------------------------------------------------------------------ brokers beside each other
-
-
-def test_tokens_come_first() -> None:
-    """A name that we gave is ours, even where a broker gives such names too."""
-    ledger = Ledger(10)
-    one = ledger.noted(subscription(), b"m1", b"relay-ack-2")
-    two = ledger.noted(subscription(), b"relay-ack-1", b"k")
-    assert ledger.by_token(b"relay-ack-2") is two
-    assert ledger.by_message(b"relay-ack-1") is one
-    ledger.settled(one)
-    assert ledger.by_message(b"relay-ack-1") is two
-    ledger.settled(two)
-    assert ledger.by_token(b"relay-ack-2") is None
 
 
 def test_message_ids_that_are_in_use() -> None:

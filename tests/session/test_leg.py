@@ -3,21 +3,11 @@
 import pytest
 
 from stomprelay.session.leg import Leg, Side, State
-from stomprelay.wire.dialect import V1_0, V1_1, V1_2
-from stomprelay.wire.errors import FrameError, LimitError, ProtocolError
+from stomprelay.wire.dialect import V1_1, V1_2
+from stomprelay.wire.errors import FrameError, ProtocolError
 from stomprelay.wire.head import Limits
 
 sides = pytest.mark.parametrize("side", Side, ids=lambda side: side.value)
-
-
-@sides
-def test_a_new_leg(side: Side) -> None:
-    """It speaks 1.0, as CONNECT and CONNECTED do, waits for them, and has agreed on no beats."""
-    leg = Leg(side, Limits())
-    assert (leg.side, leg.state, leg.dialect) == (side, State.OPENING, V1_0)
-    assert leg.decoder.dialect is V1_0
-    assert leg.heartbeat.deadline == float("inf")
-    assert not leg.closed
 
 
 def test_connect_is_raw_and_what_follows_is_not() -> None:
@@ -75,34 +65,3 @@ def test_a_closed_leg(side: Side) -> None:
     leg.decoder.feed(b"RECEIPT\n\n\0")
     with pytest.raises(ProtocolError):
         list(leg.decoder.frames())
-
-
-@pytest.mark.parametrize("state", [State.CONNECTED, State.LEAVING], ids=lambda state: state.value)
-def test_an_open_leg(state: State) -> None:
-    """As long as it is not closed it may be written to."""
-    leg = Leg(Side.UPSTREAM, Limits())
-    leg.enter(State.CONNECTED)
-    if state is not State.CONNECTED:
-        leg.enter(state)
-    assert not leg.closed
-
-
-def test_limits_are_the_legs_own() -> None:
-    """They hold from the first octet, and through every change of state."""
-    leg = Leg(Side.DOWNSTREAM, Limits(headers=1))
-    leg.decoder.feed(b"CONNECT\na:1\n\n\0")
-    assert len(list(leg.decoder.frames())) == 1
-    leg.enter(State.CONNECTED, V1_2)
-    leg.decoder.feed(b"SEND\na:1\nb:2\n\n\0")
-    with pytest.raises(LimitError, match="too many headers"):
-        list(leg.decoder.frames())
-
-
-def test_legs_share_nothing() -> None:
-    """What one connection left unfinished is not another's."""
-    first, second = Leg(Side.DOWNSTREAM, Limits()), Leg(Side.DOWNSTREAM, Limits())
-    first.decoder.feed(b"CONN")
-    assert list(first.decoder.frames()) == []
-    second.decoder.feed(b"STOMP\n\n\0")
-    assert [frame.command for frame in second.decoder.frames()] == [b"STOMP"]
-    assert first.heartbeat is not second.heartbeat

@@ -10,7 +10,6 @@ from stomprelay.session.rows import Row, joined
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2
 from stomprelay.wire.names import ABORT, BEGIN, SUBSCRIBE, UNSUBSCRIBE
-from tests.counting import lines
 
 in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
 in_both_modes = pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
@@ -75,19 +74,6 @@ def test_all_of_a_run(version: bytes, mode: bytes) -> None:
     assert it.kept.size - before >= 3 * THING
     assert acknowledged(it, b"1", b"2", b"3")
     assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting, it.quiet) == (0, 0, False, True)
-    assert it.kept.size == before
-
-
-def test_long_names_are_counted() -> None:
-    """They are kept, so they cost what they have."""
-    it = session()
-    subscribe(it, b"a")
-    before = it.kept.size
-    delivered(it, b"x" * 5000, b"y")
-    assert it.kept.size - before >= 10_000
-    acknowledged(it, b"y")
-    assert it.kept.size - before >= 10_000
-    acknowledged(it, b"x" * 5000)
     assert it.kept.size == before
 
 
@@ -206,16 +192,6 @@ def test_other_spellings_need_a_look(name: bytes) -> None:
     assert len(it.ledger) == 0
 
 
-def test_padding_needs_a_look() -> None:
-    """Blanks around a 1.0 value are none of it."""
-    it = session(b"1.0")
-    subscribe(it, b"a")
-    assert not delivered(it, b" 1")
-    assert delivered(it, b"1")
-    assert not acknowledged(it, b" 1")
-    assert len(it.ledger) == 1
-
-
 @pytest.mark.parametrize("version", [b"1.1", b"1.2"], ids=bytes.decode)
 def test_one_message_on_two_subscriptions(version: bytes) -> None:
     """Each is acknowledged by itself."""
@@ -330,20 +306,6 @@ def test_a_subscription_is_replaced() -> None:
     assert acknowledged(it, b"3")
     assert [it.ledger.by_message(each) is None for each in (b"1", b"2", b"3")] == [False, False, True]
     assert not found(it, b"1").subscription.open
-
-
-def test_each_is_listed_once() -> None:
-    """What a look costs does not depend on how many were noted and settled before, nor on how often one is needed."""
-    it = session(most=10_000)
-    subscribe(it, b"a")
-    names = [b"%d" % n for n in range(1000)]
-    delivered(it, *names)
-    first = lines(lambda: found(it, b"0"))
-    again = lines(lambda: found(it, b"999"))
-    assert again < 60 < first
-    delivered(it, *(b"x" + name for name in names))
-    acknowledged(it, *(b"x" + name for name in names))
-    assert lines(lambda: it.ledger.named(b"y")) < 60
 
 
 # ------------------------------------------------------------------ receipts

@@ -1,6 +1,5 @@
 """Rows under names, kept in Python and in C."""
 
-import random
 from collections.abc import Iterable
 
 import pytest
@@ -92,24 +91,6 @@ def test_texts_that_are_none(kind: type[Rows], text: bytes) -> None:
         with pytest.raises(ValueError):  # noqa: PT011 - they say it in different words
             taking()
     assert len(it) == 0
-
-
-@in_both
-@pytest.mark.parametrize("covered", [NOBODY, {b"a", b"b"}], ids=["each", "all before"])
-def test_many_in_any_order(kind: type[Rows], covered: set[bytes]) -> None:
-    """However many there are, and in whatever order they are named, and also while others come."""
-    it, numbers = kind(3, 2, 3), list(range(20_000))
-    for number in numbers:
-        assert it.add(joined([row(number, b"ab"[number % 2 :][:1])]), covered)
-    random.Random(1).shuffle(numbers)
-    there, later = set(numbers), []
-    for number in [*numbers[:50], *reversed(range(20_000))]:
-        assert it.remove(names(number))[0] == (number in there)
-        if number in there:
-            there -= set(range(number % 2, number + 1, 2)) if covered else {number}
-            later.append(row(20_000 + number, b"c"))
-            assert it.add(joined(later[-1:]), covered)
-    assert it.take() == joined(later)
 
 
 WHOSE = b"a", b"bb", b""

@@ -23,36 +23,7 @@ def transaction(name: bytes) -> Headers:
     return [(b"transaction", name)]
 
 
-def test_a_new_session() -> None:
-    """It has a name and a version, and nothing else yet."""
-    new = session()
-    assert (new.name, new.dialect) == (b"s1", V1_1)
-    assert (len(new.subscriptions), len(new.ledger), new.transactions, new.receipts) == (0, 0, {}, {})
-    assert not new.full
-    assert not new.crowded
-
-
-def test_what_must_be_observed() -> None:
-    """The commands that change what a client has; SEND, ACK and NACK do not."""
-    assert {SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT} == Session.WATCHED
-
-
 # ------------------------------------------------------------------ subscriptions
-
-
-def test_subscribe_and_unsubscribe() -> None:
-    """Both answer the subscription that they are about."""
-    it = session()
-    opened = it.observed(SUBSCRIBE, SUBSCRIPTION)
-    assert opened is not None
-    assert it.subscriptions.named(b"1") is opened
-    assert it.observed(UNSUBSCRIBE, [(b"id", b"1")]) is opened
-    assert it.subscriptions.named(b"1") is None
-
-
-def test_unsubscribe_from_nothing() -> None:
-    """None: the broker may know better."""
-    assert session().observed(UNSUBSCRIBE, [(b"id", b"1")]) is None
 
 
 def test_unsubscribe_makes_room_in_a_crowded_ledger() -> None:
@@ -66,16 +37,6 @@ def test_unsubscribe_makes_room_in_a_crowded_ledger() -> None:
     it.observed(UNSUBSCRIBE, [(b"id", b"1")])
     assert not it.crowded
     assert len(it.ledger) == 0
-
-
-def test_unsubscribe_leaves_an_uncrowded_ledger_alone() -> None:
-    """A client may acknowledge after it unsubscribed."""
-    it = session(4)
-    ended = it.observed(SUBSCRIBE, SUBSCRIPTION)
-    assert ended is not None
-    delivery = it.ledger.noted(ended, b"m", None)
-    it.observed(UNSUBSCRIBE, [(b"id", b"1")])
-    assert it.ledger.by_token(delivery.token) is delivery
 
 
 # ------------------------------------------------------------------ transactions
@@ -133,19 +94,6 @@ def test_open_transactions_are_bounded() -> None:
 # ------------------------------------------------------------------ bounds, receipts, losses
 
 
-def test_full_and_crowded_are_the_ledgers() -> None:
-    """As many deliveries as the session was made for; on again below half."""
-    it = session(4)
-    to = it.observed(SUBSCRIBE, SUBSCRIPTION)
-    assert to is not None
-    deliveries = [it.ledger.noted(to, b"%d" % n, None) for n in range(4)]
-    assert (it.full, it.crowded) == (True, True)
-    it.ledger.settled(deliveries[0])
-    assert (it.full, it.crowded) == (False, True)
-    it.ledger.settled(deliveries[1])
-    assert (it.full, it.crowded) == (False, False)
-
-
 def test_receipts_that_are_owed() -> None:
     """In the order in which they were asked for, until the broker gives them; others do not matter."""
     it = session()
@@ -178,18 +126,6 @@ def test_losses_are_counted() -> None:
     before = it.traces
     it.owed(b"r1")
     assert it.traces > before
-
-
-def test_sessions_share_nothing_but_the_tally() -> None:
-    """One client's subscriptions, transactions and receipts are not another's."""
-    counters: dict[str, int] = Counter()
-    one, two = Session(b"1", V1_1, 10, counters), Session(b"2", V1_1, 10, counters)
-    one.observed(SUBSCRIBE, SUBSCRIPTION)
-    one.observed(BEGIN, transaction(b"t"))
-    one.owed(b"r")
-    one.lose("x")
-    assert (len(two.subscriptions), two.transactions, two.receipts) == (0, {}, {})
-    assert two.counters["x"] == 1
 
 
 def _delivered(it: Session, message_id: bytes, ack: bytes) -> int:

@@ -9,7 +9,6 @@ from stomprelay.session.subscriptions import (
     CUMULATIVE,
     INDIVIDUAL,
     MADE,
-    MODES,
     Subscription,
     Subscriptions,
 )
@@ -48,21 +47,7 @@ def test_what_a_subscribe_says(headers: Headers, destination: bytes, ack: bytes)
     assert subscription.open
 
 
-def test_the_modes() -> None:
-    """STOMP 1.1 and 1.2, "SUBSCRIBE ack Header"."""
-    assert {b"auto", b"client", b"client-individual"} == MODES
-
-
 # ------------------------------------------------------------------ opened
-
-
-def test_a_subscription_with_an_id_keeps_it() -> None:
-    """Whatever the id is made of: durable topics are found by it."""
-    subscriptions = Subscriptions()
-    for id in (b"1", b"", b"a:b\\c\n", b"\xff", b"sub 1"):
-        subscription = subscriptions.opened(sub((b"id", id), A))
-        assert (subscription.id, subscription.named) == (id, True)
-        assert subscriptions.named(id) is subscription
 
 
 def test_a_subscription_without_an_id_is_given_one() -> None:
@@ -87,19 +72,6 @@ def test_a_name_of_ours_is_nobody_elses() -> None:
     assert [subscriptions.named(each.id) for each in [*theirs, ours]] == [*theirs, ours]
 
 
-def test_a_name_of_ours_is_not_given_twice() -> None:
-    """A MESSAGE for an ended subscription cannot be taken for a new one's."""
-    subscriptions = Subscriptions()
-    first = subscriptions.opened(sub(A))
-    subscriptions.closed(sub(A))
-    assert subscriptions.opened(sub(A)).id != first.id
-
-
-def test_the_first_id_counts() -> None:
-    """STOMP 1.2, "Repeated Header Entries"."""
-    assert Subscriptions().opened(sub((b"id", b"1"), (b"id", b"2"), A)).id == b"1"
-
-
 def test_the_number_of_subscriptions_is_bounded() -> None:
     """One more is an error, until one has ended."""
     subscriptions = Subscriptions(most=2)
@@ -112,18 +84,6 @@ def test_the_number_of_subscriptions_is_bounded() -> None:
     assert len(subscriptions) == 2
     subscriptions.closed(sub((b"id", b"1")))
     subscriptions.opened(sub(B))
-
-
-def test_they_are_listed_oldest_first() -> None:
-    """The order in which they would have to be said again."""
-    subscriptions = Subscriptions()
-    opened = [
-        subscriptions.opened(headers) for headers in (sub(A), sub((b"id", b"z"), B), sub((b"id", b"a"), A))
-    ]
-    assert list(subscriptions) == opened
-    subscriptions.closed(sub((b"id", b"z")))
-    assert list(subscriptions) == [opened[0], opened[2]]
-    assert len(subscriptions) == 2
 
 
 def test_destinations_are_listed_once() -> None:
@@ -162,30 +122,6 @@ def test_closed_by_destination_is_the_oldest() -> None:
     assert subscriptions.closed(sub(A)) is second
     assert subscriptions.closed(sub(A)) is None
     assert list(subscriptions) == [other]
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [sub(), sub((b"id", b"2")), sub(B), sub((b"id", b"2"), A), sub((b"destination", b"/queue/a/"))],
-    ids=repr,
-)
-def test_closing_what_is_not_open(headers: Headers) -> None:
-    """None, and everything stays; an id that matches nothing is not helped by a destination that would."""
-    subscriptions = Subscriptions()
-    one = subscriptions.opened(sub((b"id", b"1"), A))
-    assert subscriptions.closed(headers) is None
-    assert one.open
-    assert list(subscriptions) == [one]
-
-
-def test_an_id_can_be_used_again() -> None:
-    """After UNSUBSCRIBE it is free, and means the new subscription."""
-    subscriptions = Subscriptions()
-    subscriptions.opened(sub((b"id", b"1"), A))
-    subscriptions.closed(sub((b"id", b"1")))
-    again = subscriptions.opened(sub((b"id", b"1"), B))
-    assert subscriptions.named(b"1") is again
-    assert subscriptions.delivered(b"1", b"") is again
 
 
 # ------------------------------------------------------------------ delivered
@@ -258,15 +194,6 @@ def test_an_open_one_comes_before_one_that_ended() -> None:
     again = subscriptions.opened([(b"destination", b"/queue/a")])
     subscriptions.opened([(b"destination", b"/queue/b")])
     assert subscriptions.delivered(None, b"/queue/a") is again
-
-
-def test_a_message_for_nobody() -> None:
-    """With several left, and none of that destination, nobody can say whose it is."""
-    subscriptions = Subscriptions()
-    subscriptions.opened([(b"destination", b"/queue/a")])
-    subscriptions.opened([(b"destination", b"/queue/b")])
-    assert subscriptions.delivered(None, b"/queue/c") is None
-    assert subscriptions.delivered(b"x", b"/queue/c") is None
 
 
 def test_a_message_by_a_name_that_the_broker_made() -> None:

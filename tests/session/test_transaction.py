@@ -30,13 +30,6 @@ def test_it_is_kept_in_order() -> None:
     assert not transaction.cut
 
 
-def test_the_last_octet_of_room() -> None:
-    """What just fits is kept."""
-    transaction = begun()
-    transaction.keep(SEND, len(SEND))
-    assert not transaction.cut
-
-
 def test_what_does_not_fit_cuts_it() -> None:
     """All but BEGIN goes, and is told to be given back; nothing more is kept then, however small."""
     transaction = begun()

@@ -12,7 +12,7 @@ from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompE
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, OPENING, SEND
 from tests import strategies
-from tests.wire.decoding import ANY, Seen, decode, octets, refuse, run
+from tests.wire.decoding import ANY, decode, octets, refuse, run
 
 SPECIFIED = list(DIALECTS.values())
 versions = pytest.mark.parametrize("dialect", SPECIFIED, ids=lambda dialect: dialect.version.decode())
@@ -23,24 +23,6 @@ SMALL = Limits(headers=3, header_line=20, body=30)
 
 
 # ------------------------------------------------------------------ whole frames
-
-
-@versions
-@pytest.mark.parametrize("wire", [LF, CRLF], ids=["LF", "CRLF"])
-def test_a_frame(dialect: Dialect, wire: bytes) -> None:
-    """Command, head lines and body are what stands on the wire; CR LF is taken in every version."""
-    eol = b"\r\n" if wire is CRLF else b"\n"
-    plain = wire is LF
-    assert decode(wire, dialect) == [Seen(SEND, b"destination:/queue/a" + eol, b"hello", not plain, plain)]
-
-
-@versions
-@pytest.mark.parametrize("command", sorted(ANY), ids=bytes.decode)
-def test_every_command(command: bytes, dialect: Dialect) -> None:
-    """Each is known by its whole, exact name, with LF and with CR LF."""
-    for eol in (b"\n", b"\r\n"):
-        (frame,) = decode(command + eol + eol + b"\0", dialect)
-        assert (frame.command, frame.head_lines, frame.payload) == (command, b"", b"")
 
 
 @pytest.mark.parametrize(
@@ -98,12 +80,6 @@ def test_a_body_with_content_length(dialect: Dialect, body: bytes) -> None:
         assert frame.payload == body
 
 
-def test_content_length_counts_octets() -> None:
-    """Not characters."""
-    (frame,) = decode("SEND\ncontent-length:4\n\näö\0".encode())
-    assert frame.payload.decode() == "äö"
-
-
 @pytest.mark.parametrize("at", ["first", "middle", "last"])
 def test_content_length_may_stand_anywhere(at: str) -> None:
     """The head is looked through, not only its first line."""
@@ -151,30 +127,6 @@ def test_eols_and_nuls_between_frames_are_nothing(dialect: Dialect, gap: bytes) 
     assert decode(gap, dialect) == []
 
 
-def test_many_frames_in_a_chunk() -> None:
-    """They come in order, each with its own body."""
-    wire = b"".join([b"SEND\nn:%d\n\n%d\0\n" % (n, n) for n in range(50)])
-    assert [(frame.head_lines, frame.payload) for frame in decode(wire)] == [
-        (b"n:%d\n" % n, b"%d" % n) for n in range(50)
-    ]
-
-
-@pytest.mark.parametrize(
-    "wire",
-    [
-        LF + CRLF + LF,
-        b"MESSAGE\nmessage-id:ID\\c1\\\\\nfoo:\xc3\xa4\ncontent-length:7\n\na\0\r\n\xc3\xa4b\0\n\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0",
-    ],
-    ids=["SENDs", "everything"],
-)
-def test_a_stream_cut_in_two_anywhere(wire: bytes) -> None:
-    """Inside an escape, between CR and LF, inside a character, between body and NUL: it makes no difference."""
-    whole = run([wire])
-    assert whole.error is None
-    for at in range(len(wire) + 1):
-        assert run([wire[:at], wire[at:]]) == whole
-
-
 @settings(max_examples=3 * settings().max_examples)
 @given(dialect=st.sampled_from(SPECIFIED), data=st.data())
 def test_any_chunking_gives_the_same_frames(dialect: Dialect, data: st.DataObject) -> None:
@@ -184,12 +136,6 @@ def test_any_chunking_gives_the_same_frames(dialect: Dialect, data: st.DataObjec
     assert (whole.error, whole.buffered) == (None, 0)
     assert run(data.draw(strategies.chunkings(stream)), dialect) == whole
     assert run(octets(stream), dialect) == whole
-
-
-def test_empty_chunks_are_nothing() -> None:
-    """Nothing comes of nothing, before, inside and behind a frame."""
-    whole = run([LF])
-    assert run([b"", LF[:3], b"", b"", LF[3:20], b"", LF[20:], b""]) == whole
 
 
 def test_frames_can_be_taken_one_by_one() -> None:
@@ -205,16 +151,6 @@ def test_frames_can_be_taken_one_by_one() -> None:
     decoder.feed(b"\nn:4\n\n\0")
     assert [frame.raw(b"n") for frame in decoder.frames()] == [b"4"]
     assert decoder.buffered == 0
-
-
-def test_one_iterator_goes_on_through_what_is_fed() -> None:
-    """Feeding between two frames does not disturb whoever is still taking them."""
-    decoder = Decoder(V1_2, ANY, Limits())
-    decoder.feed(b"SEND\nn:1\n\n\0SEND\nn:2\n\n\0")
-    frames = decoder.frames()
-    assert next(frames).raw(b"n") == b"1"
-    decoder.feed(b"SEND\nn:3\n\n\0")
-    assert [frame.raw(b"n") for frame in frames] == [b"2", b"3"]
 
 
 def test_dialect_and_commands_can_change_between_two_frames() -> None:
@@ -244,13 +180,6 @@ def test_neighbours_with_the_same_head_share_it() -> None:
     assert memos[2] is memos[3]
     decoder.feed(b"SEND\na:2\n\nlater\0")
     assert [frame.memo is memos[3] for frame in decoder.frames()] == [True]
-
-
-def test_other_commands_share_no_head() -> None:
-    """Only SENDs come in rows of one head."""
-    decoder = Decoder(V1_2, ANY, Limits())
-    decoder.feed(b"MESSAGE\na:1\n\nx\0" * 2)
-    assert [frame.memo for frame in decoder.frames()] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -412,17 +341,6 @@ def test_a_body_of_lfs_has_the_limit_of_bodies(rest: bytes) -> None:
     assert (type(error), str(error)) == (LimitError, "body too large")
 
 
-def test_frames_around_a_body_of_lfs() -> None:
-    """Neighbours are read as they are alone."""
-    wire = b"BEGIN\ntransaction:t\n\n\n\0" + LF + b"COMMIT\ntransaction:t\n\n\n\n\0\n" + LF
-    assert [(frame.command, frame.payload) for frame in decode(wire)] == [
-        (b"BEGIN", b"\n"),
-        (b"SEND", b"hello"),
-        (b"COMMIT", b"\n\n"),
-        (b"SEND", b"hello"),
-    ]
-
-
 # ------------------------------------------------------------------ the receipt that a broken frame asks for
 
 
@@ -536,12 +454,6 @@ def test_carriage_returns(dialect: Dialect, case: Cr) -> None:
         assert frame.payload == b"x"
 
 
-@pytest.mark.parametrize("line", [b"foo:b\rar", b"foo:\rbar", b"foo:ba\rr"], ids=repr)
-def test_no_carriage_return_inside_a_value_on_1_2(line: bytes) -> None:
-    """STOMP 1.2, "Augmented BNF": no octet of a value is a CR; RabbitMQ closes without a word at one."""
-    assert str(refuse(b"SEND\n" + line + b"\n\n\0", V1_2)) == INSIDE
-
-
 @pytest.mark.parametrize("dialect", [V1_0, V1_1], ids=["1.0", "1.1"])
 @pytest.mark.parametrize(
     ("line", "header"),
@@ -558,12 +470,6 @@ def test_carriage_returns_are_octets_before_1_2(
     """The grammars of 1.0 and 1.1 forbid LF in names and values, not CR."""
     (frame,) = decode(b"SEND\n" + line + b"\n\n\0", dialect)
     assert dialect.read(frame.head_lines) == [header]
-
-
-def test_no_carriage_return_inside_a_name_on_1_2() -> None:
-    """Nor before the colon."""
-    assert str(refuse(b"SEND\nf\roo:bar\n\n\0", V1_2)) == INSIDE
-    assert str(refuse(b"SEND\n\r:bar\n\n\0", V1_2)) == INSIDE
 
 
 # ------------------------------------------------------------------ escapes
@@ -629,21 +535,6 @@ def test_what_is_spelled_out_is_held_to_the_limit() -> None:
     (frame,) = run([fits], V1_1, limits=limits).frames
     assert len(frame.head_lines) == 29
     assert str(run([longer], V1_1, limits=limits).error) == "header line too long"
-
-
-@settings(max_examples=3 * settings().max_examples)
-@given(
-    dialect=st.sampled_from(SPECIFIED),
-    line=st.text("\\\\\\\\ncrt:", max_size=12).map(lambda text: b"foo:" + text.encode()),
-)
-def test_the_decoder_and_the_dialect_agree_on_escapes(dialect: Dialect, line: bytes) -> None:
-    """A head that the decoder takes is one that can be read."""
-    outcome = run([b"SEND\n" + line + b"\n\n\0"], dialect)
-    if outcome.error is None:
-        assert len(dialect.read(line + b"\n")) == 1
-    else:
-        with pytest.raises(FrameError, match=str(outcome.error)):
-            dialect.read(line + b"\n")
 
 
 # ------------------------------------------------------------------ what is not a frame
@@ -775,17 +666,6 @@ def test_a_command_that_may_not_come(command: bytes, expected: frozenset[bytes])
         assert error.detail == "expected: " + ", ".join(sorted(map(bytes.decode, expected)))
 
 
-def test_nothing_may_come() -> None:
-    """With no command expected, EOLs are still fine."""
-    assert decode(b"\n\r\n", V1_2, frozenset()) == []
-    assert isinstance(refuse(LF, V1_2, frozenset()), ProtocolError)
-
-
-def test_a_body_where_no_frame_may_come_is_not_the_complaint() -> None:
-    """What may not come at all is said first."""
-    assert str(refuse(b"MESSAGE\nx\n\nx\0", V1_2, CLIENT_COMMANDS)) == "MESSAGE is not allowed here"
-
-
 @pytest.mark.parametrize(
     "line", [b"\xff" * 40, b"A" * 5000, b"a\x1bb\x07", "Ärger".encode()], ids=lambda x: repr(x[:9])
 )
@@ -817,13 +697,6 @@ def test_only_what_may_be_meant_for_a_command_is_quoted(line: bytes, quoted: byt
     assert error.detail == "no STOMP command that may come here"
 
 
-def test_errors_tell_no_secret() -> None:
-    """A malformed CONNECT does not quote its passcode."""
-    for line in (b"passcode:sec\0ret", b"passcode sec ret", b":passcode=sec"):
-        error = refuse(b"CONNECT\n" + line + b"\n\n\0", V1_0)
-        assert "sec" not in error.message + error.detail
-
-
 # ------------------------------------------------------------------ UTF-8
 
 
@@ -839,15 +712,6 @@ def test_heads_that_are_not_utf8(octet: bytes) -> None:
         assert isinstance(error, FrameError)
         assert str(error) == "a header is not UTF-8"
     assert decode(b"SEND\n\n" + octet + b"\0", demanding_utf8(V1_2))[0].payload == octet
-
-
-@versions
-def test_heads_that_are_utf8(dialect: Dialect) -> None:
-    """Any character is welcome, and a head with some is as plain as another."""
-    lines = "name:Ärger\nf€o:☃\U0001f40d\n".encode()
-    (frame,) = decode(b"SEND\n" + lines + b"\n\0", demanding_utf8(dialect))
-    assert frame.head_lines == lines
-    assert frame.plain
 
 
 # ------------------------------------------------------------------ limits
@@ -974,33 +838,6 @@ def test_a_limit_is_met_to_the_octet(before: bytes, start: bytes, allowed: int, 
     assert decoder.buffered == len(start) + allowed
     with pytest.raises(LimitError, match=message):
         decoder.feed(b"x")
-
-
-@pytest.mark.parametrize("more", [b"\n", b"\r\n", b"\0"], ids=repr)
-def test_endless_gaps_cost_nothing(more: bytes) -> None:
-    """Heart-beats are not kept."""
-    decoder = Decoder(V1_2, ANY, SMALL)
-    for _ in range(1000):
-        decoder.feed(more * 10)
-        assert list(decoder.frames()) == []
-        assert decoder.buffered == 0
-
-
-@pytest.mark.parametrize("chunks", [1, 2], ids=["at once", "in two"])
-def test_a_long_line_is_refused_before_the_head_ends(chunks: int) -> None:
-    """An unfinished head over its limit is refused before it is kept, whether or not the line itself ended."""
-    wire = b"SEND\nfoo:" + b"x" * 20 + b"\n"
-    cut = len(wire) if chunks == 1 else 15
-    assert str(run([wire[:cut], wire[cut:]], limits=SMALL).error) == "header line too long"
-
-
-def test_a_body_in_many_pieces_is_put_together() -> None:
-    """Far more pieces than are kept apart."""
-    body = bytes(range(1, 256)) * 4
-    for head in (b"SEND\n\n", b"SEND\ncontent-length:%d\n\n" % len(body)):
-        outcome = run(octets(head + body + b"\0" + LF))
-        assert outcome.error is None
-        assert [frame.payload for frame in outcome.frames] == [body, b"hello"]
 
 
 @versions

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from stomprelay.wire.dialect import (
     DIALECTS,
     ESCAPES,
-    LETTERS,
     PROTOCOL_HEADERS,
     V1_0,
     V1_1,
@@ -19,7 +18,6 @@ from stomprelay.wire.dialect import (
     Headers,
     demanding_utf8,
     highest,
-    up_to,
 )
 from stomprelay.wire.errors import FrameError
 from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE_ID, NACK
@@ -76,16 +74,6 @@ def test_the_facts_of_the_versions(fact: str, in_1_0: object, in_1_1: object, in
     assert [getattr(dialect, fact) for dialect in SPECIFIED] == [in_1_0, in_1_1, in_1_2]
 
 
-def test_the_table_of_facts_is_complete() -> None:
-    """A fact that is added to the record is added to the table above."""
-    assert [row[0] for row in FACTS] == [field.name for field in dataclasses.fields(Dialect)]
-
-
-def test_the_versions_are_listed_lowest_first() -> None:
-    """Whoever walks through them from the end meets the highest first."""
-    assert list(DIALECTS.items()) == [(b"1.0", V1_0), (b"1.1", V1_1), (b"1.2", V1_2)]
-
-
 def test_protocol_headers_are_the_ones_that_name_something() -> None:
     """The headers that are looked up, not read: a blank around them is never meant."""
     listed = (
@@ -124,13 +112,6 @@ def test_an_octet_is_spelled(dialect: Dialect, octet: bytes, spelling: bytes | N
     if spelling is not None:
         assert dialect.encode(text) == b"<" + spelling + b">"
         assert dialect.write([(b"k", text)]) == b"k:<" + spelling + b">\n"
-
-
-@cells
-def test_an_octet_is_read(dialect: Dialect, octet: bytes, spelling: bytes | None) -> None:
-    """Reading: what is spelled so is that octet again."""
-    if spelling is not None:
-        assert dialect.decode(b"k", b"<" + spelling + b">") == b"<" + octet + b">"
 
 
 @cells
@@ -213,15 +194,6 @@ def test_connect_heads_are_never_unescaped(dialect: Dialect, *, escaped: bool) -
     assert dialect.read(b"passcode:\\c\n", escaped=escaped) == [(b"passcode", value)]
 
 
-@versions
-def test_connect_heads_are_never_trimmed(dialect: Dialect) -> None:
-    """What is the client's own passes as it came; only the line's end is not part of it."""
-    assert dialect.read(b"login: me \r\npasscode: \\t\n", escaped=False) == [
-        (b"login", b" me "),
-        (b"passcode", b" \\t"),
-    ]
-
-
 def test_names_that_a_broker_leaves_alone() -> None:
     """ActiveMQ neither escapes nor unescapes header names."""
     assert ACTIVEMQ_1_2.read(b"a\\cb:c\\cd\n") == [(b"a\\cb", b"c:d")]
@@ -235,13 +207,6 @@ def test_a_broker_that_unescapes_what_it_never_escapes() -> None:
     """ActiveMQ on 1.0: `C:\\new` has to be sent with its backslash doubled, and comes back bare."""
     assert ACTIVEMQ_1_0.encode(b"C:\\new") == b"C\\c\\\\new"
     assert ACTIVEMQ_1_0.decode(b"path", b"C:\\new") == b"C:\\new"
-
-
-def test_every_escape_has_its_letter() -> None:
-    """The two tables are each other's inverse."""
-    assert {b"\\" + letter: octet for letter, octet in LETTERS.items()} == {
-        escape: octet for octet, escape in ESCAPES.items()
-    }
 
 
 # ------------------------------------------------------------------ padding, line ends, order
@@ -263,24 +228,6 @@ def test_padding_of_other_headers(name: bytes) -> None:
     assert V1_2.read(name + b":  x y  \n") == [(name, b"  x y  ")]
 
 
-@versions
-def test_names_are_never_trimmed(dialect: Dialect) -> None:
-    """`destination : x` is a header called `destination `; brokers read it so too."""
-    assert dialect.read(b"destination :x\n foo:y\n") == [(b"destination ", b"x"), (b" foo", b"y")]
-
-
-@versions
-def test_only_blanks_are_padding(dialect: Dialect) -> None:
-    """A tab belongs to the value in every version."""
-    assert dialect.read(b"destination:\tx\t\n") == [(b"destination", b"\tx\t")]
-
-
-@versions
-def test_nothing_is_padded_on_writing(dialect: Dialect) -> None:
-    """A value is written as it is, blanks and emptiness included."""
-    assert dialect.write([(b"a", b" x "), (b"b", b"")]) == b"a: x \nb:\n"
-
-
 @pytest.mark.parametrize(
     ("line", "crlf", "in_1_0", "in_1_1", "in_1_2"),
     [
@@ -299,29 +246,6 @@ def test_a_cr_before_the_lf(line: bytes, crlf: bool, in_1_0: bytes, in_1_1: byte
     """It ends the line on 1.2, and elsewhere when the command line ended so; otherwise it is an octet."""
     read = [dialect.read(line, crlf=crlf)[0][1] for dialect in SPECIFIED]
     assert read == [in_1_0, in_1_1, in_1_2]
-
-
-def test_a_command_line_ended_in_lf_unless_said_otherwise() -> None:
-    """And a head is escaped unless said otherwise."""
-    assert V1_1.read(b"foo:b\\car\r\n") == [(b"foo", b"b:ar\r")]
-    assert V1_1.read_line(b"foo:bar\r") == (b"foo", b"bar\r")
-    assert V1_1.decode(b"foo", b"bar\r") == b"bar\r"
-
-
-@versions
-def test_order_and_repetition_are_kept(dialect: Dialect) -> None:
-    """Headers come in the order of the wire, repeated ones as often as they stand there."""
-    lines = b"b:1\na:2\nb:3\nB:4\na:2\n"
-    headers = [(b"b", b"1"), (b"a", b"2"), (b"b", b"3"), (b"B", b"4"), (b"a", b"2")]
-    assert dialect.read(lines) == headers
-    assert dialect.write(headers) == lines
-
-
-@versions
-def test_no_headers_at_all(dialect: Dialect) -> None:
-    """An empty head is an empty list."""
-    assert dialect.read(b"") == []
-    assert dialect.write([]) == b""
 
 
 @pytest.mark.parametrize("escaped", [True, False], ids=["others", "CONNECT"])
@@ -359,6 +283,9 @@ def test_values_that_cannot_be_said(text: bytes, *, in_1_0: bool, in_1_1: bool, 
     assert [dialect.speakable(text) for dialect in SPECIFIED] == [in_1_0, in_1_1, in_1_2]
 
 
+# ------------------------------------------------------------------ negotiation
+
+
 @pytest.mark.parametrize(
     "text", [b"a\nb:c", b"\n\n", b"a\nSEND\n\n\0", b"evil\ndestination:/queue/x"], ids=repr
 )
@@ -369,9 +296,6 @@ def test_no_text_can_break_out_of_its_line(dialect: Dialect, text: bytes) -> Non
         assert dialect.write([(b"k", text)]).count(b"\n") == 1
     if dialect.nameable(text):
         assert dialect.write([(text, b"v")]).count(b"\n") == 1
-
-
-# ------------------------------------------------------------------ negotiation
 
 
 @pytest.mark.parametrize(
@@ -395,11 +319,6 @@ def test_the_highest_version_in_common(offered: str, spoken: str, agreed: Dialec
     assert highest(frozenset(offered.encode().split()), frozenset(spoken.encode().split())) is agreed
 
 
-def test_the_versions_up_to_one() -> None:
-    """What a client of a version can be given a broker's leg in without losing what it asked for."""
-    assert [up_to(dialect) for dialect in SPECIFIED] == [{b"1.0"}, {b"1.0", b"1.1"}, {b"1.0", b"1.1", b"1.2"}]
-
-
 @versions
 def test_demanding_utf8_changes_nothing_else(dialect: Dialect) -> None:
     """The one fact is set, and the record is made once."""
@@ -420,14 +339,6 @@ def test_what_is_written_is_read_again(dialect: Dialect, data: st.DataObject) ->
     assert written.count(b"\n") == len(headers)
     if dialect.reads == dialect.writes:
         assert dialect.read(written) == headers
-
-
-@settings(max_examples=3 * settings().max_examples)
-@given(dialect=dialects, text=strategies.octets)
-def test_decoding_undoes_encoding(dialect: Dialect, text: bytes) -> None:
-    """For any text that survives; blanks aside, which 1.0 takes for padding."""
-    if dialect.speakable(text) and dialect.reads == dialect.writes and not text.startswith(b" "):
-        assert dialect.decode(b"foo", dialect.encode(text)) == text
 
 
 def one_pass(dialect: Dialect, text: bytes) -> bytes | None:
@@ -460,22 +371,6 @@ def test_escapes_are_read_as_the_specification_puts_it(dialect: Dialect, text: b
         assert dialect.decode(b"foo", text) == expected
 
 
-@given(text=strategies.octets)
-def test_a_1_0_value_survives_a_newer_leg(text: bytes) -> None:
-    """From 1.0 to 1.1 or 1.2 and back is the identity for all that 1.0 can say."""
-    if V1_0.speakable(text) and not text.startswith(b" "):
-        value = V1_0.decode(b"foo", text)
-        for newer in (V1_1, V1_2):
-            assert V1_0.encode(newer.decode(b"foo", newer.encode(value))) == text
-
-
-@given(text=strategies.octets)
-def test_encoding_leaves_no_octet_that_delimits(text: bytes) -> None:
-    """Neither LF nor colon on 1.1 and 1.2, and no CR on 1.2, come out raw."""
-    assert not set(V1_1.encode(text)) & set(b"\n:")
-    assert not set(V1_2.encode(text)) & set(b"\r\n:")
-
-
 @settings(max_examples=3 * settings().max_examples)
 @given(
     dialect=dialects,
@@ -490,11 +385,6 @@ def test_reading_anything_gives_headers_or_an_error(dialect: Dialect, lines: lis
     except FrameError:
         return
     assert len(headers) == len(lines)
-
-
-def test_a_dialect_is_a_key() -> None:
-    """Records are frozen and hashable, so that what depends on two of them can be kept."""
-    assert len({V1_0, V1_1, V1_2, dataclasses.replace(V1_2)}) == 3
 
 
 @pytest.mark.parametrize(

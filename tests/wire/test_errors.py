@@ -10,27 +10,6 @@ kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
 @kinds
-def test_every_kind_is_caught_as_one(kind: type[StompError]) -> None:
-    """Whoever answers with an ERROR frame catches `StompError`, and no kind stands for another."""
-    assert issubclass(kind, StompError)
-    assert not [other for other in KINDS if other is not kind and issubclass(kind, other)]
-
-
-@kinds
-def test_an_error_says_message_detail_and_receipt(kind: type[StompError]) -> None:
-    """All that goes into an ERROR frame is in the error."""
-    error = kind("too much", "the limit is 3", receipt=b"r:1")
-    assert (error.message, error.detail, error.receipt) == ("too much", "the limit is 3", b"r:1")
-
-
-@kinds
-def test_detail_and_receipt_may_be_missing(kind: type[StompError]) -> None:
-    """Most errors concern no frame that asked for a receipt."""
-    error = kind("too much")
-    assert (error.message, error.detail, error.receipt) == ("too much", "", None)
-
-
-@kinds
 @pytest.mark.parametrize(
     ("detail", "quoted", "explanation"),
     [

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import FrameError, LimitError, StompError
 from stomprelay.wire.head import Head, Limits
 
@@ -34,15 +34,6 @@ def length(lines: bytes, dialect: Dialect, eol: bytes = b"\n") -> int:
 
 
 # ------------------------------------------------------------------ examine
-
-
-@pytest.mark.parametrize(
-    "lines", [b"", b"a:1\n", b"a:\n", b"a:1\nb:2\n", b"a:b c\n", b"\xff:\xc3\xa4\n"], ids=repr
-)
-@versions
-def test_a_plain_head(dialect: Dialect, lines: bytes) -> None:
-    """One colon a line and nothing odd; around it stands what is none of its business."""
-    assert examine(lines, dialect) is True
 
 
 @pytest.mark.parametrize(
@@ -155,105 +146,4 @@ def test_limits(lines: bytes, message: str | None) -> None:
         assert isinstance(caught.value, LimitError) is (message != "malformed header line")
 
 
-def test_utf8() -> None:
-    """Only where it is demanded; the error says where, not what."""
-    examine(b"a:\xff\n", V1_2)
-    examine("a:ä\n".encode(), demanding_utf8(V1_2))
-    with pytest.raises(FrameError, match="a header is not UTF-8") as caught:
-        examine(b"a:bc\xff\n", demanding_utf8(V1_2))
-    assert caught.value.detail == "at octet 4 of the head"
-
-
-def test_long_lines() -> None:
-    """Whichever it is, its LF not counted."""
-    head = Head(SMALL)
-    assert not head.has_long_line(b"")
-    assert not head.has_long_line(b"0123456789\n0123456789")
-    assert head.has_long_line(b"0\n01234567890\n")
-    assert head.has_long_line(b"0\n01234567890")
-
-
-def test_what_the_errors_say() -> None:
-    """The limit, so that its author can keep to it."""
-    assert Head(SMALL).too_long().detail == "the limit is 10 bytes"
-    assert Head(SMALL).too_many().detail == "the limit is 2"
-
-
 # ------------------------------------------------------------------ content-length
-
-
-@pytest.mark.parametrize(
-    ("lines", "octets"),
-    [
-        (b"", -1),
-        (b"a:1\n", -1),
-        (b"content-length:0\n", 0),
-        (b"content-length:7\n", 7),
-        (b"a:1\ncontent-length:12\nb:2\n", 12),
-        (b"content-length:007\n", 7),
-        (b"content-length:999999999999999999\n", 999999999999999999),
-        (b"Content-Length:7\n", -1),
-        (b"content-length2:7\n", -1),
-        (b"my-content-length:7\n", -1),
-        (b"a:content-length:7\n", -1),
-    ],
-    ids=repr,
-)
-@versions
-def test_content_length(dialect: Dialect, lines: bytes, octets: int) -> None:
-    """The number, -1 where there is none; neighbours' and bodies' do not count."""
-    assert length(lines, dialect) == octets
-    assert length(lines.replace(b"\n", b"\r\n"), dialect, b"\r\n") == octets
-
-
-@pytest.mark.parametrize(
-    ("lines", "error", "message"),
-    [
-        (b"content-length:1\ncontent-length:1\n", FrameError, "more than one content-length"),
-        (b"content-length:1\na:1\ncontent-length:x\n", FrameError, "more than one content-length"),
-        (b"content-length:\n", FrameError, "content-length is not a number"),
-        (b"content-length:-1\n", FrameError, "content-length is not a number"),
-        (b"content-length:1_0\n", FrameError, "content-length is not a number"),
-        (b"content-length:1\r\r\n", FrameError, "content-length is not a number"),
-        (b"content-length:1000000000000000000\n", LimitError, "body too large"),
-        (b"content-length:%b\n" % (b"1" * 10000), LimitError, "body too large"),
-    ],
-    ids=lambda part: repr(part[:40]) if isinstance(part, bytes) else "",
-)
-@versions
-def test_content_lengths_that_are_none(
-    dialect: Dialect, lines: bytes, error: type[StompError], message: str
-) -> None:
-    """Refused in every version."""
-    for eol in (b"\n", b"\r\n"):
-        with pytest.raises(error) as caught:
-            length(lines, dialect, eol)
-        assert str(caught.value) == message
-        assert len(caught.value.detail) < 100
-
-
-@pytest.mark.parametrize(
-    ("value", "eol", "in_1_0", "in_1_1", "in_1_2"),
-    [
-        (b" 5", b"\n", 5, None, None),
-        (b"5 ", b"\n", 5, None, None),
-        (b"5\r", b"\n", None, None, 5),
-        (b"5\r", b"\r\n", 5, 5, 5),
-        (b" 5 \r", b"\r\n", 5, None, None),
-        (b"5 \r", b"\n", None, None, None),
-        (b"\r5", b"\r\n", None, None, None),
-        (b" ", b"\n", None, None, None),
-    ],
-    ids=repr,
-)
-def test_padding_and_line_ends(
-    value: bytes, eol: bytes, in_1_0: int | None, in_1_1: int | None, in_1_2: int | None
-) -> None:
-    """What each version takes off before it counts; None where it is refused."""
-    for dialect, octets in zip((V1_0, V1_1, V1_2), (in_1_0, in_1_1, in_1_2), strict=True):
-        lines = b"content-length:" + value + b"\n"
-        if octets is None:
-            with pytest.raises(FrameError, match="content-length is not a number"):
-                length(lines, dialect, eol)
-        else:
-            assert length(lines, dialect, eol) == octets

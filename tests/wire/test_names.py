@@ -1,14 +1,10 @@
 """The words of STOMP against the specification's own lists."""
 
-import pytest
-
 from stomprelay.wire import names
 
 CLIENT_SAYS = "SEND SUBSCRIBE UNSUBSCRIBE BEGIN COMMIT ABORT ACK NACK DISCONNECT CONNECT STOMP"
 BROKER_SAYS = "CONNECTED MESSAGE RECEIPT ERROR"
 """STOMP 1.2, "Augmented BNF": client-command and server-command."""
-
-CONSTANTS = {name: value for name, value in vars(names).items() if isinstance(value, bytes)}
 
 
 def words(text: str) -> set[bytes]:
@@ -26,13 +22,6 @@ def test_a_broker_can_say_what_the_grammar_lets_it_say() -> None:
     assert names.BROKER_COMMANDS | {names.CONNECTED} == words(BROKER_SAYS)
 
 
-def test_no_command_is_said_by_both() -> None:
-    """What comes from the wrong side can be told by its command alone."""
-    assert not words(CLIENT_SAYS) & words(BROKER_SAYS)
-    assert not names.OPENING & names.CLIENT_COMMANDS
-    assert names.CONNECTED not in names.BROKER_COMMANDS
-
-
 def test_three_frames_may_have_a_body() -> None:
     """STOMP 1.2, "Body": only SEND, MESSAGE and ERROR."""
     assert words("SEND MESSAGE ERROR") == names.BODIES
@@ -47,11 +36,3 @@ def test_what_only_a_broker_may_set() -> None:
     """The headers by which a publisher could pretend to be the broker, to a consumer behind it."""
     assert set(names.RESERVED) == words("message-id subscription ack redelivered receipt-id JMSXUserID")
     assert len(names.RESERVED) == len(set(names.RESERVED))
-
-
-@pytest.mark.parametrize(("constant", "word"), CONSTANTS.items(), ids=CONSTANTS)
-def test_a_constant_is_spelled_as_it_is_called(constant: str, word: bytes) -> None:
-    """A command is the constant's name; a header is it in lower case with dashes, and needs no escape."""
-    spoken = word.decode("ascii")
-    assert spoken in {constant, constant.removesuffix("_HEADER").lower().replace("_", "-")}
-    assert not set(spoken) & set("\\:\r\n ")

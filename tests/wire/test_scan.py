@@ -33,8 +33,6 @@ ODD: Final = (
     replace(V1_2, padded=True),
 )
 DIALECTS: Final = (*SPECIFIED, *map(demanding_utf8, SPECIFIED), *ODD, demanding_utf8(LENIENT))
-TIGHT: Final = Limits(headers=2, header_line=12, body=5)
-
 
 TWIN: Final = "compiled"
 """Both decoders are compared here, so once is enough."""
@@ -301,13 +299,6 @@ def test_what_stands_between_two_frames_ends_a_run(gap: bytes) -> None:
         good + gap[: gap.startswith(b"\n")],
         good,
     ]
-
-
-def test_a_run_of_each_command() -> None:
-    """Neighbours of two commands are two runs."""
-    ack, nack = Rule(b"ACK", wants=(b"id",)), Rule(b"NACK", wants=(b"id", b"foo"))
-    runs = taken(b"ACK\nid:1\n\n\0ACK\nid:2\nid:3\n\n\0NACK\nfoo:\nid:4\n\n\0", ack, nack)
-    assert [each.values for each in runs if isinstance(each, Run)] == [b"1\n2\n", b"4\n\n"]
 
 
 def test_what_is_wanted_may_be_missing() -> None:

@@ -46,36 +46,6 @@ def test_a_connection_that_nobody_waits_for() -> None:
     assert play.effects() == [Close(play.leg, How.ABORT)]
 
 
-def test_a_broker_that_was_paused_meanwhile() -> None:
-    """When the time of its attempt comes another one is asked."""
-    play = started(options={"initial_delay": 2.0})
-    first, second = play.over.brokers
-    play.loses()
-    assert play.link.until == 102.0
-    assert second.health.coming == 1
-    second.health.pause()
-    play.wakes()
-    assert play.asked() == ["tcp://a"]
-    assert play.link.asked is first
-    assert second.health.coming == 0
-
-
-def test_all_brokers_are_paused() -> None:
-    """It waits without end, though its time is bounded, until one is resumed."""
-    play = Scene(options={"timeout": 5.0})
-    for broker in play.over.brokers:
-        broker.health.pause()
-    play.seeks()
-    assert play.asked() == []
-    assert play.link.state == Waiting(None)
-    assert play.link.until == inf
-    play.now += 1000.0
-    play.over.brokers[1].health.resume()
-    play.hears(inputs.Reconsidered())
-    assert play.asked() == ["tcp://b"]
-    play.finds()
-
-
 def test_the_log_is_told_that_nothing_is_found() -> None:
     """Each time that so many passes more were in vain."""
     play = Scene(options={"warn_after": 2}, checks=Checks(failures=99))
@@ -89,34 +59,6 @@ def test_the_log_is_told_that_nothing_is_found() -> None:
         "no broker of tcp://a,tcp://b in 2 attempts",
         "no broker of tcp://a,tcp://b in 4 attempts",
     ]
-
-
-def test_sessions_come_back_one_after_the_other() -> None:
-    """So many a second, after a loss; clients that have just come do not wait."""
-    over = movable(1, reconnect_rate=2.0, options={"initial_delay": 0.0})
-    plays = [started(over) for _ in range(3)]
-    for play in plays:
-        play.loses()
-    assert [play.link.until for play in plays] == [110.0, 100.5, 101.0]  # the first one is asking already
-    assert [play.asked() for play in plays] == [["tcp://a"], [], []]
-    newcomer = Scene(over)
-    newcomer.seeks()
-    assert newcomer.asked() == ["tcp://a"]
-
-
-# A broker came back
-
-
-def test_a_broker_comes_back_while_it_waits() -> None:
-    """It is asked at once, for nobody need wait for the end of a pause."""
-    play = started(options={"initial_delay": 10.0, "exponential": False}, brokers=1)
-    play.loses()
-    assert play.asked() == []
-    assert play.link.until == play.search.deadline == 110.0
-    play.now = 101.0
-    play.hears(inputs.Reconsidered())
-    assert play.asked() == ["tcp://a"]
-    assert play.link.asking
 
 
 # Given up
