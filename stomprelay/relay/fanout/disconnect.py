@@ -11,9 +11,7 @@ from stomprelay.wire.names import RECEIPT_HEADER
 
 
 class Disconnect:
-    """Waits until everything else is `safe`, is sent to all brokers that are there, and confirmed when a quorum of
-    each upstream did so. `receipt` is the one that the client asked for with it.
-    """
+    """Sends DISCONNECT to all brokers when everything else is `safe`. `receipt` is the one that the client asked for."""
 
     __slots__ = ("_asked", "_awaited", "_frame", "_quorum", "_router", "_session", "receipt", "state")
 

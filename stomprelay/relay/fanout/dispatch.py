@@ -36,11 +36,10 @@ from stomprelay.wire.names import (
 
 
 class Placement:
-    """Where a client's open transaction is: wholly on one target, on which the first frame in it decides. Until it is
-    `used` so, that is the target that was sent its BEGIN (`headers`, without the receipt) for want of a better one.
+    """Where a client's open transaction is: on one target, which its first frame decides (then it is `used`).
 
-    `cost` is what it costs to keep it, in bytes. `bearing` are members with a part of it that no other one has: without
-    them it cannot be committed. `short` are members that a part of it missed.
+    `cost` is in bytes. `bearing` are members with a part that no other member has: without them it cannot be committed.
+    `short` are members that missed a part of it.
     """
 
     __slots__ = ("bearing", "cost", "headers", "short", "target", "used")
@@ -53,14 +52,6 @@ class Placement:
         self.bearing: set[Member] = set()
         self.short: set[Member] = set()
 
-    def move(self, target: Target) -> None:
-        """Move the transaction to this target, which the first frame in it is for."""
-        self.target = target
-
-    def use(self) -> None:
-        """A frame of the transaction was sent: from now on it stays on its target."""
-        self.used = True
-
     def spoiled(self, name: bytes) -> list[Member]:
         """Return the members on which it cannot be committed; their `reason` is why."""
         spoiled = []
@@ -72,15 +63,13 @@ class Placement:
                     doomed = "it was full"
                 if doomed is None:
                     continue
-                member.failed(doomed)
+                member.reason = doomed
             spoiled.append(member)
         return spoiled
 
 
 COPY: Final = b"relay-copy"
-"""The header by which consumers recognise copies of one SEND: all copies have the same value, and no other message
-has it.
-"""
+"""The header that has one value in all copies of a SEND, so that consumers recognise them."""
 VOTES: Final = RECEIPTS + b"vote-"
 """In the middle of receipt ids of the relay's own that a quorum confirms, between the session's name and a number."""
 
@@ -142,9 +131,7 @@ class Dispatch:
     def _ask(
         self, receipt: bytes | None, target: Target, members: list[Member], *, crucial: bool = False
     ) -> None:
-        """Open a confirmation for a receipt, by a quorum of these members. Groups that are not asked count as
-        having refused.
-        """
+        """Open a confirmation by a quorum of these members. Groups that are not asked count as refusing."""
         if receipt is not None:
             missing = [member for member in target.members if member not in members]
             self._open(Confirmation(receipt, members, target.quorum, (), missing, crucial=crucial))
@@ -206,7 +193,8 @@ class Dispatch:
             self._session.lose("fanout_overflowed")
             if not member.short:
                 self._outbox.put(missed(member.link.group, target.upstream))
-            member.missed("its queue was full")
+            member.reason = "its queue was full"
+            member.short = True
             if placement is not None:
                 placement.short.add(member)
 
@@ -230,9 +218,7 @@ class Dispatch:
         self._tell(target, frame, receipt)
 
     def _acknowledge(self, frame: Frame, receipt: bytes | None) -> None:
-        """Send an ACK or NACK to the broker that the message came from; a cumulative one also to those that sent
-        earlier ones.
-        """
+        """Send an ACK or NACK to the message's broker, and a cumulative one also to brokers of earlier messages."""
         target, member, delivery = self._origin(frame, receipt)
         name = self._header(frame, TRANSACTION)
         placement = self._place(name, target, receipt)
@@ -253,9 +239,7 @@ class Dispatch:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
-        """Return where the delivery that an ACK or NACK names came from; of several, the one that is most likely meant:
-        see `Delivery.rank`.
-        """
+        """Return the origin of the delivery that an ACK or NACK names, the likeliest of several (`Delivery.rank`)."""
         dialect = self._session.dialect
         token = said(frame, dialect)
         found: tuple[Target, Member, Delivery] | None = None
@@ -298,8 +282,8 @@ class Dispatch:
                 member.compose(BEGIN, placement.headers)
             for member in placement.target.live:
                 member.compose(ABORT, [(TRANSACTION, name)])
-            placement.move(target)
-        placement.use()
+            placement.target = target
+        placement.used = True
         return placement
 
     def _begin(self, frame: Frame, receipt: bytes | None) -> None:

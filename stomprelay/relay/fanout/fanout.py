@@ -27,9 +27,8 @@ from stomprelay.wire.names import DISCONNECT
 
 
 class Fanout:
-    """A `Flow` with several links. What the client sends goes by `Dispatch` to members, each of which waits for its own
-    broker alone; what brokers send comes by `Merge`. `links` makes those of an upstream, `guard` judges what the client
-    sends, and a `counter` counts what is carried by destination.
+    """A `Flow` with several links. `links` makes those of an upstream, `guard` judges the client's frames, `counter`
+    counts by destination.
     """
 
     __slots__ = (
@@ -221,15 +220,11 @@ class Fanout:
         return [error for member in alone for error in member.resender.take_refused()]
 
     def over(self, link: Link) -> bool:
-        """Whether the session ends with this link: its broker sent an ERROR that the client was sent, or the
-        client sent DISCONNECT and is owed nothing.
-        """
+        """Whether the session ends with this link: its broker's ERROR was passed on, or the flow is `settled`."""
         return self.settled or (self.erred and self._router.member(link).erred)
 
     def lost(self, link: Link, now: float) -> None:
-        """A link lost its broker: it looks for another one while the others go on. Raises `StompError` where the
-        session cannot survive that.
-        """
+        """The link seeks another broker. Raises `StompError` where the session cannot survive the loss."""
         target, member = self._places[link]
         try:
             self._quorum.lost(target, member, now)
@@ -239,9 +234,7 @@ class Fanout:
         self._go_on(now)
 
     def given_up(self, link: Link, now: float) -> None:
-        """A link found no broker any more: the others go on. Raises `StompError` where they are too few for the
-        quorum.
-        """
+        """The link found no broker. Raises `StompError` where the others are too few for the quorum."""
         target, member = self._places[link]
         if not target.fans:
             raise not_to_be_had(link, self.disconnect_receipt)
@@ -249,9 +242,7 @@ class Fanout:
         self._go_on(now)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """A broker refused CONNECT: the others go on, if they are enough. Otherwise returns the ERROR frame that
-        the client has to be sent.
-        """
+        """A broker refused CONNECT. Returns the ERROR frame for the client where the others are not enough."""
         target, member = self._places[link]
         try:
             self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
@@ -292,11 +283,11 @@ class Fanout:
 
     def blocked(self, leg: Leg) -> None:
         """Keep what is sent to this broker until `unblocked`; the others go on."""
-        self._member(leg).block()
+        self._member(leg).blocked = True
 
     def unblocked(self, leg: Leg, now: float) -> None:
         """Send what waited for this broker."""
-        self._member(leg).unblock()
+        self._member(leg).blocked = False
         self._go_on(now)
 
     def _member(self, leg: Leg) -> Member:

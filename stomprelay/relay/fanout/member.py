@@ -28,24 +28,22 @@ class CumulativeAck(NamedTuple):
 
 
 class Member:
-    """A link with a resender, and what was sent to it while its broker was there but could not be written to: its
-    connection takes no more (`block`), or the session is about to leave it. That waits as the client spelled it, and
-    is sent in its order, or kept by the resender once the broker is lost.
+    """A link with a resender, and what waits until its broker can be written to again, in the order in which it was
+    sent. The resender keeps it when the broker is lost.
 
-    `disconnecting`: the broker was sent DISCONNECT. `erred`: what it sent last was an ERROR that answers nothing
-    the client asked about; `faults` counts what it did wrong since it confirmed anything. `given_up`: the group is
-    left out for the rest of the session. `reason` is what was wrong last, in words that a client may read.
-    `short`: it missed SENDs because it was `full`. `paused`: the broker is not read from, because the client owes
-    too many ACKs.
+    `blocked`: the broker's connection takes no more. `disconnecting`: the broker was sent DISCONNECT. `erred`: its last
+    frame was an ERROR that answers no request. `faults`: its errors since it last confirmed something. `given_up`: the
+    group is left out for the rest of the session. `reason`: what went wrong last, in words for a client. `short`: it
+    missed SENDs while it was `full`. `paused`: the broker is not read from, because the client owes too many ACKs.
     """
 
     __slots__ = (
-        "_blocked",
         "_most",
         "_outbox",
         "_size",
         "_there",
         "_waiting",
+        "blocked",
         "disconnecting",
         "erred",
         "faults",
@@ -70,7 +68,7 @@ class Member:
         self.reason = ""
         self.short = False
         self._outbox = outbox
-        self._blocked = False
+        self.blocked = False
         self._there = False
         self._waiting: deque[bytes | CumulativeAck] = deque()
         self._size = 0
@@ -87,7 +85,7 @@ class Member:
     @property
     def writable(self) -> bool:
         """Whether its broker can be sent something now."""
-        held = self._blocked or self.resender.careful or (self.link.departing and self.session.quiet)
+        held = self.blocked or self.resender.careful or (self.link.departing and self.session.quiet)
         return self.up and not held
 
     @property
@@ -208,21 +206,13 @@ class Member:
     def send_disconnect(self, wire: bytes, now: float) -> None:
         """Write what was put in, then this DISCONNECT."""
         leg = self.link.connection.leg
-        self._blocked = False
+        self.blocked = False
         self.flush(now)
         self.disconnecting = True
         leg.enter(State.LEAVING)
         self._outbox.send(leg, wire, now)
 
     # What its broker takes and gives
-
-    def block(self) -> None:
-        """The broker's connection takes no more for now."""
-        self._blocked = True
-
-    def unblock(self) -> None:
-        """It takes more again; call `flush`."""
-        self._blocked = False
 
     def pause(self) -> None:
         """Stop reading from the broker, unless that is so."""
@@ -241,46 +231,12 @@ class Member:
         self.faults = 0
         self.erred = False
 
-    def sent_error(self) -> None:
-        """The broker sent an ERROR that answers nothing the client asked about."""
-        self.erred = True
-
-    def went_on(self) -> None:
-        """Clear `erred`: the broker sent something after its ERROR."""
-        self.erred = False
-
-    # What goes wrong
-
-    def failed(self, reason: str) -> None:
-        """Something went wrong; `reason` is in words that a client may read."""
-        self.reason = reason
-
-    def fault(self, reason: str) -> int:
-        """The broker did something wrong. Returns how often it did since it confirmed anything."""
-        self.faults += 1
-        self.reason = reason
-        return self.faults
-
-    def missed(self, reason: str) -> None:
-        """Record that a SEND is not sent to it, for this reason (`short`)."""
-        self.reason = reason
-        self.short = True
-
-    def caught_up(self) -> None:
-        """Clear `short`: from now on it misses no SEND."""
-        self.short = False
-
-    def give_up(self, reason: str) -> None:
-        """Record that the group is left out for the rest of the session, for this reason."""
-        self.given_up = True
-        self.reason = reason
-
     # Brokers come and go
 
     def connected(self) -> None:
         """Reset what belonged to the broker before: there is a new one."""
         self._there = True
-        self._blocked = self.paused = self.disconnecting = False
+        self.blocked = self.paused = self.disconnecting = False
         self.erred = False
 
     def lost(self, now: float) -> list[StompError]:
@@ -292,7 +248,7 @@ class Member:
                 self.resender.refused(receipt)
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
-        self._there = self._blocked = self.paused = self.disconnecting = False
+        self._there = self.blocked = self.paused = self.disconnecting = False
         for each in waiting:
             if isinstance(each, bytes):
                 for frame in self.resender.read(each):

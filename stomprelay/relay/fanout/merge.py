@@ -24,9 +24,8 @@ _SHOWN: Final = 200
 
 
 class Merge:
-    """MESSAGEs of all brokers pass, RECEIPTs when they make up a quorum, and ERRORs when no group is left that
-    goes on without one. `erred`: the last frame that passed was an ERROR. `ends`: the session ends by the relay, and
-    MESSAGEs pass no more.
+    """Passes on MESSAGEs, the RECEIPTs of a quorum, and an ERROR when no group can go on without it. `erred`: the last
+    frame that passed was an ERROR. `ends`: the relay ends the session, and no MESSAGE passes.
     """
 
     __slots__ = (
@@ -60,9 +59,7 @@ class Merge:
         self.erred = self.ends = False
 
     def forward(self, target: Target, member: Member, now: float) -> None:
-        """Carry complete frames of a member's broker, a turn's worth, as one `Send`. Raises `StompError` for what
-        cannot be passed on, after what was right was sent.
-        """
+        """Carry a turn's worth of a broker's frames as one `Send`. Raises `StompError` for what cannot be passed on."""
         connection, session, joiner = member.link.connection, member.session, self._joiner
         bridge, leg = connection.bridges.to_client, connection.leg
         early = (
@@ -77,7 +74,7 @@ class Merge:
                     return NOTHING
                 if member.erred:
                     self.erred = False  # it goes on
-                    member.went_on()
+                    member.erred = False
                 return bridge.head(frame, session)
             if frame.command is RECEIPT:
                 if self._receipt_passes(target, member, frame, leg):
@@ -133,18 +130,18 @@ class Merge:
             member.resender.unconfirmed.committing.erred()
         if not target.fans:
             self.erred = True
-            member.sent_error()
+            member.erred = True
             counters["errors_passed"] += 1
             return True
         text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
         reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
         if receipt is not None and asked:
-            member.failed(reason)
+            member.reason = reason
             counters["fanout_errors"] += 1
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))
             self._quorum.refused(member, receipt, now)
             return False
-        member.sent_error()
+        member.erred = True
         if all(each.erred for each in target.live):
             self.erred = True
             counters["errors_passed"] += 1

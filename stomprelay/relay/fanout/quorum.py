@@ -28,12 +28,11 @@ class Outcome(Enum):
 
 
 class Confirmation(Generic[Party]):
-    """One frame that several parties have to confirm before the client gets its receipt. It passes when `quorum` of
-    them confirmed, and all that are `required`.
+    """A frame that passes when `quorum` parties, and all that are `required`, have confirmed it.
 
-    `awaited` have not answered. `refused` answered with an ERROR, or were given up, in that order. A released party is
-    one that the frame does not concern any more: it counts for the quorum only when no other can. `crucial` marks
-    frames that must not be lost; `hidden` receipts are asked for in the client's name, without its knowledge.
+    `awaited` have not answered. `refused` answered with ERROR or were given up, in order. Released parties count for
+    the quorum only when no other party can. `crucial` frames must not be lost; the client does not know of `hidden`
+    receipts.
     """
 
     __slots__ = (
@@ -106,11 +105,9 @@ class Confirmation(Generic[Party]):
 
 
 class Confirmations(Generic[Party]):
-    """The confirmations of one client, by receipt. A client may use a receipt id again before it was answered: each
-    party answers its confirmations in the order in which they were asked for.
+    """The confirmations of one client, by receipt. A party answers equal receipts in the order of the requests.
 
-    `confirm`, `release`, `refuse` and `leave` return the confirmations that they decided. A decided one is remembered
-    until the last of its parties answered, so that no answer is taken for another one's.
+    `confirm`, `release`, `refuse` and `leave` return the confirmations that they decided.
     """
 
     __slots__ = ("_first", "_following", "asked", "pending")
@@ -201,8 +198,8 @@ _FAULTS: Final = 2
 
 
 class Quorum:
-    """The `confirmations` of a session, and the groups that fail in it. Methods raise `StompError` with the reason
-    for which the session cannot go on, after the client was given what it could be given.
+    """The `confirmations` of a session, and its failed groups. Methods raise `StompError` when the session cannot go
+    on.
     """
 
     __slots__ = ("_client", "_outbox", "_router", "_session", "confirmations")
@@ -215,9 +212,7 @@ class Quorum:
         self.confirmations: Confirmations[Member] = Confirmations()
 
     def released(self, member: Member) -> list[Confirmation[Member]]:
-        """The relay answers in the place of a broker that has nothing to do with it any more. Returns what this
-        decided; `announce` it.
-        """
+        """Release a member from the receipts that the relay gives for it. Returns the decided ones: `announce` them."""
         receipts = member.resender.unconfirmed.take_given()
         decided = [self.confirmations.release(member, receipt) for receipt in receipts]
         return [confirmation for confirmation in decided if confirmation is not None]
@@ -229,9 +224,7 @@ class Quorum:
         self.announce([each for each in decided if each is not None], now)
 
     def announce(self, decided: Iterable[Confirmation[Member]], now: float) -> None:
-        """Give the client the receipts of what was decided without a RECEIPT that could be passed on. Raises `Refused`
-        for the first that failed.
-        """
+        """Give the client the receipts of decided confirmations. Raises `Refused` for the first that failed."""
         failure: Refused | None = None
         passed: list[bytes] = []
         for confirmation in decided:
@@ -252,16 +245,14 @@ class Quorum:
             self.announce([confirmation], now)
 
     def poisoned(self, target: Target, member: Member, now: float) -> None:
-        """Frames were taken out of what a group is sent again, because its brokers closed the connection for them. To
-        the quorum that is an ERROR about what asked for a receipt, otherwise a fault. Raises as `announce` and `fault`.
-        """
+        """Count frames that closed a group's connections as refused, or as a fault. Raises as `announce` and `fault`."""
         for error in member.resender.take_refused():
             reason = error.detail or error.message
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))
             self._session.counters["fanout_errors"] += 1
             receipt = error.receipt
             if receipt is not None and self.confirmations.awaited(member, receipt) is not None:
-                member.failed(reason)
+                member.reason = reason
                 self.refused(member, receipt, now)
             else:
                 self.fault(target, member, reason, now)
@@ -269,21 +260,18 @@ class Quorum:
     # Groups that fail
 
     def lost(self, target: Target, member: Member, now: float) -> None:
-        """A group lost its broker, and with it perhaps the outcome of something. Raises `StompError` for an outcome
-        that the client has to know of.
-        """
+        """A group lost its broker. Raises `StompError` for an unknown outcome that the client has to know of."""
         for failure in member.lost(now):
             if not target.fans or failure.receipt is None:
                 raise failure
-            member.failed(failure.detail or failure.message)
+            member.reason = failure.detail or failure.message
             self.refused(member, failure.receipt, now)
 
     def fault(self, target: Target, member: Member, reason: str, now: float) -> None:
-        """A broker of a fan-out went wrong on its own: it is left, and its group tries once more.
-
-        Raises as `give_up`.
-        """
-        if member.fault(reason) >= _FAULTS:
+        """Leave a broker that did something wrong; its group is given up the second time. Raises as `give_up`."""
+        member.faults += 1
+        member.reason = reason
+        if member.faults >= _FAULTS:
             self.give_up(target, member, reason, now)
             return
         self._outbox.put(left(member.link.broker, target.upstream, reason))
@@ -293,7 +281,8 @@ class Quorum:
         """A group is left out for the rest of the session. Raises `Refused` where the quorum cannot do without it."""
         if member.given_up:
             return
-        member.give_up(reason)
+        member.given_up = True
+        member.reason = reason
         link = member.link
         self._outbox.put(given_up(link.group, link.broker or link.before, target.upstream, reason))
         member.lost(now)
@@ -305,14 +294,12 @@ class Quorum:
 
     def do_without(self, member: Member) -> None:
         """The session ends without this group: nothing more is awaited of it."""
-        member.give_up(member.link.reason)
+        member.given_up = True
+        member.reason = member.link.reason
         self.confirmations.leave(member)
 
     def leave(self, target: Target, member: Member, now: float) -> None:
-        """A broker takes nothing any more: better to look for another one than to keep ever more for it.
-
-        Raises as `lost`.
-        """
+        """Leave a broker that takes nothing any more; its group seeks another one. Raises as `lost`."""
         link = member.link
         self._outbox.put(left(link.broker, target.upstream, "it takes nothing any more"))
         self._session.counters["brokers_lost"] += 1

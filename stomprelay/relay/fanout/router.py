@@ -18,9 +18,7 @@ _MOST_KNOWN: Final = 4096
 
 
 class Target:
-    """One upstream of a session, with a member for each of its groups. What goes to it goes to its members; what it
-    takes to do so is `quorum` of them.
-    """
+    """One upstream of a session, with a member for each group. `quorum` is how many members must confirm a frame."""
 
     __slots__ = ("_queues", "members", "quorum", "upstream")
 
@@ -55,9 +53,7 @@ class Target:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits or is unconfirmed that no more can be taken from the client. A group that the quorum
-        does not need is no reason.
-        """
+        """Whether no more can be taken from the client: fewer members than the quorum have room."""
         return sum(not member.full for member in self.live) < self.quorum
 
     @property
@@ -67,9 +63,8 @@ class Target:
 
     @property
     def safe(self) -> bool:
-        """Whether a quorum has all that the client sent, and no other broker that is there still waits for some of it.
-
-        A group that missed SENDs cannot vouch for them.
+        """Whether a quorum has all that the client sent, and no other connected broker waits for part of it. A member
+        that is `short` does not count.
         """
         unsafe = [member for member in self.live if not member.safe]
         if not unsafe:
@@ -96,7 +91,7 @@ class Target:
         if len(roomy) == len(live):
             if any(member.short for member in live) and all(member.safe for member in live):
                 for member in live:
-                    member.caught_up()
+                    member.short = False
             return live
         return roomy if len(roomy) >= self.quorum else sorted(live, key=_size)[: self.quorum]
 
@@ -114,10 +109,8 @@ def _size(member: Member) -> int:
 
 
 class Router:
-    """The targets of a session: `main`, the listener's own upstream, and those that were needed since.
-
-    `links` makes the links of an upstream; those of `take_opened` have to seek their brokers. `places` has the
-    target and the member of each link.
+    """The targets of a session: `main` of the listener's own upstream, and others by route. `links` makes the links of
+    an upstream. `places` has the target and the member of each link.
     """
 
     __slots__ = ("_known", "_links", "_listener", "_opened", "_outbox", "main", "places", "targets")

@@ -124,7 +124,7 @@ def test_the_primary() -> None:
     assert each.primary is each.members[0]
     fill(each.members[0], MOST)
     assert each.primary is each.members[1]
-    each.members[1].give_up("")
+    each.members[1].given_up = True
     fill(each.members[2], MOST)
     assert each.primary is each.members[0]
 
@@ -145,14 +145,14 @@ def test_safe() -> None:
         for name, member in zip("ab", each.members, strict=True):
             fill(member, name in unconfirmed)
             if name in short:
-                member.missed("its queue was full")
+                member.short = True
         assert each.safe is safe, (unconfirmed, short)
 
 
 def test_a_gap_that_was_closed() -> None:
     """When all that was sent is confirmed everywhere, no group misses anything that is still to be confirmed."""
     each = target(2, 1)
-    each.members[0].missed("its queue was full")
+    each.members[0].short = True
     fill(each.members[1], 1)
     each.takers()
     assert [member.short for member in each.members] == [True, False]
