@@ -1,6 +1,5 @@
-"""The identification of clients, without a clock and without a socket.
+"""The identification of clients, without a clock and a socket.
 
-`settings` is the table `[auth.NAME]`, and which method decides; `lines` reads files of one entry a line, `users` is the
-users file and its passcodes, `keys` are the keys of tokens, `tokens` the tokens; `attempts` slows down addresses with
-failed attempts. The service runs the checks: slow ones in threads, and requests over HTTP.
+`settings` the table `[auth.NAME]` and the choice of a method; `lines` files, `users` users and passcodes, `keys` and
+`tokens` tokens; `attempts` slows down failures. The service runs slow checks in threads.
 """

@@ -38,9 +38,7 @@ class Attempts:
         return len(self._addresses)
 
     def wait(self, address: str, now: float) -> float | None:
-        """Return for how many seconds an attempt of this address has to wait before it is checked; None: it must not be
-        checked.
-        """
+        """Return the seconds until an attempt of this address may be checked; None: it must not be."""
         found = self._addresses.get(address)
         if found is None:
             return 0.0

@@ -1,7 +1,5 @@
-"""The keys that verify tokens: public keys or certificates in PEM, or a JWKS.
-
-Each key is valid for the algorithms of its own kind only. So a public key, which everybody may have, is never used as
-the secret of an HMAC, and `none` is no algorithm.
+"""The keys that verify tokens: public keys or certificates in PEM, or a JWKS. Each is valid for the algorithms of its
+own kind only, so a public key is never the secret of an HMAC; `none` is no algorithm.
 """
 
 import json

@@ -1,7 +1,5 @@
-"""Files with one entry a line, its fields separated by colons: users and their passcodes, users and their logins.
-
-Empty lines and lines that begin with # are ignored. Errors name the number of a line, but never its content, which may
-be a secret.
+"""Files with one entry a line, fields separated by colons. Empty lines and lines that begin with # are ignored. Errors
+name a line's number, never its content.
 """
 
 from collections.abc import Callable
@@ -38,8 +36,8 @@ def private(mode: int) -> None:
 
 
 def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[str, T]:
-    """Return, for each line, the user's name (the first field) with the result of `read` for the second and the third
-    field. The last field may contain colons. Raises `ValueError`, which names the line, also if `read` does.
+    """Return by user (the first field) what `read` returns for the second and third field; the last may have colons.
+    Raises `ValueError`, which names the line.
     """
     private(mode)
     found: dict[str, T] = {}
@@ -69,8 +67,8 @@ def _fields(text: str) -> list[str]:
 
 
 def read_logins(content: bytes, mode: int = 0o600) -> dict[str, Credentials]:
-    """Return the login for brokers of each user, from the content of a file with `user:login:passcode` in each line;
-    without a passcode none is sent. Raises `ValueError`, which names the line.
+    """Return users' logins for brokers, from lines `user:login:passcode`; without a passcode none is sent. Raises
+    `ValueError`, which names the line.
     """
     return entries(content, mode, _login)
 

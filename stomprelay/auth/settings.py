@@ -39,9 +39,7 @@ class Method(Enum):
 
 @dataclass(frozen=True)
 class AuthService:
-    """An HTTP service: its URL, the seconds for its answer, the seconds for which an acceptance is remembered, and the
-    largest number of remembered clients.
-    """
+    """An HTTP service: its URL, and of its answers the timeout, the seconds that they are kept and their number."""
 
     url: str
     timeout: float = 3.0
@@ -51,9 +49,8 @@ class AuthService:
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """How clients are identified. A method is configured if it is not None, or `certificates` is true. `logins` has the
-    logins for brokers of some users, `broker` that of the others. `renew` is the destination at which a client shows a
-    new token.
+    """How clients are identified; a method is configured if it is not None, or `certificates` is true. `logins`: some
+    users' logins for brokers; `broker`: the others'. `renew`: where clients show new tokens.
     """
 
     name: str
@@ -66,8 +63,8 @@ class AuthSettings:
     renew: str | None = None
 
     def method(self, claim: Claim, certificate: str) -> Method | None:
-        """Return the method that decides about a client: the first one for which it sent something. `certificate` is
-        the name in its certificate. None: it sent nothing.
+        """Return the method for a client: the first one that it sent something for. `certificate`: its name. None:
+        nothing.
         """
         if self.certificates and certificate:
             return Method.CERTIFICATE
@@ -81,9 +78,7 @@ class AuthSettings:
     def identity(
         self, user: str, groups: frozenset[str], certificate: str = "", until: float = inf
     ) -> Identity:
-        """Return the identity of a client with this user: with the groups of the users file added, and with the login
-        for brokers.
-        """
+        """Return the identity of this user, with the users file's groups, and with the login for brokers."""
         if self.users is not None:
             groups |= self.users.groups(user)
         told = self.logins.get(user)

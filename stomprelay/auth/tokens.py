@@ -29,9 +29,8 @@ class BadToken(Exception):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Verifies tokens: one of the keys must have signed them by one of the algorithms, for one of the `audience`, and
-    by this `issuer` if there is one. `user` and `groups` are the claims with the name and the groups; if there is no
-    such claim, each dot leads into an object. Clocks may differ by `leeway` seconds.
+    """Verifies tokens: signed by one of the keys and algorithms, for one of the `audience`, by `issuer` if there is
+    one. `user`, `groups`: claims, where a dot may lead into an object. `leeway`: seconds.
     """
 
     keys: tuple[Key, ...] = field(repr=False)

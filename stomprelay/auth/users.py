@@ -1,8 +1,5 @@
-"""The users file: `name:hash:group,group` in each line. The hash is Argon2's, in its usual form. Without a hash no
-passcode is accepted, and the user needs a certificate or a token.
-
-Comparing a passcode takes much time and memory, on purpose: do it in a thread. A correct passcode is recognised at once
-later, by a keyed digest that is kept in memory, so that all clients can reconnect together.
+"""The users file: `name:hash:group,group` in each line, with Argon2's hash; without one the user needs a certificate or
+a token. A comparison is slow on purpose: do it in a thread. A correct passcode is recognised at once later.
 """
 
 import os
@@ -83,8 +80,8 @@ class Users:
         return right is not None and compare_digest(right, self._digest(passcode))
 
     def verify(self, name: str | None, passcode: bytes) -> bool:
-        """Return whether this is the passcode of the user; call it in a thread. It takes as long for a name that is not
-        in the file, or has no hash. Raises `VerificationError` if the comparison is impossible, for lack of memory.
+        """Return whether this is the user's passcode; call it in a thread. Takes as long for an unknown name. Raises
+        `VerificationError` for lack of memory.
         """
         user = None if name is None else self.entries.get(name)
         real = user is not None and bool(user.hash)

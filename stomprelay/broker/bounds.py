@@ -12,15 +12,11 @@ from stomprelay.wire.head import Limits
 class Bounds:
     """Every number is at least 1; sizes are in bytes. A client that exceeds one gets an ERROR and is disconnected.
 
-    `memory` bounds all messages that are kept, for whatever reason; `queue_messages` and `queue_bytes` what waits in
-    one queue. A topic does not wait for a slow subscriber: where more than `topic_messages` or `topic_bytes` wait for
-    one, it is the subscriber that is disconnected. `subscriptions` and `transactions` are those of one connection,
-    `transaction_frames` those of one transaction. `prefetch`: messages that may await their ACK at one consumer
-    which asks for no other number by `prefetch-count` or `activemq.prefetchSize`. `refusals`: how many NACKs move a
-    message to the dead letters. `headers`, `header_line` and `body` bound one frame, `before_connect` what may come
-    until CONNECT is complete, `connect_timeout` (seconds) when it must have come. `burst`: how much of what waits
-    for a client is written to it at once. `unread`: bytes of receipts that wait for a client which does not read
-    before it is not read from either.
+    `memory`: all kept messages. `queue_messages`, `queue_bytes`: of one queue. `topic_messages`, `topic_bytes`: of one
+    slow subscriber. `subscriptions`, `transactions`: of one connection. `transaction_frames`: of one transaction.
+    `prefetch`: unacknowledged messages of a consumer that asks for no number. `refusals`: NACKs that make a dead
+    letter. `headers`, `header_line`, `body`: of one frame. `before_connect`: until CONNECT is complete,
+    `connect_timeout` seconds. `burst`: written at once. `unread`: waiting receipts before the client is not read from.
     """
 
     memory: int = 256 * 1024 * 1024
@@ -51,8 +47,8 @@ DEFAULTS: Final = Bounds()
 
 
 class Memory:
-    """The count of the bytes that the broker keeps, at most `most`, of which `used` are in use. A message counts once,
-    however many places keep it. Each place that keeps one has to `hold` it first and to `release` it in the end.
+    """The count of kept bytes: `used` of at most `most`. A message counts once. Each place that keeps one has to `hold`
+    and later `release` it.
     """
 
     __slots__ = ("most", "used")

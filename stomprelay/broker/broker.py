@@ -1,8 +1,4 @@
-"""The whole of the embedded broker.
-
-`opened` returns a `Connection` for each client, whose inputs return the effects that the service must perform;
-they may concern other clients' legs. Nothing here outlives the process, and no login is checked.
-"""
+"""The whole of the embedded broker. Inputs of a `Connection` return effects, also on other clients' legs."""
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.connection import Connection
@@ -14,10 +10,8 @@ from stomprelay.wire.errors import StompError
 
 
 class EmbeddedBroker:
-    """Queues and topics, and the connections that use them.
-
-    `heart_beat` is the broker's offer to clients that ask for beats. `name` begins the id of each session and message:
-    it should be letters and digits, and different at each start, because clients may remember ids.
+    """Queues and topics, and their connections. `heart_beat`: the broker's offer. `name` begins all ids: letters and
+    digits, different at each start, because clients may remember ids.
     """
 
     __slots__ = ("_connections", "_opened", "_output", "bounds", "destinations", "heart_beat", "name")
@@ -41,9 +35,7 @@ class EmbeddedBroker:
         return len(self._connections)
 
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
-        """Return the connection of a new client and the effects to perform first. Then call the connection's methods
-        for its events.
-        """
+        """Return a new client's connection and its first effects. Then call the connection's methods."""
         self._opened += 1
         connect_by = now + self.bounds.connect_timeout
         connection = Connection(
@@ -61,9 +53,7 @@ class EmbeddedBroker:
         return connection, outbox.drain()
 
     def stopped(self, now: float) -> list[Effect]:
-        """End all connections because the service stops, and return the effects to perform: each client is sent an
-        ERROR, and its connection is closed.
-        """
+        """End all connections, each with an ERROR, and return the effects: the service stops."""
         connections = list(self._connections)
         for connection in connections:
             connection.stop_messages()

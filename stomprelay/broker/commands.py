@@ -46,9 +46,8 @@ _Found = tuple[Consumer | None, bytes]
 
 
 class ClientCommands:
-    """Executes the frames of one client. `left`: it sent DISCONNECT, and no later frame may be executed.
-
-    Call `closed` when the connection ends, for whatever reason.
+    """Executes one client's frames. `left`: after DISCONNECT no frame may be executed. Call `closed` at the
+    connection's end.
     """
 
     __slots__ = (
@@ -306,6 +305,4 @@ _FIND: Final[dict[DeliveryNaming, Callable[[ClientCommands, Frame], _Found]]] = 
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ClientCommands._by_subscription,
     DeliveryNaming.ACK: ClientCommands._by_ack,
 }
-"""The method that finds the consumer and the message-id of an ACK or NACK, by the version's way to name a delivery.
-Raises `ProtocolError` if a header is missing.
-"""
+"""The method that finds consumer and message-id of an ACK or NACK. Raises `ProtocolError` if a header is missing."""

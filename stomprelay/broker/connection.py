@@ -40,10 +40,8 @@ HALF_CLOSED: Final = 5.0
 
 
 class Connection:
-    """A client's leg and its state. `leg` is the one that effects name; `name` is the client's `session`.
-
-    CONNECT must come before `connect_by`; perform a `Wake` for that time. `ended` is called, once, when the connection
-    is closed or lost.
+    """A client's leg and its state. `name` is the client's `session`. CONNECT must come before `connect_by`; perform a
+    `Wake` for that time. `ended` is called once, at the end.
     """
 
     __slots__ = (
@@ -135,9 +133,8 @@ class Connection:
             self._output.outbox.put(GiveWay(self.leg))
 
     def half_closed(self, now: float) -> list[Effect]:
-        """The client sends nothing more, but may still read. The connection is closed when all that it sent was
-        executed and, if it has a subscription, after `HALF_CLOSED` seconds. It gets an EOL, which reveals a client that
-        does not read. Before CONNECT the connection is closed at once.
+        """The client sends nothing more. The connection is closed when all was executed and, with a subscription, after
+        `HALF_CLOSED` seconds; before CONNECT at once. An EOL shows whether anybody reads.
         """
         if self._commands is None:
             return self.lost(now)
@@ -157,9 +154,7 @@ class Connection:
             self._close()
 
     def lost(self, now: float) -> list[Effect]:
-        """The connection ended without a `Close`: messages that the client did not acknowledge go to other
-        consumers.
-        """
+        """The connection ended: messages that the client did not acknowledge go to other consumers."""
         if self.leg.closed:
             return []
         if self._deferred:
@@ -236,9 +231,7 @@ class Connection:
             self._received_connect(opening, now)
 
     def _received_connect(self, offer: Offer, now: float) -> None:
-        """Answer CONNECT with CONNECTED. Any login and any virtual host are accepted. Raises `StompError` for a
-        CONNECT that is refused.
-        """
+        """Answer CONNECT with any login and host. Raises `StompError` for a CONNECT that is refused."""
         leg = self.leg
         dialect = offer.agree(_VERSIONS)
         theirs = offer.terms
@@ -284,9 +277,7 @@ class Connection:
     # One input
 
     def _start_turn(self, *, again: bool = False) -> None:
-        """Allow messages to be written to the client in this input, up to the bytes of one turn. `again`: messages may
-        already wait, and are sent.
-        """
+        """Allow one turn's bytes of messages in this input. `again`: messages that wait already are sent, too."""
         again = again or self._buffer.at_limit
         self._buffer.start_turn(self._bounds.burst)
         if again and self._commands is not None:

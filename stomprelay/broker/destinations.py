@@ -10,9 +10,7 @@ from stomprelay.broker.unsettled import Held
 from stomprelay.wire.errors import LimitError
 
 DEAD_LETTERS: Final = QUEUE + b"DLQ"
-"""The queue for messages that consumers refused too often. Messages that are refused there stay there, and when it is
-full its oldest messages are dropped.
-"""
+"""The queue for messages that were refused too often. When it is full its oldest messages are dropped."""
 
 ORIGINAL_DESTINATION: Final = b"original-destination"
 """The header of a dead letter with its original destination."""
@@ -22,10 +20,8 @@ Acknowledged = tuple[Consumer, list[QueuedMessage] | Held[QueuedMessage]]
 
 
 class Destinations:
-    """All queues and topics. Each is created with its first message or consumer and removed with its last.
-
-    A name that begins with `/topic/` is a topic's, any other a queue's. `name` begins the ids of messages. `dropped` is
-    called with the number of dropped dead letters.
+    """All queues and topics (`/topic/`); each is there while it has messages or consumers. `name` begins the ids of
+    messages. `dropped` is called with the number of dropped dead letters.
     """
 
     __slots__ = ("_bounds", "_by_name", "_dropped", "_made", "_name", "memory")
@@ -54,9 +50,7 @@ class Destinations:
         return Message(b"%b-%d" % (self._name, self._made), head, body)
 
     def publish(self, message: Message) -> None:
-        """Send a message to the consumers of its destination, or keep it. Raises `LimitError` if it has to be kept and
-        there is no room.
-        """
+        """Send a message to consumers, or keep it. Raises `LimitError` if there is no room."""
         name = message.head.destination
         destination = self._by_name.get(name)
         if destination is None:
@@ -96,9 +90,7 @@ class Destinations:
             self._add_queue(name).add(message)
 
     def refused(self, refused: Iterable[Acknowledged]) -> None:
-        """Take back messages for which consumers sent NACK. They wait again (then call `deliver` of their queues), or
-        become dead letters.
-        """
+        """Take back refused messages. They become dead letters, or wait again: then call `deliver` of their queues."""
         refused = list(refused)
         for consumer in {consumer: None for consumer, _ in refused}:
             consumer.queue.put_last(consumer)
@@ -132,18 +124,14 @@ class Destinations:
     # Consumers
 
     def queue_for(self, name: bytes) -> Queue:
-        """Return the queue for a new consumer of this destination; for a topic it is a new private one. Call its
-        `joined` at once.
-        """
+        """Return the queue for a new consumer, a private one for a topic. Call its `joined` at once."""
         destination = self._by_name.get(name)
         if destination is None:
             destination = self._add_topic(name) if name.startswith(TOPIC) else self._add_queue(name)
         return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer. If several are removed, call after the last one its queue's `deliver`, then
-        `remove_if_idle`.
-        """
+        """Remove a consumer. After the last one call its queue's `deliver`, then `remove_if_idle`."""
         self._by_name[consumer.queue.destination].left(consumer)
 
     def remove_if_idle(self, queue: Queue) -> None:
@@ -164,9 +152,8 @@ class Destinations:
 
 
 class PendingTransaction:
-    """The SENDs, ACKs and NACKs of one transaction (STOMP 1.2, "BEGIN"), until it is committed or aborted.
-
-    Until then, messages that it acknowledges are neither redelivered nor counted against their consumer's window.
+    """The frames of one transaction (STOMP 1.2, "BEGIN"). Messages that it acknowledges are neither redelivered nor
+    counted in their window until it ends.
     """
 
     __slots__ = ("_accepted", "_destinations", "_frames", "_max_frames", "_messages", "_refused")
@@ -203,9 +190,7 @@ class PendingTransaction:
         (self._refused if refused else self._accepted).append((consumer, messages))
 
     def committed(self) -> None:
-        """Execute all frames of the transaction. Raises `LimitError` if the limits do not allow it; then none was
-        executed, and the transaction can still be aborted.
-        """
+        """Execute all frames. Raises `LimitError`, and executes none, if there is no room."""
         destinations = self._destinations
         destinations.require_room(self._messages)
         queues = self._queues()

@@ -1,6 +1,5 @@
-"""A message: read once in its sender's dialect, written in each consumer's.
-
-A plain head means the same in every dialect, so its lines are kept unchanged; any other head is kept decoded.
+"""A message: read once in its sender's dialect, written in each consumer's. A plain head is kept as it is, any other
+decoded.
 """
 
 import re
@@ -15,8 +14,7 @@ QUEUE: Final = b"/queue/"
 TOPIC: Final = b"/topic/"
 
 _OURS: Final = frozenset({DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED})
-"""Headers of a SEND that do not belong to the message: requests to the broker, and headers that only a broker may set.
-"""
+"""Headers of a SEND that are requests to the broker, or that only a broker may set."""
 
 _OUR_LINES: Final = re.compile(rb"\n(?:%b):[^\n]*" % b"|".join(sorted(_OURS)))
 
@@ -35,10 +33,8 @@ def require_destination(name: bytes | None, command: str) -> bytes:
 
 
 class MessageHead:
-    """The head of a SEND: its destination, the receipt and the transaction that it names, and the message's headers.
-
-    `lines` are the message's header lines with the blank line, if these are the same in every dialect; otherwise None,
-    and `written` returns them for one dialect. `size` is in bytes.
+    """The head of a SEND: destination, receipt, transaction, and the message's headers. `lines`: those as bytes if they
+    are the same in every dialect, otherwise None; see `written`. `size` is in bytes.
     """
 
     __slots__ = ("_headers", "_written", "destination", "lines", "receipt", "size", "transaction")
@@ -80,10 +76,8 @@ class MessageHead:
         return MessageHead(destination, None, [(name, value), *self._headers])
 
     def written(self, dialect: Dialect) -> bytes:
-        """Return the header lines and the blank line, encoded for a dialect.
-
-        In a value that the dialect cannot spell, each LF, and each CR at its end, becomes a blank; a header whose name
-        it cannot spell is left out.
+        """Return the header lines and the blank line for a dialect. Line ends in a value that it cannot spell become
+        blanks; a header whose name it cannot spell is left out.
         """
         if self.lines is not None:
             return self.lines

@@ -10,10 +10,8 @@ from stomprelay.session.leg import Leg
 
 
 class Output:
-    """The output of the present input so far, for all connections.
-
-    Effects are put into `outbox`, bytes into the connections' buffers. An input ends with `flush`, after which `outbox`
-    can be drained.
+    """The output of one input, for all connections: effects in `outbox`, bytes in buffers. An input ends with `flush`;
+    then drain the `outbox`.
     """
 
     __slots__ = ("_filled", "_overrun", "outbox")
@@ -56,11 +54,10 @@ class HeldUp(Protocol):
 
 
 class SendBuffer:
-    """The bytes for one leg, written at the end of the present input, and whether messages may be added to them.
+    """The bytes for one leg, written at the end of the input.
 
-    `ready`: messages may be added. They may not while the transport is full, after the leg was closed, and once the
-    bytes of one turn have reached their limit (`at_limit`). `unread`: bytes of replies that were added while the
-    transport was full. `too_slow` is called at the end of an input in which `overran` was called.
+    `ready`: messages may be added, as the transport is not full, the leg not closed and the turn not `at_limit`.
+    `unread`: bytes of replies while the transport was full. `too_slow` is called at the end after `overran`.
     """
 
     __slots__ = (
@@ -138,9 +135,7 @@ class SendBuffer:
         self._held_up.pop(who, None)
 
     def go_on(self) -> None:
-        """Resume the waiting objects, one after the other while the buffer is `ready`; an object that has to wait again
-        becomes the last.
-        """
+        """Resume waiting objects in order while the buffer is `ready`; one that waits again becomes the last."""
         while self.ready and self._held_up:
             who, _ = self._held_up.popitem(last=False)
             who.resume()

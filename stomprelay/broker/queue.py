@@ -18,10 +18,8 @@ _REDELIVERED = REDELIVERED + b":true\n"
 
 
 class QueuedMessage:
-    """A message in one queue, from its arrival until it is settled.
-
-    `order` is its place in the queue, oldest first; `refusals` the number of its NACKs; `redelivered` whether a
-    consumer had it before. `delivery` is the number that the last consumer gave it, counting its deliveries.
+    """A message in one queue until it is settled. `order`: its place. `refusals`: its NACKs. `redelivered`: a consumer
+    had it before. `delivery`: its number at the last consumer.
     """
 
     __slots__ = ("delivery", "message", "order", "redelivered", "refusals")
@@ -54,10 +52,9 @@ class QueuedMessage:
 class Consumer:
     """One subscription: the form of its MESSAGE frames, and the messages that it has not acknowledged.
 
-    `id` is the client's name for the subscription, None if it gave none; `tag` is the broker's, which clients of 1.2
-    get in the `ack` header. `unsettled` has the messages that await an ACK, by message-id; `window` is their largest
-    number. If `acknowledges` is False a message is settled when it is sent. `holders`: the client's consumers by the
-    messages that they have, for ACKs that name no subscription; None if all ACKs do.
+    `id`: the client's name for it or None. `tag`: the broker's, for the `ack` header. `unsettled`: messages that await
+    an ACK, `window` at most. `acknowledges`: False if a message is settled when it is sent. `holders`: the client's
+    consumers by message; None if all ACKs name the subscription.
     """
 
     __slots__ = (
@@ -144,11 +141,8 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove the messages of an ACK or NACK with this id from `unsettled`, and return them. Empty for an unknown
-        id.
-
-        If acknowledging is cumulative, all messages that were sent before are included (STOMP 1.2, "SUBSCRIBE ack
-        Header").
+        """Remove the messages of an ACK or NACK with this id from `unsettled`, earlier ones included if it is
+        cumulative, and return them.
         """
         if self._cumulative:
             return self.taken(self._up_to.hold(message_id))
@@ -207,9 +201,9 @@ class Consumer:
 class Queue:
     """A queue: each message goes to one consumer, in the order of arrival, the consumers by turns.
 
-    While a message waits, no consumer can take it. When a consumer may be able again (or has joined), call
-    `consumer_ready`. `len()` is how many messages wait, `waiting_bytes` their bytes; `kept` also counts those that
-    await an ACK. A `private` queue serves one subscriber of a topic and ends with it.
+    While a message waits no consumer can take it: call `consumer_ready` when one may, or joins. `len()` and
+    `waiting_bytes`: what waits; `kept`: with what awaits an ACK. `private`: of one topic's subscriber, and ends with
+    it.
     """
 
     __slots__ = (
@@ -279,9 +273,7 @@ class Queue:
         return consumer is None or consumer.acknowledges
 
     def publish(self, message: Message) -> None:
-        """Send a message to a consumer that can take it, or keep it. Raises `LimitError` if it has to be kept and there
-        is no room.
-        """
+        """Send a message to a consumer, or keep it. Raises `LimitError` if there is no room."""
         consumer = self._next()
         if consumer is None:
             self.require_room(1, message.size)
@@ -329,9 +321,7 @@ class Queue:
             self._able.move_to_end(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer: its unacknowledged messages wait again. If several are removed, call `deliver` after the
-        last one.
-        """
+        """Remove a consumer: its messages wait again. Call `deliver` after the last one."""
         del self._consumers[consumer]
         self._able.pop(consumer, None)
         consumer.buffer.forget(consumer)
@@ -377,9 +367,7 @@ class Queue:
     # Messages
 
     def _take_oldest(self) -> QueuedMessage:
-        """Remove the oldest waiting message and return it; messages that were delivered before count as older than new
-        ones.
-        """
+        """Remove and return the oldest waiting message; those that were delivered before are older than new ones."""
         queued = heappop(self._returned) if self._returned else self._new.popleft()
         self.waiting_bytes -= queued.message.size
         return queued
@@ -400,8 +388,8 @@ class Queue:
                 heappush(self._returned, queued)
 
     def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage]) -> None:
-        """Take back messages that a consumer acknowledged in an aborted transaction. They await their ACK again or, if
-        the consumer has left, wait for another one. Call `deliver` afterwards.
+        """Take back messages of an aborted transaction: they await their ACK, or a consumer if theirs has left. Call
+        `deliver` afterwards.
         """
         if consumer in self._consumers:
             consumer.restore(messages)
@@ -417,10 +405,8 @@ class Queue:
 
 
 class Topic:
-    """A topic: each message goes to all present subscribers, each by a private queue.
-
-    A subscriber with more waiting messages than the bounds allow is disconnected: neither the publisher nor the other
-    subscribers wait for it.
+    """A topic: each message goes to all present subscribers, each by a private queue. A subscriber that exceeds the
+    bounds is disconnected; nobody waits for it.
     """
 
     __slots__ = ("_max_bytes", "_max_messages", "_memory", "_queues", "destination")
@@ -443,9 +429,7 @@ class Topic:
         return sum(queue.kept for queue in self._queues)
 
     def publish(self, message: Message) -> None:
-        """Send a message to all subscribers. Raises `LimitError`, and no subscriber gets it, if it has to be kept and
-        there is no memory for it.
-        """
+        """Send a message to all subscribers. Raises `LimitError`, and sends it to none, without memory for it."""
         if not self._memory.fits(message) and any(queue.must_keep() for queue in self._queues):
             self._memory.admit(message)
         self.add(message)

@@ -13,11 +13,8 @@ Runs = list[tuple[int, int]]
 
 
 class Unsettled(Generic[T]):
-    """Deliveries by their numbers, each with its message-id, in the order of their numbers. `len()` and `in` are about
-    those that await an ACK, by message-id.
-
-    A transaction may hold deliveries: they await no ACK unless it is aborted. Holding and releasing do not look at each
-    delivery, but only at runs of neighbours that are held, or await an ACK, together.
+    """Deliveries by number, each with its message-id. `len()` and `in` are about those that await an ACK, by
+    message-id. A transaction may hold deliveries, in runs of neighbours.
     """
 
     __slots__ = ("_awaited", "_by_number", "_numbers", "_runs")
@@ -52,8 +49,8 @@ class Unsettled(Generic[T]):
         self.release([(number, number)])
 
     def hold(self, message_id: bytes) -> Runs:
-        """Return the deliveries that an ACK of this message covers, all up to it; none of them awaits an ACK any more.
-        Then call `release` or `take` with them. Empty for a message that awaits no ACK.
+        """Hold and return the deliveries that an ACK of this message covers, empty for an unknown one. Then call
+        `release` or `take` with them.
         """
         number = self._numbers.get(message_id)
         at = None if number is None else self._run(number)
@@ -93,8 +90,8 @@ class Unsettled(Generic[T]):
 
 
 class Held(Generic[T]):
-    """The deliveries of one cumulative ACK in a transaction; the last of them has `message_id`. Iterate over it once,
-    when it is settled for good, or give its `runs` to `Unsettled.release`.
+    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. Iterate over it once, or give its
+    `runs` to `Unsettled.release`.
     """
 
     __slots__ = ("_take", "message_id", "runs")

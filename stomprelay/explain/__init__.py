@@ -1,7 +1,4 @@
-"""`stomprelay explain`: how frames would be translated between two versions, in words.
-
-`text` reads the frames that a user wrote down, `explanation` is what becomes of each and why.
-"""
+"""`stomprelay explain`: frames translated between two versions, in words. `text` reads them, `explanation` explains."""
 
 from stomprelay.explain.explanation import Explanation
 

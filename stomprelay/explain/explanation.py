@@ -32,10 +32,8 @@ _PARAGRAPH: Final = "   "
 
 
 class Explanation:
-    """Explains the frames between one client and one broker, one after the other.
-
-    `client` and `broker` are their versions; None leaves it to the CONNECT and CONNECTED in the text, and means 1.2
-    until there is one. `refused` counts the frames that could not be translated.
+    """Explains the frames between one client and one broker. `client`, `broker`: versions; None: those of CONNECT and
+    CONNECTED, 1.2 before. `refused` counts frames that could not be translated.
     """
 
     def __init__(
@@ -87,9 +85,7 @@ class Explanation:
         return bridge.with_steps({command: noted(edit) for command, edit in bridge.steps.items()})
 
     def paragraphs(self, text: bytes) -> Iterator[str]:
-        """Yield a paragraph for each frame of a text, and one for the versions before the first frame and when
-        they change.
-        """
+        """Yield a paragraph for each frame of a text, and for the versions at first and when they change."""
         frames = FrameText(text)
         shown = ""
         number = 0
@@ -113,9 +109,7 @@ class Explanation:
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _became(self, frame: Frame, said: bytes) -> Iterator[str]:
-        """Yield the lines of a frame's paragraph: the frame that is sent on for it, and the reasons for each
-        difference from what was `said`.
-        """
+        """Yield a paragraph's lines: the frame that is sent on, and the reasons for what differs from `said`."""
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
@@ -143,9 +137,7 @@ class Explanation:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"
 
     def _connect(self, frame: Frame) -> bytes:
-        """Return the frame that is sent on for CONNECT. A session starts, in the highest version that client and
-        relay have.
-        """
+        """Return the CONNECT that is sent on. A session starts, in the highest common version."""
         offer = Offer.read(frame)
         self._client = offer.agree(self._accepted)
         self._offer = offer
@@ -230,8 +222,8 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as UTF-8 text in which only LF ends a line: control characters in caret notation (NUL is `^@`, CR
-    is `^M`), bytes that are not UTF-8 as `<ff>`. STOMP's escapes stay as they are on the wire.
+    """Return bytes as UTF-8 text: control characters but LF in caret notation (NUL is `^@`), bytes that are not UTF-8
+    as `<ff>`.
     """
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 

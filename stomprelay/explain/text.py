@@ -19,10 +19,8 @@ _LAST_LINE_END: Final = re.compile(rb"\r?\n\Z")
 
 
 class FrameText:
-    """Ask for the next `command`, then for its `frame` in the dialect of the side that sends it, until there is none.
-
-    Where the text has no NUL, `^@` stands for it. A last frame that does not end in NUL is given one in the place
-    of a last line end, and a last head its blank line.
+    """Ask for the next `command`, then for its `frame` in the sender's dialect, until there is none. Without a NUL in
+    the text, `^@` stands for it. A last frame's end is completed.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -64,9 +62,7 @@ class FrameText:
         raise FrameError("the frame does not end", "content-length says more than there is")
 
     def _completed(self) -> list[bytes]:
-        """Return the last frame with what may be missing at its end added, in each possible way, the likeliest
-        first.
-        """
+        """Yield the completions of the last frame, the likeliest first."""
         rest = self._text[self._at :]
         blank = _BLANK_LINE.search(rest)
         if blank is None:

@@ -1,8 +1,5 @@
-"""What passes, by destination: each frame where there are few, samples where there are many.
-
-To look into each head for its destination would cost more than to pass it. So frames are counted, as they are anyway,
-and when enough have passed one is looked at, which then stands for all since the last look. As long as no more than
-`LOOKS` pass in a second that is each of them, and what is counted is exact.
+"""What passes, by destination. In a second up to `LOOKS` frames are looked at; of more, one stands for all since the
+last look.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,9 +26,7 @@ _ROUND: Final = 65536
 
 
 class DestinationCounter:
-    """Counts the frames of all sessions of a process into one table. Tell it of all that passes by `passed`, and once a
-    second `tick`.
-    """
+    """Counts the frames of all sessions of a process. Call `passed` for what passes, and once a second `tick`."""
 
     __slots__ = ("_every", "_interval", "_left", "_looks", "_number", "_ticks", "table")
 
@@ -41,9 +36,7 @@ class DestinationCounter:
         self._looks = self._number = self._ticks = 0
 
     def passed(self, found: Frame | Run, session: Session, dialect: Dialect, frames: int) -> int:
-        """Count so many frames of a leg of this dialect, the last of which are these. Returns how many more of the leg
-        may pass before it has to be called again.
-        """
+        """Count frames of a leg that end with these. Returns how many more may pass before the next call."""
         self._left -= frames
         if self._left > 0:
             return self._left
@@ -114,15 +107,11 @@ QUEUE: Final = b"/queue/"
 _TO_QUEUE: Final = b"\ndestination:" + QUEUE
 _HEAD: Final = 1024
 _SMALL: Final = 2048
-"""Bytes in which a destination is looked for; and of a frame of which all are gone through, 0.1 microseconds for each
-KiB.
-"""
+"""Bytes in which a destination is looked for."""
 
 
 def _of_queues(run: Run) -> int:
-    """Return how many frames of a run have a queue as their destination. Where they are large, and the first and the
-    last are alike, so are all.
-    """
+    """Return the number of a run's frames to queues; of large ones the first and the last may stand for all."""
     if run.after - run.start > _SMALL * run.count:
         ends = [run.data.find(_TO_QUEUE, at, min(at + _HEAD, run.after)) >= 0 for at in (run.start, run.last)]
         if ends[0] is ends[1]:
@@ -152,9 +141,7 @@ def queue_frames(frames: Iterator[Frame | Run], count: Callable[[int], None]) ->
 
 
 class Tallies:
-    """What is counted of all sessions of a process together: `times` how long things took; `counter` what passes by
-    destination, where somebody may look at it.
-    """
+    """The counts of all sessions of a process: `times` of durations, `counter` by destination where it is used."""
 
     __slots__ = ("counter", "times")
 

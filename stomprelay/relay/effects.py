@@ -22,9 +22,7 @@ class Open:
 
 @dataclass(slots=True)
 class Identify:
-    """Find out who the client of this leg is, by what it claims. Report `Identified`, `Unwanted` or `Unknown`, but not
-    while these effects are performed.
-    """
+    """Find out who the client is. Report `Identified`, `Unwanted` or `Unknown` after these effects."""
 
     leg: Leg
     claim: Claim
@@ -32,10 +30,9 @@ class Identify:
 
 @dataclass(slots=True)
 class Pass:
-    """Until the relay's next input, a chunk of `leg` may be sent straight on to the leg `to`, as far as it is whole
-    frames that `passing` lets pass and, where the peer `trails`, its last octet is the LF behind one; each run as it
-    came, or what is to go out `instead`. The rest is given to `received`. None: no chunk may. Report what passed with
-    `Relay.passed` before that next input. All of it may be left undone.
+    """Until the relay's next input, chunks of `leg` may go straight on to `to`: whole frames that `passing` lets pass
+    (with their last LF where the peer `trails`), a run as it came or as `instead`. The rest goes to `received`. None:
+    no chunk may. Report with `Relay.passed` what passed. It is optional.
     """
 
     leg: Leg
@@ -64,11 +61,7 @@ Effect = effects.Effect | Identify | Open | Pass | Report | Took
 
 
 class Outbox(effects.Outbox[Effect]):
-    """The effects of one client's relay. All that takes part puts them in; `Relay` drains it after each input.
-
-    `legs` are those whose connection was opened, or asked for, and not closed: what a session that is over must not
-    leave behind.
-    """
+    """The effects of one client's relay, which `Relay` drains after each input. `legs`: those that are open."""
 
     __slots__ = ("legs",)
 

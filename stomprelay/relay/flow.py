@@ -34,10 +34,8 @@ class DisconnectState(Enum):
 
 
 class Flow(Protocol):
-    """Frames between a client and its brokers. Effects go to the outbox of the relay.
-
-    Methods raise `StompError` with the reason for which the session cannot go on, after all that was right has been
-    done. A client that is gone (`Leg.gone`) is sent nothing, and only what it sent before is still to be delivered.
+    """Frames between a client and its brokers; effects go to the relay's outbox. Methods raise `StompError` when the
+    session cannot go on. A client that is gone (`Leg.gone`) is sent nothing.
     """
 
     @property
@@ -57,9 +55,7 @@ class Flow(Protocol):
         """The receipt that the client's DISCONNECT asked for; None where there is none."""
 
     def stop_messages(self) -> None:
-        """The session ends by the relay: pass the client no more MESSAGEs, nor a RECEIPT for its DISCONNECT, and read
-        from brokers whatever the client owes them.
-        """
+        """Pass the client no MESSAGE nor DISCONNECT's RECEIPT any more, and read from brokers whatever it owes."""
 
     @property
     def erred(self) -> bool:
@@ -103,9 +99,7 @@ class Flow(Protocol):
         """Return the links that were added since the last call, and now have to seek their brokers."""
 
     def to_broker(self, now: float, most: int = TURN) -> None:
-        """Carry frames that the client's leg has, a turn's worth and `most` at most. Raises `StompError` for one that
-        cannot be carried.
-        """
+        """Carry `most` frames of the client, a turn's worth at most. Raises `StompError` for one that cannot be."""
 
     def to_client(self, link: Link, now: float) -> None:
         """Carry frames that the broker's leg of a link has, a turn's worth. Raises as `to_broker`."""
@@ -114,9 +108,8 @@ class Flow(Protocol):
         """A link has a broker: send it what it has to know. Raises `StompError` for what cannot be sent to it."""
 
     def take_refused(self) -> Sequence[StompError]:
-        """Return, since the last call, the errors about frames of the client that no broker is sent any more, because
-        brokers closed the connection for them. The client's session must end with the first; what else it sent is
-        still delivered.
+        """Return new errors about frames that brokers closed connections for. The first must end the client's session;
+        what else it sent is still delivered.
         """
 
     def over(self, link: Link) -> bool:
@@ -129,25 +122,19 @@ class Flow(Protocol):
         """A link found no broker any more. Raises `StompError` where the session cannot survive that."""
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """A broker answered CONNECT with this ERROR frame. Returns the ERROR frame that the client has to be sent
-        before its session ends, if it has to end.
-        """
+        """A broker refused CONNECT. Returns the ERROR frame for the client if its session has to end."""
 
     def unanswered(self) -> list[Link]:
         """Return the links whose brokers owe an answer, where another broker may be asked in their place."""
 
     def write_off(self, link: Link) -> int:
-        """Return how many SENDs may be lost, for the session ends without what this link's broker may still confirm.
-        They are forgotten.
-        """
+        """Return how many SENDs may be lost at this link's broker, and forget them."""
 
     def send_disconnect(self, now: float) -> None:
         """Send on the DISCONNECT that is WAITING, whatever it waits for."""
 
     def finish(self, now: float) -> None:
-        """The client, which is connected, will send no more: go on as after a DISCONNECT, whose receipt is the relay's.
-        Raises as `to_broker`.
-        """
+        """The client sends no more: go on as after a DISCONNECT with the relay's receipt. Raises as `to_broker`."""
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot take more for now."""
@@ -163,8 +150,8 @@ def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
 
 
 def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
-    """Return the error that a client is sent for want of a link's broker. It is told which upstream that is, not why:
-    reasons hold addresses and certificates, which are the log's.
+    """Return the error for want of a link's broker. It names the upstream, but not the reason, which may have
+    addresses.
     """
     name = link.upstream.name
     if link.unwelcome:

@@ -11,9 +11,8 @@ from stomprelay.wire.names import DISCONNECT, RECEIPT, RECEIPT_ID
 from stomprelay.wire.run import Run
 
 NewHead = Callable[[Frame], bytes | None]
-"""Returns what becomes of a frame's head: the new one, with its blank line; None where the frame passes as it came;
-`NOTHING` where it does not pass; `NO_MORE` where it does not pass and no more frames are to be looked at now. May
-raise `StompError`.
+"""Returns a frame's new head; None: it passes as it came; `NOTHING`: it does not pass; `NO_MORE`: nor is any frame
+behind it looked at. May raise `StompError`.
 """
 
 NOTHING: Final = b""
@@ -21,16 +20,12 @@ NO_MORE: Final = bytes(bytearray(b"\0"))
 """Known by its identity, as no head is it."""
 
 TURN: Final = 512
-"""How many frames of one leg are carried in one go: some milliseconds' work. Then others have their turn, so that no
-peer holds up the rest by many small frames.
-"""
+"""The frames of one leg in one turn, some milliseconds' work, so that no peer holds up the others."""
 
 
 class Joiner:
-    """What is written to one leg together. Neighbours of one chunk that pass as they came stay one slice of it, and
-    where a whole chunk does, it is not even copied.
-
-    Put frames in by `carry`, `add` and `write`, then `take` the bytes.
+    """What is written to one leg together; neighbours that pass as they came stay one slice. Call `carry`, `add` and
+    `write`, then `take`.
     """
 
     __slots__ = ("_data", "_done", "_start", "_stop", "frames")
@@ -43,9 +38,8 @@ class Joiner:
         """How many frames the last `carry` looked at."""
 
     def carry(self, frames: Iterator[Frame | Run], new_head: NewHead) -> None:
-        """Put in frames up to a DISCONNECT, runs without a look; no run that stays.
-
-        Raises what `frames` and `new_head` raise; what came before is in then, and is still to be taken.
+        """Put in frames up to a DISCONNECT, and runs that do not stay. Raises as `frames` and `new_head`, after what
+        came before is in.
         """
         count = 0
         data, stop = self._data, self._stop
@@ -77,8 +71,8 @@ class Joiner:
             self.frames = count
 
     def add(self, frame: Frame | Run, head: bytes | None, extra: bytes = b"") -> None:
-        """Put in a frame: as it came where `head` is None, otherwise with that head. `extra` are header lines, each
-        with its LF, to put in front. A run has no other head; its last frame gets the lines.
+        """Put in a frame, with another `head` unless that is None, and the header lines `extra` in front (a run's last
+        frame gets them).
         """
         if type(frame) is Run:
             frame = frame.instead or frame
@@ -106,9 +100,8 @@ class Joiner:
         self._done.append(wire)
 
     def take(self, *, trails: bool = False) -> bytes:
-        """Return all of it, which is forgotten here. Where the peer `trails`, with the LF that it writes behind the
-        last frame of the chunk, also where that has not come yet: with the next chunk it would come too late for
-        clients that wait for it.
+        """Return and forget all of it. Where the peer `trails`, an LF behind the last frame is added if it has not
+        come: clients may wait for it.
         """
         data, start, stop, done = self._data, self._start, self._stop, self._done
         if trails and stop and stop == len(data) and data[-1] == 0:
@@ -136,9 +129,7 @@ class Joiner:
 
 
 def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:
-    """Write a client that is there a RECEIPT frame for each of these ids, all in one `Send`: the relay gives them in
-    the place of a broker that will not.
-    """
+    """Write a client that is there a RECEIPT frame for each of these ids, all in one `Send`."""
     if receipts and not client.gone:
         frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
         outbox.send(client, b"".join(frames), now)

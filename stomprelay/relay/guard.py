@@ -1,10 +1,6 @@
-"""What rules mean for a client's frames: each SEND and SUBSCRIBE is judged before anything else is done with it, and
-each UNSUBSCRIBE by its headers.
-
-A broker may read a head otherwise than the relay does: a repeated header, a name in capitals or with blanks, a
-destination with escapes; and it may know one place by several names. So all readings are judged, and a frame that
-cannot be judged is refused. That holds for a
-`content-length` of any frame, too: by two of them a broker could find frames where the relay sees a body.
+"""Judges each SEND and SUBSCRIBE, and the headers of each UNSUBSCRIBE, by the rules. All readings that a broker may
+have of a head are judged, and a frame that cannot be judged is refused. So is any frame with two `content-length`,
+behind which a broker could find other frames.
 """
 
 import re
@@ -62,9 +58,7 @@ _READINGS: Final = (_unescaped, _unquoted, _stripped)
 
 
 def readings(value: bytes) -> list[str]:
-    """Return all that brokers may take a destination for: as it is, without escapes, percent-encoding or blanks around
-    it. Raises `Refused` for one with control characters, or that is not UTF-8.
-    """
+    """Return all that brokers may take a destination for. Raises `Refused` for control characters, or no UTF-8."""
     found = {value: None}
     if _UNCERTAIN.search(value):
         for reading in _READINGS:
@@ -79,9 +73,7 @@ def readings(value: bytes) -> list[str]:
 
 
 def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
-    """Return all places that brokers may take a SEND or SUBSCRIBE with these headers to name, each once: by its
-    destination, and by other headers that some products know. Raises `Refused` where that cannot be told.
-    """
+    """Return all places that a SEND or SUBSCRIBE may name, each once. Raises `Refused` where that is unknown."""
     destinations = _read(headers, DESTINATION)
     if not destinations:
         raise _unclear("there is no destination")
@@ -103,9 +95,7 @@ def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
 
 
 def _bound(headers: Headers, naming: Naming) -> list[str]:
-    """Return the first names of the queues that a SUBSCRIBE or UNSUBSCRIBE with these headers names beside its
-    destination, in all readings.
-    """
+    """Return the first names, in all readings, of queues that these headers name beside the destination."""
     return [] if naming.bound is None else [f"/queue/{each}" for each in _read(headers, naming.bound)]
 
 
@@ -161,9 +151,8 @@ class Shown(NamedTuple):
 
 
 class Renewal:
-    """Where a client shows a new token before its old one expires: by a SEND to `destination` with the token as its
-    `passcode`. No broker is sent that. One is looked at at a time; of those that are shown meanwhile the last one is
-    looked at next.
+    """A client shows a new token by a SEND to `destination` with it as `passcode`; brokers are not sent that. One is
+    looked at at a time, then the last one shown meanwhile.
     """
 
     __slots__ = ("_asked", "_client", "_next", "_outbox", "destination")
@@ -192,9 +181,7 @@ class Renewal:
         return True
 
     def answered(self) -> bytes | None:
-        """The token that is looked at is good, or it is not: look at the next one. Return the receipt that the client
-        asked for, if any: it is to be given to it if the token is good.
-        """
+        """A token was judged: look at the next one. Return the client's receipt, to be given if the token is good."""
         before, self._asked, self._next = self._asked, self._next, None
         if self._asked is not None:
             self._outbox.put(Identify(self._client, self._asked.claim))
@@ -202,9 +189,8 @@ class Renewal:
 
 
 class Guard:
-    """Judges the frames of one client by the rules for it, if there are any; `counters` has those that it refuses.
-    Those by which the client shows a new token are for its `renewal`, where there is one. While it is `active`, every
-    frame of the client has to go through `judged`.
+    """Judges one client's frames by its rules; `counters` counts refusals. SENDs with a new token are for `renewal`.
+    While it is `active`, every frame has to go through `judged`.
     """
 
     __slots__ = ("_counters", "_doubted", "_identity", "_known", "_policy", "_renewal", "_rules", "active")
@@ -237,9 +223,7 @@ class Guard:
         return self._renewal is not None and self._renewal.asked
 
     def renewed(self, identity: Identity) -> bool:
-        """The client has shown a new token, by which it is this one. Return whether the rules may mean something else
-        for it now.
-        """
+        """The client has shown a valid new token. Return whether the rules may now decide otherwise."""
         before, self._identity = self._identity, identity
         if (before.user, before.groups, before.certificate) == (
             identity.user,
@@ -255,9 +239,7 @@ class Guard:
         return None if self._renewal is None else self._renewal.answered()
 
     def judged(self, frames: Iterator[Found], dialect: Dialect) -> Iterator[Found]:
-        """Return the same frames, without those that show a token. Raises `Refused`, when it is asked for a frame that
-        is not allowed. Runs passed by `passing`.
-        """
+        """Yield the frames without those that show a token. Raises `Refused` at a frame that is not allowed."""
         for found in frames:
             if not isinstance(found, Run):
                 if self._renewal is not None and self._renewal.takes(found, dialect):
@@ -270,9 +252,7 @@ class Guard:
             yield found
 
     def passing(self, passing: Passing) -> Passing:
-        """Return rules for those runs whose destinations are known to be allowed, whatever else their frames say. All
-        other frames are to be `judged`.
-        """
+        """Return rules for runs to destinations that are always allowed. All other frames are to be `judged`."""
 
         def takes(run: Run) -> bool:
             if run.command == SEND:
@@ -301,9 +281,7 @@ class Guard:
         return self._doubted is not None
 
     def objection(self, most: int) -> Refused | None:
-        """Return why one of the next doubted subscriptions, of so many at most, is not allowed; None where all are: ask
-        again while there are `doubts`.
-        """
+        """Return why one of the next doubted subscriptions is not allowed, or None; repeat while it `doubts`."""
         policy, doubted = self._policy, self._doubted
         if policy is None or doubted is None:
             return None

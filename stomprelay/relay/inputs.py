@@ -25,9 +25,7 @@ class Opened:
 
 @dataclass(slots=True)
 class BrokerConnected:
-    """The connection that an `Open` asked for is established. `address` is the client's IP address, for brokers that
-    are told it; None where it has none.
-    """
+    """The connection of an `Open` is there. `address`: the client's IP address for brokers; None: it has none."""
 
     leg: Leg
     address: str | None = None
@@ -50,9 +48,7 @@ class Lost(OnLeg):
 
 @dataclass(slots=True)
 class HalfClosed:
-    """The client closed its direction: it sends nothing more, and may still read. `Lost` follows when its connection
-    ends.
-    """
+    """The client sends nothing more, and may still read. `Lost` follows when its connection ends."""
 
 
 @dataclass(slots=True)
@@ -108,9 +104,7 @@ class Unknown:
 
 @dataclass(slots=True)
 class StopBegan:
-    """The service begins to stop. The session ends when all that its client sent is delivered; report `Stopped` where
-    that takes too long.
-    """
+    """The service begins to stop. Sessions end when all is delivered; report `Stopped` where that takes too long."""
 
 
 @dataclass(slots=True)
@@ -120,17 +114,15 @@ class Stopped:
 
 @dataclass(slots=True)
 class Killed:
-    """The session has to end, for this reason. What its client sent is delivered first, within `disconnect_timeout`,
-    unless the session's end has begun already: then it ends at once.
-    """
+    """End the session for this reason, after delivery within `disconnect_timeout`; the second time at once."""
 
     why: Reason
 
 
 @dataclass(slots=True)
 class Leave:
-    """The session has to leave this broker at a quiet moment, or after `within` seconds, and go to another one: to
-    `target`, if that accepts it. With `may_stay` it stays where there was no such moment in time.
+    """Leave this broker at a quiet moment, or after `within` seconds, for `target` or another one. With `may_stay` the
+    session stays without a quiet moment.
     """
 
     broker: Broker
@@ -153,18 +145,15 @@ class Ruled:
 
 @dataclass(slots=True)
 class Limited:
-    """The listener's limits on how fast clients send have changed. `address` is the client's, as its limiter counts it
-    now.
-    """
+    """The listener's limits have changed. `address`: the client's, as its limiter counts it now."""
 
     address: str | None
 
 
 @dataclass(slots=True)
 class Watched:
-    """The session is watched until there is a sample of how long it waits for RECEIPTs and ACKs; report `Looked` about
-    once a second until `Relay.watched` is False. It is not watched where its client is within a frame, or not
-    connected.
+    """Watch the session for a sample of its RECEIPTs and ACKs, unless its client is within a frame; report `Looked`
+    once a second until `Relay.watched` is False.
     """
 
     looks: Looks

@@ -1,9 +1,7 @@
-"""The notes about a session: in words for the log, and as facts for the journal.
+"""The notes about a session, in words for the log and as facts for the journal.
 
-Facts whose names need a word: `broker` its address, `upstream` and `group` as the configuration calls them,
-`reason` in words, `beats` = 1 where a peer was silent for longer than the heart-beats allow, `delivering` = 1
-where the client is gone and what it sent is still delivered, `possibly_lost` how many SENDs may be lost. The note of a
-loss names its `broker` only where the session had one.
+`beats` = 1: a peer was silent for too long. `delivering` = 1: the client is gone, and what it sent is still delivered.
+`possibly_lost`: SENDs. The note of a loss has a `broker` only where the session had one.
 """
 
 from collections.abc import Iterable
@@ -34,9 +32,8 @@ class End(Enum):
 
 
 class Reason(NamedTuple):
-    """Why a session ends: message and detail of the ERROR that its client is sent, none where `message` is empty; the
-    `text` for the log; what of the client's own bytes the ERROR is about; the receipt that the frame at fault asked
-    for; the side that ended the session.
+    """Why a session ends: the client's ERROR (none if `message` is empty), the log's `text`, the client's bytes that it
+    is about, the receipt of the frame at fault, and the side that ended the session.
     """
 
     message: str
@@ -86,9 +83,7 @@ def found(
     product: Profile,
     resent: int,
 ) -> Note:
-    """A broker answered CONNECTED; `before` is the one that the session had in its place, `resent` how many frames
-    were sent to the new one again.
-    """
+    """A broker answered CONNECTED. `before`: the session's last broker. `resent`: frames sent again."""
     facts = _facts(broker, upstream)
     facts["version"] = version.decode("ascii")
     facts["product"] = product.name
@@ -155,9 +150,7 @@ def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
 def unconfirmed(
     brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str, missing: int
 ) -> list[Note]:
-    """The session ends because these did not answer in time; `upstream` is the listener's own, `missing` how many
-    SENDs may be lost.
-    """
+    """The session ends because these did not answer in time. `missing`: SENDs that may be lost."""
     text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
     found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
     first, *others = found or [_facts(None, upstream, reason)]
@@ -181,9 +174,7 @@ def answered(receipts: Iterable[bytes]) -> list[Note]:
 
 
 def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
-    """The session ends in an ERROR; `side` is whose bytes are to blame. `detail`: they are not, and the session's end
-    tells enough.
-    """
+    """The session ends in an ERROR. `side`: whose bytes are to blame. `detail`: no bytes are."""
     text = f"{error.message} ({error.detail})" if error.detail else error.message
     return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
 
@@ -225,9 +216,7 @@ def limited(bucket: TokenBucket) -> Note:
 
 
 def vanished(text: str, *, delivering: bool = False) -> Note:
-    """The client closed its connection without DISCONNECT. `delivering`: what it sent is still delivered; the session
-    ends after that.
-    """
+    """The client left without DISCONNECT. `delivering`: what it sent is still delivered."""
     facts = {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {})
     return Note(Event.VANISHED, text, facts, detail=delivering)
 

@@ -78,15 +78,12 @@ def _never() -> float:
 
 
 class Relay:
-    """The join of one client's leg with those of its brokers: until CONNECT was understood the relay alone, from
-    then on its `ClientConnection`.
+    """The join of one client's leg with those of its brokers.
 
-    `name` is unique, stands in logs and is the `session` of a client whose broker gives none. `client` is the
-    client's leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which
-    sessions that do the same do it at different times. `passes`: the caller performs `Pass`. `counter`: who counts by
-    destination what passes, if anybody does. `identity`: who the client is, as far as that is known. `limiter`: what
-    limits how fast the clients of the listener send; `address` is by what clients of one address are counted there.
-    `opened_at`: when the client came, in seconds; infinity before.
+    `name` is unique. `client` is the client's leg. `chance` returns numbers from 0 up to 1. `passes`: the caller
+    performs `Pass`. `counter` counts by destination. `identity`: the client, as far as it is known. `limiter`: the
+    listener's limits, which count the client by `address`. `opened_at`: when the client came, in seconds; infinity
+    before.
     """
 
     __slots__ = (
@@ -146,9 +143,7 @@ class Relay:
 
     @property
     def login(self) -> bytes | None:
-        """The user that the client was found to be, else the login in its CONNECT, as it is written there; None where
-        it has none.
-        """
+        """The client's user, else the login in its CONNECT as it is written there; None where it has none."""
         if self.identity.user:
             return self.identity.user.encode()
         return None if self._connection is None else self._connection.login
@@ -165,30 +160,22 @@ class Relay:
 
     @property
     def active_at(self) -> float | None:
-        """When something was received last from the client or its brokers, in seconds; beats do not count. None before
-        CONNECT.
-        """
+        """When something but a beat was received last, in seconds. None before CONNECT."""
         return None if self.session is None else self.session.active_at
 
     @property
     def coupled(self) -> bool:
-        """Whether client and broker are read from no faster than the other one can be written to. Otherwise report
-        `Blocked` and `Unblocked` of a broker that is written to too fast.
-        """
+        """Whether no side is read from faster than the other takes it; else report `Blocked` and `Unblocked`."""
         return self._connection is not None and self._connection.flow.coupled
 
     @property
     def held_by(self) -> TokenBucket | None:
-        """The limit for which the client is not read from, because it sends too fast: it is read from again, whatever
-        others do. None where it need not wait.
-        """
+        """The limit for which the client is not read from, because it sends too fast; None where it need not wait."""
         return None if self._connection is None else self._connection.turns.held_by
 
     @property
     def ending(self) -> bool:
-        """Whether the relay ends the session, so that of what brokers send the client gets RECEIPTs alone: they are
-        read from though it takes nothing.
-        """
+        """Whether the relay ends the session: brokers are read from though the client takes nothing."""
         return self._connection is not None and self._connection.shutdown.ending is not None
 
     @property
@@ -267,9 +254,7 @@ class Relay:
         return self._outbox.drain()
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
-        """So many frames of a leg, of `size` bytes together, were sent straight on to the leg `to`, as a `Pass` allows,
-        the last of them at the time `at`. Only counters and times change.
-        """
+        """Count frames of a leg, `size` bytes, that a `Pass` sent straight on to `to`, the last at the time `at`."""
         if self._connection is not None:
             self._connection.passed(leg, to, frames, size, at)
 
@@ -350,9 +335,8 @@ class Relay:
             self._sample = None
 
     def failed(self, error: Exception) -> list[Effect]:
-        """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
-        sent an ERROR, all legs are closed, and nothing is kept. What was asked for until then is still done, and what
-        brokers have not confirmed is counted.
+        """End the session after a bug: the client is sent an ERROR, all legs are closed, and nothing is kept. Returns
+        the effects, earlier ones included; what brokers have not confirmed is counted.
         """
         outbox, connection, client = self._outbox, self._connection, self.client
         self.counters["faults"] += 1
@@ -432,10 +416,8 @@ class Relay:
 
 
 class ClientConnection:
-    """A session from CONNECT on. Call `begin` first, and `settle` at the end of each input.
-
-    Its `flow` carries the frames, each link of it sees to its own broker, `Shutdown` to the end, and this one decides
-    what the loss of either side means. `login`: the client's, or None.
+    """A session from CONNECT on. Call `begin` first, and `settle` after each input. `flow` carries frames, `links` have
+    the brokers, `Shutdown` ends it. `login`: the client's, or None.
     """
 
     __slots__ = (
@@ -619,9 +601,7 @@ class ClientConnection:
                 self._broker_lost(link, f"closed the connection: {reason}", now, clean=clean)
 
     def half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """A client that is owed nothing is gone: it sent nothing since CONNECTED, or has the RECEIPT of its DISCONNECT.
-        Any other may still read.
-        """
+        """A client that is owed nothing is gone: it sent nothing, or has its last RECEIPT. Others may read."""
         if self.shutdown.owing:
             self.shutdown.half_closed(now)
             self._finish(now)
@@ -831,9 +811,7 @@ class ClientConnection:
             self._release(now)
 
     def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
-        """Carry a turn's worth of the client's frames, `most` at most: those that were read from its leg, with `data`
-        behind them. Return how many they were.
-        """
+        """Carry `most` of the client's frames: those of its leg, with `data` behind. Return how many they were."""
         client, flow = self._client, self.flow
         before, failure, frames = flow.disconnect, None, self.session.client_frames
         try:
@@ -955,9 +933,7 @@ class ClientConnection:
         self._sought(links, now)
 
     def _sought(self, links: list[Link], now: float, *, lost: bool = False) -> None:
-        """These looked for brokers, having `lost` theirs or for another reason. Some may have found none for good: end
-        the session where it cannot do without.
-        """
+        """These links sought brokers, after a loss (`lost`) or not. End the session where it cannot do without."""
         failure = None
         try:
             for link in links:
@@ -974,9 +950,7 @@ class ClientConnection:
         self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
 
     def _move(self, now: float) -> bool:
-        """Links that are to leave their broker do so at a quiet moment, which may be now. Returns whether one does,
-        which has its time to answer from now on.
-        """
+        """Leave brokers at a quiet moment, perhaps now. Returns whether one is left, which has its time to answer."""
         moves = False
         for link in self.flow.links:
             if link.departing and link.leaves(now):
@@ -1080,9 +1054,7 @@ class ClientConnection:
             self._review(now)
 
     def _review(self, now: float) -> None:
-        """Judge more of the subscriptions that may not be allowed any more. End the session where one is not, unless it
-        is about to end.
-        """
+        """Judge more of the doubted subscriptions. End the session where one is not allowed."""
         guard, client = self.flow.guard, self._client
         if not guard.doubts or client.closed or self.shutdown.begun:
             return

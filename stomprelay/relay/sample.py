@@ -1,8 +1,5 @@
-"""How long a client waits for a RECEIPT, and a broker for an ACK: one of each, of a session that is watched.
-
-To look at each frame for this would cost more than to pass it. So a session is watched once in a while, as long as it
-takes to see one SEND that asks for a RECEIPT and that RECEIPT, and one MESSAGE and its ACK; meanwhile no frame passes
-without the relay. What counts is what the client sees: its own frames as they come, and those that it is sent.
+"""How long a client waits for a RECEIPT, and a broker for an ACK: one of each, of a session that is watched meanwhile.
+No frame of it passes without the relay.
 """
 
 from typing import Final
@@ -70,9 +67,8 @@ class Looks:
 
 
 class Sample:
-    """Watches a session whose client speaks this dialect, from a time between two frames of the client on. Give it what
-    the client sends and is sent; `over` says when it need not be watched any more: nothing is learnt where there are
-    no `looks` left.
+    """Watches a session from a time between two frames on. `over`: it need not be watched any more, or no `looks` are
+    left. Give it what the client sends and is sent.
     """
 
     __slots__ = (
@@ -174,9 +170,7 @@ class Sample:
         self._upstream = self._listener.routed(frame.header(DESTINATION, dialect) or b"").name
 
     def _delivered(self, frame: Frame, now: float) -> None:
-        """A MESSAGE that the client has to acknowledge begins the sample; where an ACK of a later one is one of it,
-        too, those of its subscription are known as well.
-        """
+        """A MESSAGE that needs an ACK begins the sample; for cumulative ones the subscription's are noted, too."""
         if self._ack_over or (self._acks and self._mode != CUMULATIVE):
             return
         id = frame.header(SUBSCRIPTION, self._to_client.dialect)

@@ -41,9 +41,8 @@ _NONE_KNOWN: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
 class Single:
     """A `Flow` with one link: one `Send` a chunk, made of slices.
 
-    What the client sends is judged by `guard`. Where the session survives its broker, it goes by the link's resender; a
-    `tracer` marks it first, and a `counter` counts it by destination. `links` has its link; it `survives` its broker
-    where that has a resender. `erred`: the broker sent an ERROR.
+    `guard` judges the client's frames, `tracer` marks and `counter` counts them. `links` has its link, whose resender
+    they go by where the session `survives` its broker. `erred`: the broker sent an ERROR.
     """
 
     __slots__ = (
@@ -112,9 +111,7 @@ class Single:
 
     @property
     def flowing(self) -> bool:
-        """Whether there is a broker that has all it has to know, and the session does not wait for the last answers
-        before it leaves it.
-        """
+        """Whether there is a broker that knows all it has to know, and that the session does not leave."""
         state, resender = self._link.state, self._resender
         if type(state) is not Connected or (resender is not None and resender.careful):
             return False
@@ -167,9 +164,7 @@ class Single:
         return [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
-        """Return what of the client's may pass to this broker, chunk by chunk and straight on; None until frames were
-        carried: what many sessions do not need for long is not made for all of them.
-        """
+        """Return what of the client's may pass to this broker straight on; None until frames were carried."""
         if self._judges is not self.guard.active:
             self._passing, self._judges = None, self.guard.active
         if self._passing is None and self.disconnect is DisconnectState.NONE:
@@ -458,9 +453,7 @@ class Single:
         return self.erred or self.settled
 
     def lost(self, link: Link, now: float) -> None:
-        """Keep what must be sent to the next broker, and give the client its receipts. Raises `StompError` without
-        a resender, because the session ends with its broker, and for a COMMIT whose outcome is unknown.
-        """
+        """Keep what the next broker must be sent. Raises `StompError` without a resender, or for a doubtful COMMIT."""
         if self._resender is None:
             raise broker_lost(link.upstream, self.disconnect_receipt)
         doubts = self._resender.lost(subscriptions=self._receives, by=link.dropped_by, now=now)

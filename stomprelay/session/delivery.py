@@ -8,8 +8,7 @@ from stomprelay.session.positions import Positions
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 
 TOKEN: Final = b"relay-ack-"
-"""How our tokens begin; a number follows. They are bytes that need no escape and that no client library changes.
-"""
+"""How our tokens begin, in front of a number."""
 
 
 def ours(name: bytes) -> bool:
@@ -18,9 +17,7 @@ def ours(name: bytes) -> bool:
 
 
 class Orders:
-    """Numbers for the deliveries of one client, from 1 on, in the order in which they come: whoever reads a journal can
-    count them, too.
-    """
+    """Numbers for the deliveries of one client, from 1 on, in their order, as a reader of the journal counts them."""
 
     __slots__ = ("_next",)
 
@@ -52,12 +49,11 @@ class Connection:
 
 
 class Delivery:
-    """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is the name that we give
-    it, `position` its place in its subscription's `unsettled`.
+    """A MESSAGE that needs an ACK, by the broker's names. `token` is our name for it, `position` its place in
+    `unsettled`.
 
-    `tokened`: the client was given the token although the broker gave an `ack` value; `hidden`: it was given the token
-    in place of the message-id. `lost`: the broker's connection on which it came has ended, so no broker awaits its ACK.
-    `gone`: it was settled for good, or forgotten.
+    `tokened`, `hidden`: the client got the token in place of the `ack` value, or of the message-id. `lost`: its broker
+    was lost and awaits no ACK. `gone`: it was settled for good, or forgotten.
     """
 
     __slots__ = (
@@ -110,16 +106,12 @@ class Delivery:
 
     @property
     def rank(self) -> int:
-        """How likely an ACK of its name is for it: 0 for one of the broker and of an open subscription, 1 where the
-        subscription has ended, 2 where the broker was lost. What was sent again by the same name is meant first.
-        """
+        """The rank of its name in ACKs, lowest first: 1 for an ended subscription, 2 for a lost broker, or 0."""
         return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
 
     @property
     def token(self) -> bytes:
-        """The name of ours that the client sends in its ACK: on 1.2 when the broker has no `ack` value, otherwise
-        when another delivery has the same name.
-        """
+        """Our name for it in the client's ACK: on 1.2 without an `ack` value, or where its name is taken."""
         return TOKEN + b"%d" % self.order
 
     def forget(self) -> None:
@@ -134,10 +126,8 @@ class Delivery:
 
 
 class Unsettled(ABC):
-    """The deliveries of one subscription that are pending, or that open transactions acknowledged.
-
-    They have positions, in the order in which they came. An ACK takes some of them out of those that are pending: they
-    are then either forgotten (`release`), or held until their transaction ends and perhaps given back (`give_back`).
+    """The deliveries of one subscription that are pending, or acknowledged in open transactions, by position. What an
+    ACK takes is either forgotten (`release`) or held for its transaction, and perhaps given back (`give_back`).
     """
 
     __slots__ = ("_again", "_connection", "_deliveries", "_live_from", "_next", "_room", "subscription")

@@ -71,9 +71,7 @@ class Resume:
 
 @dataclass(slots=True)
 class GiveWay:
-    """More came on the leg than is done in one turn. Read no further from it, let others have their turn, then call
-    `gave_way`.
-    """
+    """More came on the leg than one turn does. Read no further, let others go first, then call `gave_way`."""
 
     leg: Leg
 
@@ -91,9 +89,8 @@ Fact = str | int
 
 @dataclass(slots=True)
 class Note:
-    """A line for the log and an event for the journal; a `quiet` one is for the journal only, a `detail` is in the log
-    only where somebody wants to know all. It holds no secret and no body. `facts` has by name what the text says in
-    words.
+    """A line for the log and an event for the journal (only the journal: `quiet`; in a detailed log: `detail`), with
+    its `facts` by name. It has no secret and no body.
     """
 
     event: Event
@@ -110,10 +107,7 @@ AnyEffect = TypeVar("AnyEffect")
 
 
 class Outbox(Generic[AnyEffect]):
-    """The effects of one conversation, in the order in which they were asked for.
-
-    It is passed in once to everything that takes part; each input of the conversation ends with `drain`.
-    """
+    """The effects of one conversation, in order. Each input of the conversation ends with `drain`."""
 
     __slots__ = ("_effects",)
 
@@ -138,8 +132,6 @@ class Outbox(Generic[AnyEffect]):
         self._effects.insert(at, effect)
 
     def drain(self) -> list[AnyEffect]:
-        """Return all effects that were put in since the last call, and forget them; the caller must perform them
-        in order.
-        """
+        """Return all effects since the last call, and forget them; the caller must perform them in order."""
         effects, self._effects = self._effects, None
         return [] if effects is None else effects

@@ -1,7 +1,5 @@
-"""CONNECT and CONNECTED as values. Their heads are never escaped, so everything here is bytes as they were sent.
-
-The client's headers are sent to the broker as they came, in their order; only the headers that each leg settles
-for itself are put in place: versions, heart-beats, and, where an upstream maps them, virtual host and credentials.
+"""CONNECT and CONNECTED as values, never escaped. The other side's headers pass in their order; versions, heart-beats
+and, where an upstream has them, virtual host and credentials are put in their place.
 """
 
 from collections.abc import Mapping
@@ -58,9 +56,7 @@ def _first(headers: Headers, name: bytes) -> bytes | None:
 
 
 def put(headers: Headers, values: Mapping[bytes, bytes | None]) -> Headers:
-    """Return the headers with those named in `values` set: each in its old place, or at the end where it is new. None
-    removes it.
-    """
+    """Return the headers with these values, each in its old place or at the end. None removes a header."""
     left = dict(values)
     result: Headers = []
     for name, old in headers:
@@ -143,9 +139,7 @@ class Offer:
         return self if credentials is None else replace(self, credentials=credentials)
 
     def agree(self, spoken: frozenset[bytes]) -> Dialect:
-        """Return the dialect of the highest version that is in `spoken` and that the client accepts. Raises
-        `ProtocolError`, which lists `spoken`, when there is none.
-        """
+        """Return the highest version in `spoken` that the client accepts. Raises `ProtocolError` without one."""
         dialect = highest(self.versions, spoken)
         if dialect is None:
             supported = spell_versions(spoken).decode()
@@ -165,11 +159,11 @@ class Offer:
         credentials: Credentials | None = None,
         added: Header | None = None,
     ) -> bytes:
-        """Return the CONNECT frame for a broker, in bytes: the client's headers, with the versions `asked` and the
-        heart-beats `terms`.
+        """Return the CONNECT frame for a broker: the client's headers, with the versions `asked` and the heart-beats
+        `terms`.
 
-        `host`, `credentials` and `added` replace all that the client sent under their names, as any broker may read
-        it; where one has no value nothing is put in its place. `STOMP` becomes `CONNECT`, which every broker knows.
+        `host`, `credentials` and `added` replace those headers of the client, in any spelling; one without a value is
+        left out.
         """
         values: dict[bytes, bytes | None] = {RECEIPT_HEADER: None}
         above = _negotiate(asked)
@@ -200,23 +194,18 @@ class Offer:
         return any(value == each for _, each in self.headers)
 
     def beats(self, asked: frozenset[bytes]) -> bool:
-        """Whether `connect` sends a `heart-beat` header: not where client and broker use STOMP 1.0, which has
-        none, unless the client sent one.
-        """
+        """Whether `connect` sends a `heart-beat` header: not for 1.0 alone, unless the client sent one."""
         return _negotiate(asked) or self.terms is not None
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
-        """Return the terms that the broker was offered. Where it was sent no `heart-beat` header we expect no
-        beats of it, but it may still expect ours.
-        """
+        """Return the terms offered to the broker. Without a `heart-beat` header none of its beats are expected."""
         return terms if self.beats(asked) else replace(terms, wants=0)
 
 
 def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | None:
-    """Return the CONNECT in a client's first bytes, or what it is where it is not STOMP; None while more has to come.
-
-    What follows CONNECT in the chunk stays in the decoder. Raises `StompError` for what is neither, and for a CONNECT
-    that is not complete after `most` bytes, EOLs in front not counted; however the bytes are cut into chunks.
+    """Return the CONNECT in a client's first bytes, or the foreign protocol; None while more has to come. What follows
+    stays in the decoder. Raises `StompError` for other bytes, and for more than `most` without a whole CONNECT (EOLs in
+    front not counted).
     """
     begun = decoder.begun
     if begun or not decoder.buffered:
@@ -239,9 +228,7 @@ def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | 
 
 @dataclass(slots=True)
 class Accord:
-    """What a broker's CONNECTED settles: the version as a dialect, its heart-beats, and its `server` and `session`
-    headers (empty where absent).
-    """
+    """What CONNECTED settles: the version's dialect, the heart-beats, `server` and `session` (empty where absent)."""
 
     headers: Headers
     dialect: Dialect
@@ -251,9 +238,8 @@ class Accord:
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":
-        """Return what a CONNECTED frame settles. Raises `ProtocolError` for a version that is not supported.
-
-        A malformed `heart-beat` header counts as none.
+        """Return what CONNECTED settles. Raises `ProtocolError` for an unsupported version. A malformed `heart-beat`
+        counts as none.
         """
         headers = _without_body(frame)
         version = (_first(headers, VERSION) or V1_0.version).strip(b" ")
@@ -267,11 +253,10 @@ class Accord:
         return cls(headers, dialect, terms, _first(headers, SERVER) or b"", _first(headers, SESSION) or b"")
 
     def connected(self, dialect: Dialect, terms: Terms | None, session: bytes) -> bytes:
-        """Return the CONNECTED frame for the client, in bytes: the broker's headers, with the version of `dialect`
-        and our own heart-beats.
+        """Return the CONNECTED frame for the client: the broker's headers, with the version of `dialect` and our
+        heart-beats.
 
-        `terms` is None for a client that sent no `heart-beat` header; `session` is the value of the `session`
-        header where the broker sent none.
+        `terms`: None where the client sent no `heart-beat`. `session`: the header's value where the broker sent none.
         """
         values: dict[bytes, bytes | None] = {}
         if dialect.negotiates or _first(self.headers, VERSION) is not None:

@@ -1,7 +1,5 @@
-"""One leg's heart-beats: the intervals that were agreed, and when the next beat is due.
-
-Beats belong to a leg and are never carried to the other one. We beat when the leg was silent for a share of the
-agreed interval, and give the peer up after a multiple of it; a peer that we do not read from is not dead.
+"""One leg's heart-beats. We beat when the leg was silent for a share of the agreed interval, and give the peer up after
+a multiple of it; a peer that is not read from is not dead.
 """
 
 from dataclasses import dataclass
@@ -20,10 +18,8 @@ _SHARED: Final = 64
 
 @dataclass(frozen=True)
 class Terms:
-    """What one side brings to the negotiation (STOMP 1.1 and 1.2, "Heart-beating"), in milliseconds; 0 is never.
-
-    `idle` is the share of the agreed interval after which we beat, `tolerance` the multiple of it after which a
-    silent peer is dead.
+    """One side's terms (STOMP 1.1 and 1.2, "Heart-beating"), in milliseconds; 0 is never. `idle`: the share of the
+    interval after which we beat. `tolerance`: the multiple after which a peer is dead.
     """
 
     can_send: int = 0
@@ -34,9 +30,7 @@ class Terms:
     @classmethod
     @lru_cache(_SHARED)
     def parse(cls, value: bytes) -> "Terms":
-        """Return the terms in the value of a `heart-beat` header. Raises `ProtocolError` when it is not two
-        numbers.
-        """
+        """Return the terms in a `heart-beat` header. Raises `ProtocolError` when it is not two numbers."""
         parts = [part.strip(b" ") for part in value.split(b",")]
         if len(parts) != 2 or not all(part.isdigit() and len(part) < 16 for part in parts):
             raise ProtocolError(
@@ -45,9 +39,7 @@ class Terms:
         return cls(int(parts[0]), int(parts[1]))
 
     def __bytes__(self) -> bytes:
-        """Return the terms as the value of a `heart-beat` header, without a blank after the comma, which brokers
-        refuse.
-        """
+        """Return the value of a `heart-beat` header, without a blank, which brokers refuse."""
         return b"%d,%d" % (self.can_send, self.wants)
 
 
@@ -70,10 +62,8 @@ def _shared(send: float, expect: float) -> tuple[float, float]:
 
 
 class HeartBeat:
-    """The beats of one leg. All times are `now` of the caller's clock, in seconds.
-
-    Set `sent_at` when bytes are written to the peer: the next beat is due one interval later. Set `received_at` when
-    bytes come from it: its silence begins anew.
+    """The beats of one leg. Times are in seconds of one clock. Set `sent_at` when bytes are written and `received_at`
+    when bytes come.
     """
 
     __slots__ = ("_intervals", "reading", "received_at", "sent_at")
@@ -85,9 +75,7 @@ class HeartBeat:
         self.reading = True
 
     def agree(self, ours: Terms, theirs: Terms, now: float) -> None:
-        """Compute both intervals from the terms of the two sides. From now on ask `deadline` and call `due` and
-        `dead` when it has come.
-        """
+        """Set both intervals from the sides' terms. Then call `due` and `dead` at each `deadline`."""
         self._intervals = _intervals(ours, theirs)
         self.received_at = self.sent_at = now
 
@@ -116,9 +104,7 @@ class HeartBeat:
 
     @property
     def deadline(self) -> float:
-        """The time at which `due` and `dead` must be called next, in seconds of the same clock; infinity when
-        nothing was agreed.
-        """
+        """When to call `due` and `dead`, in seconds of the same clock; infinity when nothing was agreed."""
         pause, limit = self._intervals
         beat, end = self.sent_at + pause, self.received_at + limit
         return end if self.reading and end < beat else beat

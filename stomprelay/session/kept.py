@@ -1,7 +1,5 @@
-"""How many bytes the relay keeps of one client, and how many it may.
-
-Whoever keeps something for good says so (`take`, `give`); what comes and goes by itself, because its owner already
-counts it and stops reading when it has enough, is asked for when the sum is needed (`watch`).
+"""How many bytes the relay keeps of one client, and how many it may. `take` and `give` count lasting things; what has a
+count of its own is summed up when needed (`watch`).
 """
 
 from typing import Final, Protocol
@@ -52,8 +50,8 @@ class Budget:
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return how many bytes may wait in one place before the client is not read from: `wanted`, but so few that it
-        stops being read before it would have to be refused.
+        """Return how many bytes may wait in one place: `wanted`, or fewer, so that back-pressure comes before a
+        refusal.
         """
         return min(wanted, self.most // 4)
 
@@ -62,9 +60,7 @@ class Budget:
         self._watched = (*self._watched, keeper)
 
     def take(self, size: int) -> None:
-        """Record that so many more bytes are kept. Raises `LimitError` where that is too much; nothing is recorded
-        then.
-        """
+        """Count that so many more bytes are kept. Raises `LimitError`, and counts nothing, where that is too much."""
         self._size += size
         try:
             self.check()

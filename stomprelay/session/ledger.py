@@ -1,12 +1,6 @@
-"""Deliveries that await their ACK, where the two sides name them differently.
-
-The broker's names for a delivery are its message-id, its subscription and, on 1.2, its `ack` value; the client
-knows some of them or a token of ours. The ledger is kept only where those differ, or where a session may move to
-another broker, which knows nothing of these deliveries; elsewhere ACKs pass untouched. Of the newest deliveries only
-the names are kept as long as nothing more is needed (see `recent`).
-
-Nothing here goes through deliveries but to forget them, each once: what is settled or lost is one piece (see
-`delivery` and `positions`), whatever its length.
+"""Deliveries that await their ACK, where the two sides name them differently, or the session may move to a broker that
+does not know them. Of the newest only the names are kept (`recent`). What is settled or lost is one piece, whatever its
+length.
 """
 
 from operator import itemgetter
@@ -49,12 +43,9 @@ def _left(account: Unsettled) -> int:
 class Ledger:
     """The unsettled deliveries of one client.
 
-    `full`: `most` or more deliveries are remembered, those of open transactions included; stop reading from the
-    broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it. `dialect`
-    is that in which the client acknowledges them. `forgot`: lost ones were forgotten, and `dropped`: such as the broker
-    may still await an ACK of. The client may name either.
-
-    What an open transaction acknowledged is not pending, but keeps its names: it may come back.
+    `full`: there are `most` or more, with those of open transactions; stop reading from the broker until it is not
+    `crowded`. `orders`: the numbers, shared by the client's ledgers. `dialect`: the client's. `forgot`: lost ones were
+    forgotten. `dropped`: so were others, of which the broker may still await an ACK.
     """
 
     __slots__ = (
@@ -136,9 +127,7 @@ class Ledger:
 
     @property
     def unsure(self) -> bool:
-        """Whether an ACK that names nothing here may be for a delivery all the same: one that was forgotten, or a copy
-        of what was delivered again, which an ACK of another copy has settled with those before it.
-        """
+        """Whether an ACK that names nothing here may be for a forgotten delivery, or for a copy that was settled."""
         return self.forgot or self._again
 
     def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
@@ -150,9 +139,8 @@ class Ledger:
         self._recent.introduced(id, subscription)
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record so many MESSAGEs that are sent to the client as they came, all of the broker that there is, on
-        subscriptions that are no longer `unfamiliar`, in rows of so many values. Return False, and record nothing,
-        where one of them has to be `noted` by itself.
+        """Record MESSAGEs of the present broker in rows of so many values. Return False, and record nothing, where one
+        has to be `noted`.
         """
         if self.forgot or self._would_forget(count):
             return False
@@ -173,17 +161,14 @@ class Ledger:
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows that were `delivered` by these names, if `acknowledged`
-        will settle each of them; otherwise None.
-        """
+        """Return the values `first` up to `stop` of these `delivered` rows; None where one cannot be settled."""
         return (
             None if self.forgot or self._tokened or self._hidden else self._recent.values(names, first, stop)
         )
 
     def acknowledged(self, names: bytes) -> bool:
-        """Settle what ACKs or NACKs of these names, as they stand on the wire, are for, in no transaction. Return
-        whether all of them may pass as they came; otherwise look at each of them: those that were settled here name
-        nothing any more.
+        """Settle ACKs or NACKs of these names, in no transaction. Return whether all may pass as they came; otherwise
+        look at each: those that were settled name nothing any more.
         """
         # Where any of these holds, broker and client may mean different ones by a name.
         if self.forgot or self._tokened or self._hidden:
@@ -213,9 +198,7 @@ class Ledger:
         tokened: bool = False,
         hidden: bool = False,
     ) -> Delivery:
-        """Record a MESSAGE that is sent to the client, and return its delivery. `tokened`, `hidden`: the client is sent
-        its token in place of the `ack` value or of the message-id, so that it does not name it by them.
-        """
+        """Record a MESSAGE and return its delivery. `tokened`, `hidden`: see `Delivery`."""
         self._list_recent()
         if self._pending + self._in_doubt >= self._most:
             self._make_room()
@@ -258,9 +241,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """A message of a lost broker is delivered again by its name: an ACK of a later one does not mean the lost one
-        any more. It keeps its name for a client that acknowledges both.
-        """
+        """A lost broker's message is delivered again: the client's ACK of a later one does not cover the lost one."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
@@ -268,9 +249,7 @@ class Ledger:
                 self._again = True
 
     def ended(self, subscription: Subscription) -> None:
-        """Record that a subscription was closed. What it leaves unsettled is forgotten where room is needed, now or
-        later.
-        """
+        """Record that a subscription was closed. Its deliveries are forgotten when room is needed."""
         if self._recent.concerns(subscription):
             self._list_recent()
         account = self._accounts.get(subscription)
@@ -286,9 +265,7 @@ class Ledger:
             self._forget(account)
 
     def _make_room(self) -> None:
-        """Forget the deliveries of ended subscriptions and of lost brokers, to make room for new ones. From then
-        on an ACK that names no delivery may belong to one that was forgotten (`forgot`).
-        """
+        """Forget deliveries of ended subscriptions and lost brokers to make room (`forgot`)."""
         for account in list(self._ended):
             self._forget(account)
         if self._stale:
@@ -328,9 +305,7 @@ class Ledger:
             self._size -= _left(account)
 
     def lost(self) -> None:
-        """Record that the broker's connection has ended: all its deliveries are lost, and ACKs of them are sent to
-        no broker.
-        """
+        """Record that the broker is lost: its deliveries are lost, and ACKs of them concern no broker."""
         self._list_recent()
         self._connection.end()
         self._connection = Connection()
@@ -354,9 +329,7 @@ class Ledger:
         return name is not None and (name in self._tokened or name in self._hidden)
 
     def by_token(self, token: bytes) -> Delivery | None:
-        """Return the delivery with this token, or else with this `ack` value of the broker's; None where there is
-        none.
-        """
+        """Return the delivery with this token, else with this `ack` value; None where there is none."""
         if self._recent.has(token):
             self._list_recent()
         delivery = self.given(token) or self._by_ack.get(token)
@@ -371,25 +344,21 @@ class Ledger:
         return delivery if delivery is not None and delivery.pending else None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """Return the delivery with this token, or else the oldest one of this message, on the subscription of that
-        id where one is given; None where there is none. Those of a lost broker come last, and before them those of
-        ended subscriptions: what was sent again is what is acknowledged first.
+        """Return the delivery with this token, else the oldest of this message (and subscription): by rank, see
+        `Delivery.rank`. None where there is none.
         """
         if message_id not in self._named and self._recent.may_have(message_id, subscription):
             self._list_recent()
         return self.given(message_id) or self._named.first(message_id, subscription)
 
     def latest(self, subscription: Subscription, order: int) -> Delivery | None:
-        """Return the last unsettled delivery on a cumulative subscription among those numbered below `order`; None
-        where there is none.
-        """
+        """Return the last unsettled delivery below `order` on a cumulative subscription, or None."""
         account = self._accounts.get(subscription)
         return account.latest(order) if isinstance(account, Cumulative) else None
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
-        """Settle a pending delivery for which the client sent ACK or NACK, with all earlier ones of its subscription
-        where the mode is cumulative. In a transaction they are unsettled again when it is aborted. Return whether none
-        of them is of a lost broker.
+        """Settle a delivery and what its ACK covers, until its transaction is aborted if there is one. Return whether
+        none of them is of a lost broker.
         """
         account = delivery.unsettled
         return self._take(account, account.take(delivery.position), transaction)
@@ -419,9 +388,7 @@ class Ledger:
             self._release(account, taken)
 
     def aborted(self, transaction: bytes) -> None:
-        """Make the deliveries that were settled in this transaction unsettled again, in their old order: it was
-        aborted.
-        """
+        """Make what this transaction settled unsettled again, in its old order."""
         back = self._held.pop(transaction, ())
         for account, taken in back:
             self._in_doubt -= len(taken)

@@ -70,13 +70,10 @@ NEXT: Final = {
 
 
 class Leg:
-    """A connection to a client (`Side.DOWNSTREAM`) or to a broker (`Side.UPSTREAM`).
+    """A connection to a client (`Side.DOWNSTREAM`) or to a broker (`Side.UPSTREAM`). It has no socket. Before CONNECT
+    and CONNECTED its dialect is that of 1.0.
 
-    The caller that performs effects maps legs to sockets; a leg has none. Before CONNECT and CONNECTED a leg's
-    dialect is that of 1.0, in which those frames are written.
-
-    `closed`: nothing may be written to it any more. `gone`: the connection has ended, yet the leg is not closed,
-    because what came on it is still to be delivered.
+    `closed`: nothing may be written. `gone`: the connection has ended, but what came is still to be delivered.
     """
 
     __slots__ = ("closed", "decoder", "dialect", "gone", "heartbeat", "side", "state")

@@ -1,7 +1,5 @@
-"""Deliveries by their message-ids, which several may have.
-
-One broker gives the same id to each subscription of a topic; another one gives it again when it sends again what a lost
-connection, or a subscription that has ended, left without an ACK.
+"""Deliveries by their message-ids, which several may have: a broker gives one id to all subscriptions of a topic, and
+again to what it sends again.
 """
 
 from collections.abc import Iterable
@@ -14,10 +12,8 @@ _RANKS: Final = 3
 
 
 class _Line:
-    """Deliveries of one name, in the order in which ACKs of it find them: by `rank`, the oldest first.
-
-    Those that are not pending any more, or whose rank changed, are only sorted out when they come first: each of them
-    once for each time that it was put in, and for each rank.
+    """Deliveries of one name, by `rank` and then age. Those that are not pending, or have another rank now, are sorted
+    out when they come first.
     """
 
     __slots__ = ("_size", "_waiting", "count")
@@ -95,8 +91,8 @@ class _Twins:
 
 
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone. `twins` is for how many subscription ids those are
-    listed that share their message-id.
+    """The deliveries of a ledger by message-id, until they are gone. `twins`: for how many subscriptions there are
+    several.
     """
 
     __slots__ = ("_named", "twins")
@@ -138,9 +134,8 @@ class Namesakes:
         del self._named[delivery.message_id]
 
     def first(self, message_id: bytes, subscription: bytes | None) -> Delivery | None:
-        """Return the pending delivery that an ACK of this message-id is for, on the subscription of that id where one
-        is given: of those that its broker awaits an ACK of the oldest, before those of ended subscriptions and then
-        those of lost brokers. None where none is pending.
+        """Return the pending delivery that an ACK of this message-id (on this subscription) is for: the oldest of the
+        lowest rank. None where none is pending.
         """
         named = self._named.get(message_id)
         if isinstance(named, _Twins):

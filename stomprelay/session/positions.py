@@ -1,7 +1,5 @@
-"""A set of positions in a sequence, kept as runs: what a cumulative ACK takes is one piece of it, whatever its length.
-
-The runs are nodes of balanced trees that are never changed, only made anew along one path, so a piece that was taken
-shares what it can with the rest. Balance: the heights of two siblings differ by 1 at most (AVL).
+"""A set of positions in a sequence, kept as runs in balanced trees (AVL) whose nodes never change, so that a piece
+which a cumulative ACK takes shares them.
 """
 
 from collections.abc import Callable, Iterator
@@ -107,8 +105,8 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
 
 
 class Positions:
-    """Positions in a sequence. Whatever it is asked costs no more than the logarithm of the number of its runs, but for
-    `give` where both have runs between those of the other, and for going through them.
+    """Positions in a sequence. Costs grow with the logarithm of the number of runs, but for iteration and for a `give`
+    of interleaved runs.
     """
 
     __slots__ = ("_tree",)

@@ -1,14 +1,8 @@
-"""Deliveries of which nothing is known but their names.
+"""Deliveries of which nothing is known but their names. A chunk's are noted in one go, and mostly settled so, without
+an object for each. When a loss, an ended subscription or a transaction concerns them the ledger takes them.
 
-Nearly every delivery is acknowledged by the name under which it came before anything else is asked about it. So all of
-a chunk are noted in one go, by their names, and settled so: no objects are made, and nothing goes through them one by
-one. As soon as something else concerns them, a loss, the end of a subscription, a transaction, the ledger takes them
-and makes a `Delivery` of each.
-
-What a MESSAGE says of its delivery is its row: the id of its subscription, its message-id and, where ACKs name that,
-its `ack` value. What an ACK says of it is its name: an `id`, or a message-id, or the id of a subscription and a
-message-id. Both come as texts, with an LF behind each value, and values stand there as they do on the wire to the
-client, or would: see `Dialect.spells_once`.
+A row is a MESSAGE's subscription, message-id and, where ACKs name that, `ack` value. A name is what an ACK says. Both
+are texts with an LF behind each value, as on the wire to the client: see `Dialect.spells_once`.
 """
 
 from collections.abc import Mapping
@@ -31,10 +25,9 @@ _OURS: Final = b"\n" + TOKEN
 
 
 class Recent:
-    """The newest deliveries of a client of this dialect: all came on the broker's connection that there is, for open
-    subscriptions, and no two have one name, nor has anything else in the ledger. They are kept in the order in which
-    they came, and numbered by `orders` as they come; nobody else has a number of these until they are taken. Which ones
-    those had that were settled is not kept: those that are left have the last ones.
+    """The newest deliveries of a client of this dialect: of the present broker and of open subscriptions, with names
+    that nothing else in the ledger has. They are numbered by `orders` without gaps; those that are left have the last
+    numbers.
     """
 
     __slots__ = ("_cumulative", "_dialect", "_end", "_orders", "_rows", "_subscriptions", "_width")
@@ -72,9 +65,7 @@ class Recent:
         return text.count(b"\n") == len(name) and self.values(text) is not None
 
     def may_have(self, message_id: bytes, subscription: bytes | None) -> bool:
-        """Whether one of them can be what is meant by this message-id, on the subscription of that id where one is
-        given. Both are decoded.
-        """
+        """Whether one of them may be meant by this decoded message-id, and subscription where one is given."""
         match self._dialect.delivery:
             case DeliveryNaming.MESSAGE_ID:
                 return self._has(message_id)
@@ -83,9 +74,7 @@ class Recent:
         return len(self._rows) > 0
 
     def values(self, names: bytes, first: int = 0, stop: int = 0) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows of these names; None where `settle` would not find each of
-        them, or that is not certain.
-        """
+        """Return the values `first` up to `stop` of the rows of these names; None where `settle` may not find each."""
         return self._rows.values(names, first, stop)
 
     def decoded(self, rows: bytes, width: int) -> list[tuple[bytes, ...]]:
@@ -103,8 +92,8 @@ class Recent:
             self._cumulative.add(id)
 
     def add(self, rows: bytes, width: int) -> bool:
-        """Add deliveries, the newest, of subscriptions that were introduced, in rows of so many values. Return False,
-        and add none, where one of them has a name that is here, or may be a token of ours.
+        """Add the newest deliveries, in rows of so many values. Return False, and add none, where a name is taken or
+        may be a token of ours.
         """
         if _OURS in rows:
             return False
@@ -121,17 +110,14 @@ class Recent:
         return True
 
     def settle(self, names: bytes) -> tuple[bool, list[Subscription]]:
-        """Forget what ACKs of these names are for: each for its delivery, and where its subscription is cumulative for
-        all before it. Return whether each name was found, and those cumulative subscriptions: what else they have is
-        covered, too.
+        """Forget what ACKs of these names cover. Return whether each name was found, and those cumulative subscriptions
+        of which other deliveries are covered, too.
         """
         found, covered = self._rows.remove(names)
         return found, [self._subscriptions[id] for id in covered]
 
     def take(self) -> list[tuple[int, Subscription, bytes, bytes | None]]:
-        """Return all of them in order, each as its number, its subscription and, decoded, its message-id and `ack`
-        value. They are forgotten here.
-        """
+        """Forget and return all in order: each number, subscription and, decoded, message-id and `ack` value."""
         subscriptions, left = self._subscriptions, len(self._rows)
         rows = self._rows.take()
         self._subscriptions, self._cumulative = {}, set()

@@ -11,10 +11,8 @@ from stomprelay.wire.names import CONTENT_LENGTH, CONTENT_TYPE, ERROR, MESSAGE_H
 
 
 def complain(error: StompError, dialect: Dialect, supported: bytes | None = None) -> bytes:
-    """Return the ERROR frame with an error's text, in bytes, escaped for the client's dialect. Where there is nothing
-    to say in its body it repeats the message: Artemis's own client fails at an ERROR without a body.
-
-    `supported`: the versions to name when none was in common (STOMP 1.2, "Protocol Negotiation").
+    """Return the ERROR frame for an error, for the client's dialect. Its body is never empty: Artemis's client needs
+    one. `supported`: the versions to name (STOMP 1.2, "Protocol Negotiation").
     """
     body = (error.explanation or error.message).encode()
     headers: Headers = [(MESSAGE_HEADER, error.message.encode())]
@@ -27,9 +25,7 @@ def complain(error: StompError, dialect: Dialect, supported: bytes | None = None
 
 
 def not_stomp(error: StompError) -> StompError:
-    """Return the error that a client is sent in place of `error`, which its broker caused by bytes that are not
-    STOMP.
-    """
+    """Return the client's error in place of `error`, for bytes of its broker that are not STOMP."""
     return StompError("the broker sent what is not STOMP", error.message)
 
 
@@ -48,9 +44,7 @@ _HTTP_ANSWER: Final = (
 
 
 class Foreign(NamedTuple):
-    """A peer that does not use STOMP: the name of what it sent, for the log, and the bytes to answer with in its
-    own protocol.
-    """
+    """A peer that does not use STOMP: what it sent, for the log, and the answer in its own protocol."""
 
     what: str
     answer: bytes

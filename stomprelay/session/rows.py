@@ -1,7 +1,5 @@
-"""Rows of values under names: what is kept of deliveries of which nothing is known but their names.
-
-A text of rows, or of names, has an LF behind each of its values. There are two that keep rows alike: `Rows`, and its
-twin in C, which keeps them in one piece and without an object for each.
+"""Rows of values under names. A text of rows, or of names, has an LF behind each of its values. `Rows` has a twin in C,
+without an object for each row.
 """
 
 from collections import deque
@@ -20,8 +18,8 @@ def ids(rows: bytes, width: int) -> set[bytes]:
 
 
 class Rows:
-    """Rows of `width` values in the order in which they were added. The values `first` up to `stop` of a row are its
-    name; no two have one name. `size`: the number of bytes of their texts.
+    """Rows of `width` values in order. The values `first` up to `stop` are a row's unique name. `size`: bytes of the
+    texts.
     """
 
     def __init__(self, width: int, first: int, stop: int) -> None:
@@ -38,8 +36,8 @@ class Rows:
         return len(self._rows)
 
     def add(self, text: bytes, covered: set[bytes]) -> bool:
-        """Add rows, the newest; `covered` are those whose rows are removed with any later one of theirs. Return False,
-        and add none, where one has a name that is here, or two have one.
+        """Add the newest rows; those of `covered` go with any later row of theirs. Return False, and add none, where a
+        name is taken.
         """
         rows = split(text, self._width)
         names = [row[self._first : self._stop] for row in rows]
@@ -55,9 +53,7 @@ class Rows:
         return True
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows of these names; None where `remove` would not find each of
-        them, or that is not certain.
-        """
+        """Return the values `first` up to `stop` of the rows of these names; None where `remove` may not find each."""
         wanted = split(names, self._stop - self._first)
         if not all(map(self._rows.__contains__, wanted)):
             return None
@@ -69,9 +65,7 @@ class Rows:
         return joined([row[first:stop] for _, row in found])
 
     def remove(self, names: bytes) -> tuple[bool, set[bytes]]:
-        """Remove the rows of these names, one after the other, each with what it covers. Return whether each was found,
-        and whose rows were covered.
-        """
+        """Remove the rows of these names and what they cover. Return whether each was found, and whose were."""
         found, whose = True, set[bytes]()
         for name in split(names, self._stop - self._first):
             numbered = self._rows.get(name)

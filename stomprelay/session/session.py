@@ -1,7 +1,4 @@
-"""What a client believes it has: its version, subscriptions, open transactions, receipts owed.
-
-A session belongs to one client connection and outlives the legs toward brokers.
-"""
+"""What a client has open: version, subscriptions, transactions, owed receipts. It outlives the legs toward brokers."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
@@ -27,12 +24,11 @@ _PLACES: Final = 128
 
 
 class Transaction:
-    """The frames of a transaction that is neither committed nor aborted.
+    """The frames of an open transaction.
 
-    `frames` are its BEGIN and SENDs in the client's bytes, kept where they may have to be sent to another broker,
-    and `size` is their size in bytes; `cost` is what the session counts beside it. Once it is `cut`, only the BEGIN is
-    kept. `acknowledged`: the broker was sent an ACK or NACK in it. `doomed`: why it cannot be committed any more; None
-    while it can.
+    `frames`: its BEGIN and SENDs as they came, `size` bytes, if another broker may need them; only the BEGIN once it is
+    `cut`. `cost`: what the session counts beside them. `acknowledged`: it has an ACK or NACK. `doomed`: why it cannot
+    be committed; None: it can.
     """
 
     __slots__ = ("acknowledged", "cost", "cut", "doomed", "frames", "size")
@@ -46,9 +42,8 @@ class Transaction:
         self.doomed: str | None = None
 
     def keep(self, wire: bytes, room: int) -> int:
-        """Keep a frame of the transaction, BEGIN first, and return by how many bytes `size` grew; negative where
-        it shrank. A frame of more than `room` bytes cuts the transaction: all but its BEGIN is dropped, and it is
-        doomed when its broker is lost.
+        """Keep a frame, BEGIN first; return by how many bytes `size` grew or (negative) shrank. More than `room` bytes
+        cut the transaction: only its BEGIN is kept, and the next loss dooms it.
         """
         if self.cut:
             return 0
@@ -65,9 +60,7 @@ class Transaction:
         return self.size - kept
 
     def acknowledge(self) -> None:
-        """Record that the broker was sent an ACK or NACK in it. Another broker does not have those deliveries, so
-        the transaction is doomed when this broker is lost.
-        """
+        """Record an ACK or NACK in it: the next loss dooms it, as another broker lacks those deliveries."""
         self.acknowledged = True
 
     def doom(self, reason: str) -> None:
@@ -75,9 +68,7 @@ class Transaction:
         self.doomed = reason
 
     def lost(self) -> None:
-        """Record that the broker which was sent its BEGIN is lost. Dooms the transaction where it cannot be sent
-        to another broker.
-        """
+        """Record that its broker is lost, which dooms it where it cannot be sent again."""
         if self.acknowledged:
             self.doom("it acknowledged messages of a broker that was lost")
         elif self.cut:
@@ -97,19 +88,14 @@ _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 
 
 class Session:
-    """What one client has open at its broker: subscriptions, transactions, deliveries and receipts. All values are
-    decoded, so they depend on no dialect, but those of `delivered` and `acknowledged`.
+    """What one client has open at its broker. All values but those of `delivered` and `acknowledged` are decoded.
 
-    `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes,
-    `unproved` counts those that it was sent without one since its last RECEIPT, where nobody else counts them;
-    `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
-    `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here, as
-    the decoder marks repeated heads, and `memo_head` its new head, which the next SENDs with that head get, too;
-    `traces` counts those that did. `client_frames` and `broker_frames` count those of the client and of its brokers, as
-    `counters` does for all sessions; of those that one client has on several brokers only the first does. `sent_to` are
-    destinations that the client sent to lately, where somebody counts them. All of these share `orders`, by which their
-    deliveries are numbered: see `beside`. `active_at` is when something but a beat was received last from the client or
-    a broker, in seconds; at the beginning `now`.
+    `name` is unique. `receipts`: ids of SENDs that the broker owes. `unproved`: SENDs without one since the last
+    RECEIPT. `counters` and `kept` count. `unsettled`, `transactions`, `subscriptions`: how many it may have. `memo`,
+    `memo_head`: the old and new head of the last SEND that left no trace; `traces` counts the others. `client_frames`,
+    `broker_frames`: counted by the first of a client's sessions only. `sent_to`: recent destinations, if they are
+    counted. `orders`: shared by the client's sessions (`beside`). `active_at`: when something but a beat was received
+    last, in seconds.
     """
 
     __slots__ = (
@@ -178,9 +164,7 @@ class Session:
             neighbours.append(self)
 
     def beside(self) -> "Session":
-        """Return a session of the same client for one more broker. The two never give the client the same name for
-        two deliveries.
-        """
+        """Return a session of the same client for one more broker, which names no delivery as this one does."""
         self._orders = self._orders or Orders()
         if self._neighbours is None:
             self._neighbours = [self]
@@ -230,9 +214,7 @@ class Session:
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
-        """Whether an `ack` value cannot be given to the client, because it could name two deliveries, or one of
-        ours.
-        """
+        """Whether an `ack` value may not be given to the client: it would name two deliveries, or one of ours."""
         if self._neighbours is None:
             return ours(ack) or self.ledger.taken(ack)
         if ours(ack) or self.ledger.taken(ack):
@@ -254,10 +236,9 @@ class Session:
                 yield each._ledger
 
     def delivered(self, rows: bytes, width: int, count: int, *, unnamed: bool = False) -> bool:
-        """Record so many MESSAGEs that are sent to the client under the names that they came with, in rows (see
-        `recent`) of so many values. Return False, and record nothing, where one of them has to be looked at: because it
-        is for a subscription that has ended or is not known or, but for `unnamed`, was not named by the client, because
-        its names may not be its own, or because they make the session `full`.
+        """Record MESSAGEs that pass as they came, in rows (see `recent`) of so many values. Return False, and record
+        nothing, where one has to be looked at: for its subscription (`unnamed`: one without a client's name will do),
+        its names, or because the session would be `full`.
         """
         dialect = self.dialect
         if self._neighbours is not None or not dialect.spells_once(rows):
@@ -284,23 +265,18 @@ class Session:
         return ledger.delivered(rows, width, count)
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of what was `delivered` by these names, if `acknowledged` will settle
-        each of them; otherwise None.
-        """
+        """Return the values `first` up to `stop` of these `delivered` rows; None where one cannot be settled."""
         return None if self._ledger is None else self._ledger.values(names, first, stop)
 
     def acknowledged(self, names: bytes) -> bool:
-        """Settle what ACKs or NACKs of these names (see `recent`) are for, in no transaction, where client and broker
-        name deliveries alike. Return whether all of them may pass as they came; otherwise look at each of them, also at
-        those that were settled: they name nothing any more, and pass.
+        """Settle ACKs or NACKs of these names (see `recent`), in no transaction. Return whether all may pass as they
+        came; otherwise look at each: those that were settled pass.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
 
     @property
     def full(self) -> bool:
-        """Whether the client owes more ACKs than are kept, or as much is kept of it as may be: stop reading from the
-        broker until it does not.
-        """
+        """Whether too many ACKs are owed or too much is kept: stop reading from the broker until neither is so."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )
@@ -314,9 +290,7 @@ class Session:
 
     @property
     def quiet(self) -> bool:
-        """Whether the client has no open transaction and owes no ACK, so that its broker can be left without a
-        loss.
-        """
+        """Whether no transaction is open and no ACK is owed, so that the broker can be left without a loss."""
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
     def forget_head(self) -> None:
@@ -342,9 +316,8 @@ class Session:
             self._transactions_size = size
 
     def lost_broker(self) -> None:
-        """Record that the broker is lost: its deliveries are lost, its transactions are doomed where they cannot
-        be sent again, and the receipts that it owed are forgotten, because frames that are sent again ask for them
-        again.
+        """Record that the broker is lost: so are its deliveries; transactions are doomed where they cannot be sent
+        again; the owed receipts will be asked for again.
         """
         self.forget_receipts()
         for receipt in [each for each, asked in self._misread.items() for _ in asked]:
@@ -360,9 +333,8 @@ class Session:
             self.received(receipt)
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
-        """Record a frame of a WATCHED command that is sent to the broker. Return the subscription that it opens or
-        closes, else None. Raises `ProtocolError` where the client has too many subscriptions or open transactions
-        already.
+        """Record a WATCHED frame to the broker. Return the subscription that it opens or closes, else None. Raises
+        `ProtocolError` for too many subscriptions or transactions.
         """
         if command is SUBSCRIBE or command is UNSUBSCRIBE:
             return self._subscribed(command, headers)
@@ -409,9 +381,7 @@ class Session:
         self.transactions[name] = Transaction(size)
 
     def lose(self, counter: str, count: int = 1) -> None:
-        """Count `count` losses in `counters[counter]`: headers or frames of one side that are not sent to the
-        other.
-        """
+        """Count losses in `counters[counter]`: headers or frames that are not sent to the other side."""
         self.traces += 1
         self.counters[counter] += count
 
@@ -423,17 +393,13 @@ class Session:
             self._owe({receipt: None})
 
     def received(self, receipt: bytes | None) -> None:
-        """Record that the broker sent a RECEIPT, or an ERROR, with this receipt id: it is owed no more. None
-        changes nothing.
-        """
+        """Record that the broker answered this receipt id, if any."""
         if receipt in self.receipts:
             del self.receipts[receipt]
             self.kept.give(_RECEIPT + len(receipt))
 
     def misread(self, receipt: bytes, taken: bytes) -> None:
-        """Record that the broker is asked for a receipt in a spelling that it takes for another, which it will answer
-        with. Raises `LimitError` where too much is kept of the client.
-        """
+        """Record the spelling in which the broker will answer a receipt. Raises `LimitError` where too much is kept."""
         self.traces += 1
         self.kept.take(2 * THING + len(receipt) + len(taken))
         if self._misread is _NONE_MISREAD:
@@ -461,9 +427,7 @@ class Session:
         self.unproved += sends
 
     def owed_all(self, receipts: Iterable[bytes]) -> bool:
-        """Record as `owed` does that SENDs were sent which ask for these receipts. Return False, and record nothing,
-        where that may be more than is kept.
-        """
+        """Record these receipts of SENDs as `owed`. Return False, and record nothing, where that may be too much."""
         new = dict.fromkeys(filterfalse(self.receipts.__contains__, receipts))
         if len(self.receipts) + len(new) > self._most:
             return False

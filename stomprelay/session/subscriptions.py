@@ -19,11 +19,9 @@ MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
 class Subscription:
-    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what another broker has to be sent. Of a
-    closed one only the receipt that it asked for is left of them.
+    """One SUBSCRIBE. `headers`: the client's, decoded; of a closed one only the receipt is left.
 
-    `id` is the name toward a broker that wants one; `named`: the client chose it; otherwise it must never be sent
-    to the client. `cost` is what the session counts for it, in bytes.
+    `id`: toward a broker. `named`: the client chose it; otherwise it must never be sent to it. `cost`: in bytes.
     """
 
     __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open")
@@ -54,8 +52,8 @@ _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
 
 
 class Subscriptions:
-    """The open subscriptions of one client, oldest first. `acknowledging` counts those whose mode asks for ACKs, the
-    lately ended ones included: a MESSAGE may still be on its way to them.
+    """The open subscriptions of one client, oldest first. `acknowledging` counts those with ACKs, lately ended ones
+    included.
     """
 
     __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "_most", "acknowledging")
@@ -78,15 +76,12 @@ class Subscriptions:
 
     @property
     def destinations(self) -> Collection[bytes]:
-        """The destinations that have an open subscription, each once; what was subscribed first comes first. It is
-        live: be done with it before anything is received.
-        """
+        """Each destination of an open subscription once, by age. It is live: use it before the next input."""
         return self._by_destination.keys()
 
     def opened(self, headers: Headers, cost: int = 0) -> Subscription:
-        """Add the subscription of a SUBSCRIBE with these headers and return it. Raises `ProtocolError` when there
-        are too many. One without `id` gets a name of ours, of letters, digits and dashes only; one with the id of
-        another ends that one. `cost` is what it costs to keep it.
+        """Add and return a subscription. Raises `ProtocolError` for too many. Without `id` it gets one of letters,
+        digits and dashes; the same `id` ends the older one. `cost` is in bytes.
         """
         id = next((value for name, value in headers if name == ID), None)
         if len(self._by_id) >= self._most:
@@ -118,10 +113,8 @@ class Subscriptions:
         return self._by_id.get(id)
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
-        """Return the subscription that a MESSAGE is for, None where none fits: the one with its id, open or lately
-        ended, because the MESSAGE may have been sent before it ended. Of another id, which a broker makes for one that
-        has none, the one with its destination, if it has none; without an id the one with its destination, or else the
-        only one.
+        """Return the subscription that a MESSAGE is for: by id, open or lately ended; else by destination, if it has no
+        id of the client's; without an id in the MESSAGE also the only one. None where none fits.
         """
         named = None if id is None else self._by_id.get(id) or self._ended.get(id)
         if named is not None:
@@ -136,16 +129,12 @@ class Subscriptions:
         return next(iter(self)) if found is None and len(self._by_id) == 1 else found
 
     def oldest(self, destination: bytes) -> Subscription | None:
-        """Return the oldest open subscription to a destination, which is what a 1.0 UNSUBSCRIBE by destination
-        ends; None where there is none.
-        """
+        """Return the oldest open subscription to a destination, which a 1.0 UNSUBSCRIBE ends; None where none is."""
         same = self._by_destination.get(destination)
         return None if same is None else next(iter(same.values()))
 
     def closed(self, headers: Headers) -> Subscription | None:
-        """Close and return the subscription that an UNSUBSCRIBE with these headers names, by `id` or else by
-        `destination`; None when nothing matches.
-        """
+        """Close and return the subscription of an UNSUBSCRIBE, by `id` or `destination`; None where none matches."""
         names = dict(reversed(headers))
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:

@@ -1,7 +1,6 @@
 """Bytes to frames and back. No state but a buffer; imports nothing of ours.
 
-`names` the words, `dialect` what a version of STOMP does, `frame` one frame as slices, `run` neighbours that pass
-together, `spelling` what those of one dialect are in another, `decoder` chunks to frames and runs, `pieces` what is
-unfinished, `head` whether a frame's head is right, and how large it may be, `errors` what is sent to the peer; `_scan`
-is the fast half of the decoder and `_respell` of `spelling`, in C, where they were built.
+`names` the words, `dialect` a version's facts, `frame` a frame, `run` neighbours that pass together, `spelling` them in
+another dialect, `decoder` chunks to frames and runs, `pieces` unfinished bytes, `head` a frame's head and its limits,
+`errors` the peer's errors; `_scan` and `_respell` are the fast halves in C.
 """

@@ -1,14 +1,9 @@
 """Chunks to frames, resumable anywhere.
 
-One rule guards the border between relay and broker: both must agree where a frame ends. So there is one
-`content-length`, of digits only; a body where the specification forbids one is an error; and a NUL in a head is
-an error. The hot path finds and slices; a head is looked into only when it is not plain.
-
-The one body that passes where none may be is a run of LFs up to the NUL, which some clients write and brokers take:
-whether a reader ends such a frame at its blank line or at its NUL, it finds nothing more in it. A CR is none of
-them, for before STOMP 1.2 it is no part of a line's end, and to such a reader it would begin the next command.
-
-However a stream is cut, each byte of it is looked at and copied a few times at most.
+Relay and broker must agree where a frame ends. So there is one `content-length`, of digits only; a body where none may
+be is an error, and so is a NUL in a head. The one exception is a body of LFs, which some clients write: every reader
+finds nothing in it. A CR is none of them, as before STOMP 1.2 it would begin the next command. Each byte is looked at
+and copied a few times at most, however the stream is cut.
 """
 
 import re
@@ -95,9 +90,8 @@ def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
 class Decoder:
     """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
 
-    `dialect` and the commands that may come (`expect`) can change between two frames of one chunk, as they do
-    after CONNECT. `trails` tells that the peer writes an LF behind its frames. With `record` a list is given all
-    that is yielded, before it is.
+    `dialect` and the commands to `expect` may change between two frames. `trails`: the peer writes an LF behind its
+    frames. `record`: a list for all that is yielded, before it is.
     """
 
     __slots__ = (
@@ -152,9 +146,7 @@ class Decoder:
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
-        """From the next frame on, put each into this list before it is yielded; the caller empties the list. Runs come,
-        and are put there, only where it is said what they `keep`. None: into no list any more.
-        """
+        """Put frames, and runs with what they `keep`, into this list before they are yielded; None: no more."""
         self._recording = frames
         self._keeping = keep
         self._rules = self._ahead = None
@@ -192,9 +184,7 @@ class Decoder:
         return self._at < len(self._data) or self._rest is not None or self._later is not None
 
     def feed(self, data: bytes) -> None:
-        """Take a chunk. Then exhaust `frames()`. Raises `LimitError` when an unfinished line or body grows over its
-        limit.
-        """
+        """Take a chunk. Then exhaust `frames()`. Raises `LimitError` when an unfinished line or body is too long."""
         pieces = self._pieces
         if pieces is None:
             if self._later is not None:
@@ -219,8 +209,8 @@ class Decoder:
         self._pieces = None
 
     def _completed(self, pieces: Pieces, data: bytes) -> bool:
-        """Whether the unfinished frame ends in this chunk, at a place that is known, with a good deal behind it: then
-        the frame is joined by itself, so that the rest of the chunk need not be copied.
+        """Whether the unfinished frame ends at a known place in this chunk, with so much behind that it is joined
+        alone.
         """
         stop, awaited = 0, self._awaited
         if type(awaited) is Awaited:
@@ -238,18 +228,15 @@ class Decoder:
         return True
 
     def frames(self) -> Iterator[Frame]:
-        """The frames that are complete, in order. Stop whenever you like and come back for the rest. Raises
-        `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before it; the stream
-        is lost then.
+        """Yield the complete frames; stop and come back at will. Raises `FrameError`, `LimitError` or `ProtocolError`
+        at the first bad frame; the stream is lost then.
         """
         return cast("Iterator[Frame]", self.runs(NOTHING_PASSES))
 
     def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
-        """The same as `frames()`, `most` frames of them at most, but neighbours that `passing` lets pass may come as a
-        `Run`. Pass the same object while it stays the same.
-        """
+        """As `frames()`, at most `most` of them; neighbours that `passing` lets pass may come as a `Run`."""
         compiled = SCANNER is not None
         recording = self._recording
         rules = passing.rules if recording is None or self._keeping is not None else ()
@@ -384,8 +371,8 @@ class Decoder:
     def _await(
         self, data: bytes, at: int, need: int, most: int, mark: re.Pattern[bytes] | None = None
     ) -> None:
-        """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark; without a mark in
-        sight it may grow to `most` bytes.
+        """Keep the unfinished frame until `need` bytes of it are there and the mark has come; without the mark up to
+        `most` bytes.
         """
         self._awaited = Awaited(need, most, mark)
         self._keep(data[at:] if at else data)
@@ -460,8 +447,8 @@ class Decoder:
         self.feed((rest[0][rest[1] :] if rest else b"") + (later.joined() if later else b""))
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
-        """Return how many LFs are the body of a frame that may have no other, -1 while more of them may come.
-        `length` is its `content-length`, -1 where it has none. Raises for any other body.
+        """Return the number of LFs in place of a body, -1 while more may come. Raises for any other body. `length`: -1
+        without `content-length`.
         """
         if length <= self.limits.body:
             run = _LFS.match(data, body)
@@ -490,8 +477,8 @@ class Decoder:
         return self._asking(error, unfinished, 0)
 
     def _asking(self, error: StompError, data: bytes, at: int) -> StompError:
-        """Return the error, naming the receipt that the client's frame asks for which begins there, where it can be
-        read: in a line of the head in front of anything that is over a limit, and of any NUL.
+        """Return the error with the receipt of the frame that begins there, if it can be read in front of what is
+        wrong.
         """
         if (
             (self._allowed and self._allowed <= _FROM_BROKERS)

@@ -1,7 +1,5 @@
-"""What one STOMP version does on the wire, as a record of facts.
-
-A version is never asked for by name: whoever needs a difference reads the fact that it depends on, and a broker
-that departs from its version is a `dataclasses.replace` of one of these records (see `relay.profile`).
+"""What one STOMP version does on the wire, as a record of facts. Code reads the fact that it depends on, never the
+version's name; a broker that departs from its version has a changed record (see `relay.model.profile`).
 """
 
 import re
@@ -68,10 +66,8 @@ class DeliveryNaming(Enum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The facts of one version, or of one broker's way with it.
-
-    `reads` and `writes` hold the bytes that are escaped in what such a peer sends and in what it is sent; for a
-    specification's own record they are the same.
+    """The facts of one version, or of one broker's way with it. `reads`, `writes`: the bytes that are escaped in what
+    such a peer sends, and in what it is sent.
     """
 
     version: bytes
@@ -93,13 +89,9 @@ class Dialect:
     commands: frozenset[bytes]
     """The commands that a broker of this dialect takes from a connected client."""
     strict: bool = True
-    """What is wrong with a head is fatal. A lenient reader takes what can be framed: it knows every escape, keeps
-    undefined ones as they stand, and a line without a colon is a header without a name.
-    """
+    """What is wrong with a head is fatal. Otherwise undefined escapes stay, and a line may have no colon."""
     keeps_undefined: bool = False
-    """In a value, a backslash that begins no escape stands for itself, and passes as the escape of one. In a name, and
-    in other strict dialects, it is fatal.
-    """
+    """In a value, a backslash that begins no escape stands for itself. Otherwise it is fatal."""
     escaped_names: bool = True
     """Header names are escaped as values are; ActiveMQ neither escapes nor unescapes them."""
     utf8: bool = False
@@ -123,9 +115,7 @@ class Dialect:
 
     @cached_property
     def undefined(self) -> re.Pattern[bytes]:
-        """Matches a fatal one of the escapes that this dialect does not define, in header lines without their doubled
-        backslashes.
-        """
+        """Matches undefined fatal escapes in header lines without their doubled backslashes."""
         letters = b"".join(ESCAPES[byte][1:] for byte in self.reads if byte != b"\\")
         where = rb"(?m)^[^:\n]*" if self.keeps_undefined else b""
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
@@ -141,9 +131,8 @@ class Dialect:
         return match[0] if defined else b"\\" + match[0]
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
-        """The value a raw one stands for. `crlf`: the frame's command line ended in CR LF.
-
-        Raises `FrameError` for an escape that the dialect does not define.
+        """Return the value of a raw one. `crlf`: the command line ended in CR LF. Raises `FrameError` for an undefined
+        escape.
         """
         if (crlf or self.crlf or self.trims_cr) and value.endswith(b"\r"):
             value = value[:-1]
@@ -152,9 +141,7 @@ class Dialect:
         return self._unescape(value) if b"\\" in value and self.reads else value
 
     def spells_once(self, lines: bytes) -> bool:
-        """Whether raw values of PROTOCOL_HEADERS, with LFs between them, are spelled as `encode` spells them: no two
-        of them stand for one value then, see also `decode_once`. False also where that is not certain.
-        """
+        """Whether raw values, with LFs between them, are surely spelled as `encode` does; see also `decode_once`."""
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:
@@ -184,10 +171,8 @@ class Dialect:
         return match[0]
 
     def read(self, head: bytes, *, crlf: bool = False, escaped: bool = True) -> Headers:
-        """The headers of a head (header lines only, each with its line end), in wire order.
-
-        `escaped=False` for CONNECT, STOMP and CONNECTED. Raises `FrameError` as `decode` does, and for a line
-        without a colon.
+        """Return the headers of the header lines, in order. `escaped=False` for CONNECT, STOMP and CONNECTED. Raises
+        `FrameError` for a bad escape or a line without a colon.
         """
         lines = head.split(b"\n")[:-1]
         if escaped:
@@ -232,9 +217,8 @@ class Dialect:
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
 
     def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
-        """Return a value that is `speakable`: what it cannot spell is replaced by what `replacement` returns for it.
-
-        That is each LF with the CRs before it, where an LF has no escape, and CRs at the end of the value.
+        """Return a `speakable` value: `replacement` returns the text for each LF without an escape, with CRs before it,
+        and for CRs at the end.
         """
         if self.speakable(value):
             return value

@@ -11,9 +11,7 @@ StompError
 
 
 def visible(text: str) -> str:
-    """Return text that may hold words of a peer as one line: letters of all languages as they are, and an escape for
-    each character that is not printable. So nobody can begin another line, move a cursor or turn the text around.
-    """
+    """Return a peer's text as one line, with an escape for each character that is not printable."""
     if text.isprintable():
         return text
     return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
@@ -22,10 +20,8 @@ def visible(text: str) -> str:
 class StompError(Exception):
     """The reason a connection ends. `message` is the ERROR frame's `message` header, one line; `explanation` its body.
 
-    Whoever catches one sends an ERROR frame with both (and `receipt-id: receipt` when the frame asked for a
-    receipt), then closes the leg that sent the bad bytes. `message` and `detail` may stand in a log. `quoted` are
-    bytes of the peer that the reason is about: they may be a secret in the wrong place, so only the peer itself is
-    shown them.
+    The catcher sends an ERROR frame (with `receipt-id: receipt`) and closes the leg. `message` and `detail` may be
+    logged. `quoted` are bytes of the peer that only the peer may be shown: they may be a secret.
     """
 
     def __init__(

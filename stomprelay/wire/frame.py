@@ -23,12 +23,10 @@ _NEEDLES = _Needles()
 class Frame:
     """One frame of a chunk. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
 
-    `data[start:after]` is the frame with its NUL and the LF that most brokers write behind it, where that came
-    along; `data[head:body]` are its header lines and blank line, `data[body:end]` is its body. `plain`: each
-    header line has one colon and the head neither a backslash nor a CR (nor, from a padding peer, a blank beside
-    a colon or a line's end), so it means the same in every dialect. `memo` is the frame's start as one object
-    shared by neighbours whose heads repeat, or None. `trace` is set where the frame is sent on with a trace of the
-    relay's own; elsewhere there is no such attribute.
+    `data[start:after]`: the frame with its NUL and an LF behind it. `data[head:body]`: header lines and blank line.
+    `data[body:end]`: the body. `plain`: the head has one colon a line, and neither backslash, CR nor padding, so it
+    means the same in every dialect. `memo`: the frame's start as one object for neighbours with equal heads, or None.
+    `trace`: only set where the frame gets the relay's trace.
     """
 
     __slots__ = ("after", "body", "command", "data", "end", "head", "memo", "plain", "start", "trace")
@@ -105,10 +103,8 @@ class Frame:
         return dialect.read(self.head_lines, crlf=self.crlf, escaped=escaped)
 
     def with_lines(self, lines: bytes, *, body: bool = True) -> "Frame":
-        """Return the frame with other header lines, in bytes of its own; without its body where `body` is False.
-
-        `lines` run from the LF of the command line to that of the blank line, both included. They must be plain where
-        the frame is.
+        """Return the frame with other header lines, in bytes of its own, and without its body where `body` is False.
+        `lines` run from the command line's LF to that of the blank line, and are plain where the frame is.
         """
         front = self.data[self.start : self.head - 1]
         rest = self.data[self.body : self.after] if body else b""
@@ -135,17 +131,13 @@ END: Final = b"\0\n"
 
 
 def compose(command: bytes, headers: Headers, dialect: Dialect, body: bytes = b"") -> bytes:
-    """A whole frame of our own making for a client, spelled in its dialect, with its `END`.
-
-    No `content-length` is added: a body that holds a NUL must bring one in `headers`.
-    """
+    """Return a whole frame for a client, in its dialect. A body with a NUL needs a `content-length` in `headers`."""
     return b"%b\n%b\n%b%b" % (command, dialect.write(headers), body, END)
 
 
 def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]], end: bytes = END) -> bytes:
-    """A CONNECT, STOMP or CONNECTED frame: values go out as they are, for these heads are never escaped.
-
-    Raises `ValueError` for a header with an LF or a NUL in it: it would be read as something else.
+    """Return a CONNECT, STOMP or CONNECTED frame with unescaped values. Raises `ValueError` for an LF or NUL in a
+    header.
     """
     lines = [b":".join(pair) for pair in headers]
     head = b"\n".join((command, *lines, b"\n"))

@@ -1,8 +1,4 @@
-"""Whether a frame's head is right, and what it says of the body; and how large it may be.
-
-A plain head is told by what is left of it without its ordinary bytes: one colon and one LF for each line. Only
-what is not plain is looked into.
-"""
+"""Whether a frame's head is right, what it says of the body, and how large it may be."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,9 +9,7 @@ from stomprelay.wire.errors import FrameError, LimitError
 
 @dataclass(frozen=True)
 class Limits:
-    """What one leg takes: header lines a frame, bytes a header line, bytes a body.
-
-    An unfinished head or body over its limit is refused before it is kept. The defaults are those of
+    """What one leg takes: header lines a frame, bytes a header line, bytes a body. The defaults are those of
     `config/stomprelay.toml`.
     """
 
@@ -80,9 +74,8 @@ class Head:
 
     @staticmethod
     def content_length(data: bytes, head: int, body: int, dialect: Dialect) -> int:
-        """Return the value of `content-length`, -1 when it is absent.
-
-        Raises `FrameError` for two of them and for anything but digits, `LimitError` for more than can be meant.
+        """Return `content-length`, -1 when it is absent. Raises `FrameError` for two of them or not digits,
+        `LimitError` for too many.
         """
         at = data.find(CONTENT_LENGTH_LINE, head - 1, body)
         if at < 0:

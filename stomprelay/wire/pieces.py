@@ -26,8 +26,8 @@ class HeadSoFar(NamedTuple):
 
 
 class Pieces:
-    """Bytes that come piece by piece, to be taken together. When they are many, small ones are gathered as they come,
-    so that however small they are, they cost no more than a few times their bytes.
+    """Bytes that come piece by piece, to be taken together. Many small ones are gathered, so that they cost little more
+    than their bytes.
     """
 
     __slots__ = ("_pieces", "size")

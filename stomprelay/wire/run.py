@@ -1,7 +1,5 @@
-"""Neighbouring frames that pass without a look at each, taken together, and the rules that say which may.
-
-A rule is told by whoever decides; a run is found by the compiled scanner. It is an economy, never a judgement: where
-there is no compiled scanner every frame comes by itself, and nothing else differs.
+"""Neighbouring frames that pass without a look at each, and the rules that say which may. Only the compiled scanner
+finds runs; without it every frame comes by itself, and nothing else differs.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +16,12 @@ _ANY: Final = Limits(maxsize, maxsize, maxsize)
 
 
 class Rule(NamedTuple):
-    """Which frames of a command may pass without a look. Names are header names as they stand on the wire.
+    """Which frames of a command may pass without a look, by header names as on the wire.
 
-    `unless`: a frame that has one of these needs a look; one with a colon and text behind it stands for those whose
-    value begins so. `wants`: the headers whose values are needed of each frame,
-    of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
-    and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look. `parts`:
-    the run has to tell where the parts of its frames are, because they go out in other bytes. `stays`: the frames go
-    no further; they are all for who takes the run. `sure`: a frame needs a look where a broker may read another header
-    as one of these names, or as content-length: a repeated one, one in capitals, or any with blanks around its name.
+    `unless`: frames with one of these (or, with a colon, with a value that begins so) need a look. `wants`: headers
+    whose values are needed; a frame without one needs a look unless `needs` is False. `plain`: other heads need a look.
+    `parts`: the run tells where its frames' parts are. `stays`: the frames go no further. `sure`: a frame needs a look
+    where another header may be read as one of these names.
     """
 
     command: bytes
@@ -44,10 +39,8 @@ Rules = tuple[Rule, ...]
 
 
 class Keep(NamedTuple):
-    """What is kept of each frame of a run for a record: its head, and `bodies` bytes of its body at most.
-
-    `secrets`: a frame that may have a header of one of these names needs a look, in whatever case it stands, with
-    blanks around it or with a backslash in it. They have no colon, backslash or line end.
+    """What a record keeps of each frame of a run: its head, and `bodies` bytes of its body. `secrets`: a frame that may
+    have such a header, in any spelling, needs a look.
     """
 
     bodies: int
@@ -56,17 +49,14 @@ class Keep(NamedTuple):
 
 @final
 class Run:
-    """One frame or more of one command that one rule lets pass, back to back in one chunk.
+    """Frames of one command that one rule lets pass, back to back in one chunk.
 
-    `data[start:after]` is all of it: frames with nothing between them but the LF right behind a NUL. `count` is how
-    many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
-    the rule wants, frame by frame, each as it stands between the colon and the LF, with an LF behind it. `plain`: all
-    heads are. Where the rule wants `parts`, these are three offsets of each frame, as C has `Py_ssize_t`: its header
-    lines, its body, and behind it. `instead` is the run that goes out in the place of this one; None where it goes out
-    as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    `data[start:after]` is all of it. `count`: frames. `last`: where the last one starts; `head`: its header lines.
+    `values`: those that the rule wants, each with an LF behind it. `plain`: all heads are. `parts`: three `Py_ssize_t`
+    of each frame: its header lines, its body, and behind it. `instead`: the run that goes out in its place, or None.
+    Use it before the next chunk is fed: it keeps the chunk alive.
 
-    `kept` is there where a `Keep` asks for it, else None: for each frame the sizes of its head, of what is kept of its
-    body, and of its body, 4 bytes each, the lowest first.
+    `kept`: for a `Keep` the sizes of each head, kept body and body, 4 bytes each, lowest first; else None.
     """
 
     __slots__ = (
@@ -131,9 +121,7 @@ class Run:
         return memoryview(self.parts or b"").cast("P")[2::3]
 
     def asking(self, receipts: list[bytes]) -> bytes:
-        """Return the frames, each with a header in front that asks for the receipt at its place; for a rule that wants
-        `parts`.
-        """
+        """Return the frames, each with a receipt from these in front; for a rule that wants `parts`."""
         from stomprelay.wire._scan import with_header  # what found this run
 
         return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
@@ -165,8 +153,8 @@ class Run:
 
 
 class Passing(NamedTuple):
-    """Rules, and who is asked about each run that they find: `takes` records what has to be known of it and returns
-    True, or returns False; then its frames are looked at one by one, and nothing was recorded that would be wrong then.
+    """Rules, and `takes`, which records a run and returns True; or records nothing and returns False: then its frames
+    are looked at one by one.
     """
 
     rules: Rules

@@ -1,8 +1,5 @@
-"""What frames of one dialect are in another, for many at once: tables that two dialects make, and what writes by them.
-
-The dialects are the authority: the tables are what `Dialect` says of one byte and of one escape. What is not simple
-between two dialects is not in them: a value that one of them cannot say, a CR, an escaped name. Frames with such a
-thing are looked at one by one.
+"""What frames of one dialect are in another, many at once, by tables that the dialects make. Values that are not simple
+are left out of them: their frames are looked at one by one.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -66,8 +63,8 @@ class Spelling:
     def respell(
         self, run: Run, drop: tuple[bytes, ...] = (), names: tuple[bytes, ...] = (), values: bytes = b""
     ) -> bool:
-        """Have the run's frames go out as the target spells them, without the headers `drop` and with headers of these
-        names in front; `values` are theirs, frame by frame, each with an LF behind it. Return whether that can be.
+        """Have the run go out in the target's spelling, without `drop` and with headers of these names and `values` in
+        front. Return whether that can be.
         """
         if run.plain and not drop and not names:
             return True
@@ -80,9 +77,7 @@ class Spelling:
         return True
 
     def values(self, text: bytes) -> bytes | None:
-        """Return raw values of PROTOCOL_HEADERS, each with an LF behind it, as the target spells them; None where that
-        has to be done one by one.
-        """
+        """Return raw values, each with an LF behind it, in the target's spelling; None where each needs a look."""
         if self._speller is None or (self._source.padded and b" " in text):
             return None
         spelled = self._speller.values(text)

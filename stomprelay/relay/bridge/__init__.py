@@ -1,6 +1,3 @@
-"""Frames from one STOMP version to another.
-
-`steps` the edits, each needed where a fact of the two dialects differs; `bridge` applies them to a frame's head;
-`passing` which frames pass together, with the same edit or none; `negotiation` which dialects meet, and what a broker
-is asked for; `own` what a relay puts in for itself.
+"""Frames from one STOMP version to another: `steps` the edits, `bridge` applies them to heads, `passing` frames that
+pass together, `negotiation` the dialects and what a broker is asked, `own` headers of the relay's own.
 """

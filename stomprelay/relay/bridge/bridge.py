@@ -1,11 +1,7 @@
 """Frames from one dialect to another.
 
-A bridge is the steps whose facts differ between two dialects. The only ways a head changes are headers taken out
-and headers put in front, which the specification allows an intermediary ("Repeated Header Entries"), and
-respelling, where the escapes differ and the head has something to escape. All else passes as the slice that came.
-
-Where both legs speak one version the broker judges what a client sends. Where they do not, the bridge has to
-understand it, so the bridge judges.
+Headers are taken out, put in front, or respelled where their escapes differ; all else passes as it came. Between equal
+versions the broker judges a client's frames, else the bridge does.
 """
 
 import re
@@ -50,9 +46,8 @@ def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
 class Bridge:
     """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
 
-    `tracked` bridges keep account of MESSAGEs in sessions with subscriptions that ask for ACKs. `judges` is that of the
-    `Pair`. `spelling` is for frames that are taken together where it `judges`. `facing` is the way of a broker
-    that is sent its client's frames as they came, and may read them otherwise.
+    `tracked`: account is kept of MESSAGEs. `judges`: the pair's. `spelling`: for runs where it judges. `facing`: the
+    way of a broker that gets frames as they came.
     """
 
     def __init__(
@@ -93,18 +88,14 @@ class Bridge:
         return other
 
     def carry(self, frame: Frame, session: Session) -> bytes:
-        """Return the bytes to write to the other leg for a frame, empty where it is not for that leg. Raises as
-        `head` does.
-        """
+        """Return the bytes for the other leg, empty where the frame is not for it. Raises as `head` does."""
         head = self.head(frame, session)
         if not head:
             return frame.wire if head is None else b""
         return head + frame.data[frame.body : frame.after]
 
     def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
-        """Return the bytes of a frame without a body that the relay sends in the client's name, and without a
-        `content-length`, which would be that of LFs in the client's own. Raises `Refused` as `head` does.
-        """
+        """Return a frame of the relay's in the client's name, without a body and `content-length`. Raises `Refused`."""
         if command is SUBSCRIBE:
             count_selector(self._pair, headers, session)
         if self._heard is not None:
@@ -116,9 +107,7 @@ class Bridge:
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
     def leave(self, receipt: bytes, session: Session) -> bytes:
-        """Return the frame by which the relay leaves the broker, which answers it with this RECEIPT when it has read
-        all before.
-        """
+        """Return the frame by which the relay leaves a broker, whose RECEIPT says that it has read all before."""
         return self.compose(DISCONNECT, [(RECEIPT_HEADER, receipt)], session)
 
     def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
@@ -129,10 +118,8 @@ class Bridge:
         return self._edited(frame, edit, session)
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
-        """Return the new head of a frame, blank line included, for its body as it came; None where all of the
-        frame passes as it came; b"" where the frame is not for the other leg.
-
-        Raises `ProtocolError` or `Refused` for a frame that cannot be carried.
+        """Return a frame's new head with its blank line; None: it passes as it came; b"": it is not for the other leg.
+        Raises `ProtocolError` or `Refused`.
         """
         memo = frame.memo
         if memo is not None and memo is session.memo:
@@ -180,10 +167,7 @@ class Bridge:
         return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """Return a new head for a frame with values that must be escaped, or escaped differently.
-
-        Most lines are plain: the head without its ordinary bytes shows which are not.
-        """
+        """Return the head with those values respelled that the target escapes differently."""
         crlf = frame.crlf
         head = self._cut(frame, edit)
         lines = head.split(b"\n")
@@ -201,9 +185,7 @@ class Bridge:
 
     @staticmethod
     def _cut(frame: Frame, edit: Edit) -> bytes:
-        """Return the header lines that the edit keeps and the blank line: all that follows the LF of the command
-        line.
-        """
+        """Return the header lines and blank line that the edit keeps, without the command line."""
         lines = frame.data[frame.head - 1 : frame.body]
         return _having(edit.drop).sub(b"", lines) if edit.drop else lines
 
@@ -215,9 +197,7 @@ class Bridge:
         return b"\n".join([frame.command, *added])
 
     def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
-        """Return a header line for the target, without its LF. For what the target cannot express see
-        `LossPolicy`; empty for a header that is left out.
-        """
+        """Return a header line without LF, empty for one that is left out. For the inexpressible see `LossPolicy`."""
         target = self.target
         if not self.judges:
             return target.write_line(name, value)  # as a peer of the same version spelled it
@@ -234,11 +214,8 @@ class Bridge:
         return b"%b:%b" % (spelled, target.encode(value))
 
     def spell_name(self, name: bytes) -> bytes | None:
-        """Return a header name, as `Dialect.read_line` returns it, in the target's spelling; None where it has none.
-
-        A broker that leaves names alone keeps and delivers the spelling of their publisher. So a name passes in that
-        spelling wherever both versions have it: toward the broker as the client spelled it, and from the broker as
-        it is, where that is a spelling.
+        """Return a decoded header name in the target's spelling; None where it has none. Where both versions have the
+        source's spelling it is kept, as consumers may know it.
         """
         target = self.target
         if self._raw_names:
@@ -260,9 +237,7 @@ _PARTING: Final = b"%b\ntransaction:relay-parting" % BEGIN
 
 
 class Parting(Bridge):
-    """A bridge to a broker that closes at DISCONNECT and never gives its RECEIPT. A client that asks for one leaves by
-    a BEGIN with that receipt instead: it changes nothing, and the RECEIPT says the same, that all before it arrived.
-    """
+    """A bridge to a broker that gives no RECEIPT for DISCONNECT. One that a client asks for is a BEGIN's."""
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
         """As `Bridge.head`."""

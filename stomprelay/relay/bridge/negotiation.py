@@ -31,10 +31,8 @@ def bridges_between(
     tracked: bool = False,
     parting: bool = False,
 ) -> Bridges:
-    """Return the bridges between two versions, the broker's as its profile has it. `tracked`: account is kept of
-    all deliveries. `parting`: see `Parting`.
-
-    Where both have one version nothing is translated, the quirks of a product included.
+    """Return the bridges between two versions. `tracked`: account is kept of all deliveries. `parting`: see `Parting`.
+    Between equal versions nothing is translated.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
@@ -50,9 +48,7 @@ def bridges_between(
 
 
 def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
-    """Return the versions to ask a broker for: the client's and those below, or else those that the broker is
-    known to have.
-    """
+    """Return the versions to ask a broker for: the client's and lower ones, or those that it is known to have."""
     if upstream.versions is not None:
         return upstream.versions
     wanted = up_to(client)
@@ -61,9 +57,8 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 
 
 def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
-    """Return the profile of the broker that answered: the configured one, or what its CONNECTED shows.
-
-    A `session` that the client's CONNECT holds shows nothing: ActiveMQ's is the client's `client-id`.
+    """Return the broker's profile: the configured one, or by CONNECTED. A `session` in the client's CONNECT shows
+    nothing.
     """
     session = b"" if offer.holds(accord.session) else accord.session
     found = detect(accord.server, session) if upstream.profile is AUTO else upstream.profile
@@ -72,8 +67,8 @@ def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) ->
 
 
 def credentials(upstream: Upstream, broker: Broker, client: Credentials | None = None) -> Credentials | None:
-    """Return what the relay tells this broker for a client: what it has for that `client`, else the upstream's own;
-    escaped as the broker expects it in CONNECT. None where the client's are used.
+    """Return the relay's credentials for this `client`, or the upstream's, escaped for CONNECT. None: the client's are
+    used.
     """
     own = client or upstream.credentials
     if own is None or not _escapes(upstream, broker):
@@ -82,9 +77,7 @@ def credentials(upstream: Upstream, broker: Broker, client: Credentials | None =
 
 
 def client_address(upstream: Upstream, broker: Broker, address: str | None) -> Header | None:
-    """Return the header that tells a broker the client's IP address, None where that is unknown; escaped as the broker
-    expects it in CONNECT. None where it is not told.
-    """
+    """Return CONNECT's header with the client's IP address, escaped; None where it is unknown or not told."""
     name = upstream.client_address_header
     if name is None:
         return None

@@ -1,11 +1,6 @@
-"""What a relay puts into clients' SENDs for itself and no consumer is to see: brokers hand it on in MESSAGEs.
-
-RabbitMQ hands on the `receipt` of a SEND, and all brokers a header that they do not know, as `relay-trace` is. A
-message may have come by another listener or another relay, so every relay takes out what any relay put in.
-
-By `relay-trace` the journal recognises SENDs. A tracing listener gives each SEND one whose value no other SEND has,
-before anything else is done with it: so it is part of what is kept, copied and sent again. Its bytes are those of the
-session's name, a dash and digits, which every version spells alike.
+"""What relays put into clients' SENDs for themselves: `receipt` and `relay-trace`. Brokers hand it on in MESSAGEs, so
+every relay takes it out there, whichever relay put it in. A trace is unique to a SEND, and put in first; the journal
+recognises the SEND by it.
 """
 
 import re
@@ -77,9 +72,7 @@ class Tracer:
         return b"%b%b%b" % (_NEEDLE, trace, _lines(frame))
 
     def frames(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """The same frames of a client's leg, the SENDs as if the client had sent them with a trace; in bytes of their
-        own.
-        """
+        """Yield a client's frames, each SEND with a trace, in bytes of its own."""
         for frame in frames:
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 

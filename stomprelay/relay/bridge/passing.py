@@ -1,8 +1,5 @@
-"""Which frames of a leg may pass without a look at each, what has to be recorded of them, and between two versions what
-bytes they go out in.
-
-It says of whole runs what the bridge and its steps say of single frames: a run passes only where each of its frames
-would, in the same bytes, and leaves the session as they would have left it. What is not certain is left to them.
+"""Which frames of a leg may pass without a look at each, and what is recorded of them. A run passes only where the
+bridge would pass each of its frames with the same bytes and the same effect on the session.
 """
 
 from collections.abc import Callable
@@ -44,8 +41,8 @@ def _decoded(run: Run, dialect: Dialect) -> list[bytes] | None:
 def to_client(
     bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
 ) -> Passing:
-    """Return what may pass of what a broker sends. `receipts`: no RECEIPT is for the relay itself; `ours` is told of
-    RECEIPTs, and returns whether they are, and recorded. Ask again after each SUBSCRIBE and UNSUBSCRIBE.
+    """Return what may pass of a broker's frames. `receipts`: none is the relay's; `ours` records RECEIPTs that are. Ask
+    again after SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
     accounted = (bridge.tracked or _names(bridge)) and session.subscriptions.acknowledging > 0
@@ -120,8 +117,8 @@ def to_broker(
     parts: bool = False,
     unkept: Callable[[int], None] | None = None,
 ) -> Passing:
-    """Return what may pass of what a client sends. `sends`: SENDs are among it, with their `parts` where these are
-    needed; `unkept` is told how many pass that nobody keeps, and that ask for no receipt.
+    """Return what may pass of a client's frames. `sends`: SENDs, too, with `parts` if needed. `unkept` is told of SENDs
+    that nobody keeps.
     """
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends, parts=parts)

@@ -1,8 +1,4 @@
-"""What has to change in a frame when the facts of two dialects differ.
-
-A `Step` names the commands it concerns, the facts on which it depends and the edit that it makes; STEPS is all
-there is to bridging versions.
-"""
+"""What has to change in a frame when facts of two dialects differ. STEPS is all there is to bridging versions."""
 
 import re
 from collections.abc import Callable
@@ -47,8 +43,8 @@ NOTHING: Final = Edit(())
 
 
 class Pair(NamedTuple):
-    """The dialects that a frame passes between. `selectors`: whether the broker honours them. `tracked`: account is
-    kept of deliveries even where both sides name them alike, for the session may move to another broker.
+    """The dialects that a frame passes between. `selectors`: the broker honours them. `tracked`: account is kept of
+    deliveries, because the session may move.
     """
 
     source: Dialect
@@ -58,9 +54,7 @@ class Pair(NamedTuple):
 
     @property
     def judges(self) -> bool:
-        """Whether the bridge has to understand what is sent, and so to refuse what it cannot follow: between versions.
-        Between equals the broker judges.
-        """
+        """Whether the bridge has to refuse what it cannot follow; between equal versions the broker judges."""
         return self.source.version != self.target.version
 
     @property
@@ -92,9 +86,7 @@ def publish(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 
 def watch(pair: Pair, frame: Frame, session: Session) -> Edit:
-    """Record subscriptions and transactions in the session; the frame passes unchanged. Raises `ProtocolError` for
-    a SUBSCRIBE that cannot be followed, or for too many of either.
-    """
+    """Record subscriptions and transactions. Raises `ProtocolError` for a SUBSCRIBE it cannot follow, or too many."""
     headers = frame.headers(pair.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(pair, headers, session)
@@ -141,9 +133,7 @@ def name_subscription(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 
 def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
-    """ACK and NACK: from the name by which the client knows a delivery to the broker's. One of a lost broker's
-    deliveries concerns no broker any more.
-    """
+    """ACK and NACK: use the broker's name of the delivery. An ACK of a lost broker's is not for the next one."""
     source, target, ledger = pair.source, pair.target, session.ledger
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
@@ -201,9 +191,7 @@ NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
 
 
 def _acknowledge(pair: Pair, frame: Frame, session: Session) -> Edit | None:
-    """Settle what an ACK or NACK is for, if nothing but names has to be known of it: then it becomes no `Delivery`, and
-    neither do those that came after it. Return the edit; None where the ledger has to be asked.
-    """
+    """Settle an ACK or NACK by its names alone. Return the edit; None where the ledger has to be asked."""
     name = _name(frame, pair.source)
     if name is None:
         return None
@@ -230,9 +218,7 @@ def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
-    """Return the edit of an ACK or NACK where both sides name deliveries alike, but two brokers may have given the
-    same name.
-    """
+    """Return the edit of an ACK or NACK where both sides use one name, which two brokers may have given."""
     if source.delivery is not DeliveryNaming.ACK:
         if frame.header(MESSAGE_ID, source) == delivery.message_id:
             return AS_IT_IS
@@ -256,9 +242,7 @@ def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | Non
 
 
 def _by_message_alone(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
-    """Where a message-id is enough, what else is said tells no more than which of several is meant: it may be a name
-    that the broker made for a subscription without one.
-    """
+    """Return the delivery of a message-id, even if the subscription that an ACK names is another one."""
     message_id = frame.header(MESSAGE_ID, source)
     if message_id is None:
         return None
@@ -338,9 +322,7 @@ def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
 
 
 def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
-    """Raise `Refused` or `ProtocolError` for a command that the other version does not have, or that names what
-    does not exist.
-    """
+    """Raise `Refused` or `ProtocolError` for a command that the other version lacks, or an unknown name in it."""
     command = frame.command.decode()
     if pair.carries(frame.command):
         raise ProtocolError(f"{command} names no message that awaits one")
@@ -348,8 +330,8 @@ def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
 
 
 class Step(NamedTuple):
-    """An edit of some commands, needed where one of the facts differs, or where account is kept of the session's
-    deliveries (`tracks`); without facts, needed always.
+    """An edit of some commands, needed where one of the facts differs or account is kept (`tracks`); always, without
+    facts.
     """
 
     commands: frozenset[bytes]
@@ -371,9 +353,7 @@ STEPS: Final = (
 def steps_between(
     source: Dialect, target: Dialect, *, tracked: bool = False
 ) -> dict[bytes, Callable[[Pair, Frame, Session], Edit]]:
-    """Return the edits by command between two dialects: those needed always, those whose facts differ, and those
-    that keep account.
-    """
+    """Return by command the edits needed between two dialects."""
     edits = {
         command: step.edit
         for step in STEPS

@@ -1,3 +1,1 @@
-"""What a client has: `opening` it until it is in (CONNECT, and who it is); `shutdown` how its session ends;
-`turns` what it sent and is not read yet, how fast that may go on, and which session's frames go on now.
-"""
+"""A client: `opening` until it is let in, `shutdown` its end, `turns` its unread bytes, their pace and their turn."""

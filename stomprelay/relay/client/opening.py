@@ -1,8 +1,5 @@
-"""A client until it is in: its CONNECT is read and, where its listener asks who comes, that is found out. Then it is
-joined to its brokers.
-
-Whoever is refused gets the same ERROR, whatever was wrong, and after the same time: `REFUSAL` seconds from its CONNECT,
-or a whole number of times that where it took longer to find out. So neither tells which names there are.
+"""A client until it is let in: its CONNECT is read, and its identity is found out. Every refused client gets the same
+ERROR after the same time, a multiple of `REFUSAL` seconds.
 """
 
 from collections.abc import Callable
@@ -65,12 +62,11 @@ class Let(NamedTuple):
 
 
 class Opening:
-    """A client's connection from `opened` until it is let in, or closed. `until` is when CONNECT must have been
-    understood, in seconds; `Woke` is due at `deadline`, which may change with each input.
+    """A client's connection from `opened` until it is let in, or closed. `until`: when CONNECT must have come.
+    `deadline`: when `Woke` is due.
 
-    What returns `Let` has let the client in: nothing may be called after it. `left` is the reason why the connection of
-    such a client has ended meanwhile, None where it has not; `half_closed`: it sends no more; `paused`: it is not read
-    from, because it sent something behind its CONNECT.
+    After a `Let` nothing may be called. `left`: why the connection ended meanwhile. `half_closed`: the client sends no
+    more. `paused`: it is not read from, because it sent more than CONNECT.
     """
 
     __slots__ = (
@@ -174,9 +170,7 @@ class Opening:
             self._vanish(event.reason)
 
     def _half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """A client that sent no CONNECT is gone. Any other is answered at its time, so that it does not learn earlier
-        that it is refused.
-        """
+        """A client without a CONNECT is gone. Any other is answered at its time, and learns nothing earlier."""
         if self._client.closed:
             return
         if self._offered is not None:
@@ -266,9 +260,7 @@ def join(
     guard: Guard,
     counter: DestinationCounter | None = None,
 ) -> Flow:
-    """Return what joins this client to the listener's upstream, and to those of its routes; `guard` judges its frames.
-    Its links are still to seek their brokers.
-    """
+    """Return the join of this client to the listener's upstream and routes. Its links are still to seek brokers."""
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
         link = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)

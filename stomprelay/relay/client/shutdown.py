@@ -44,17 +44,13 @@ def _because(error: StompError, end: End) -> Reason:
 class Shutdown:
     """The end of a session, from the first sign of it on.
 
-    Where the relay ends it (`end`), the client is read from no more and sent no more MESSAGEs. What it sent is
-    delivered as if it had sent DISCONNECT behind it: its brokers are sent one that asks for a receipt, and their
-    RECEIPTs reach the client; then it is sent the ERROR. The same holds for a client that half-closed its connection,
-    but for the ERROR.
+    Where the relay ends it (`end`), the client is read from no more and gets no MESSAGE. What it sent is delivered,
+    brokers are sent a DISCONNECT with a receipt, and the client gets their RECEIPTs, then the ERROR. A client that
+    half-closed its connection gets the same without the ERROR. All that has one `disconnect_timeout`.
 
-    It alone decides that the client is gone (`Leg.gone`): its connection has ended, and only what it sent is still to
-    be delivered. That, and what `end` has delivered, has one `disconnect_timeout`, whatever brokers do meanwhile.
-    `lost` is how many SENDs may be lost by the session's end. `until` is when the step that is under way must be done;
-    then call `unanswered` and `overdue`. `finish_at`: when to call `finish` for a client that half-closed its
-    connection. `expires`: when to call `end`, because the client may be there no longer. `ending`: why the relay ends
-    the session; None while it does not. `stopping`: the relay stops, see `drained`.
+    `lost`: SENDs that may be lost. `until`: when the present step must be done; then call `unanswered` and `overdue`.
+    `finish_at`: when to call `finish`. `expires`: when to call `end`. `ending`: why the relay ends the session; None:
+    it does not. `stopping`: the relay stops, see `drained`.
     """
 
     __slots__ = (
@@ -119,9 +115,7 @@ class Shutdown:
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:
-        """The DISCONNECT came a step further; each step has its time. One that the client did not send ends the session
-        when it is confirmed.
-        """
+        """DISCONNECT came a step further; each step has its time. A confirmed one of the relay's ends the session."""
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         if confirmed and (self.ending or self._spoken_for):
             self.conclude()
@@ -134,23 +128,17 @@ class Shutdown:
             link.stay()
 
     def searching(self) -> None:
-        """A broker was lost. Where there are too few now they are sought, which has a time of its own; but for a
-        client that is gone no more than is left of its own, nor after too many closed at DISCONNECT.
-        """
+        """A broker was lost. The search has its own time, but no more than what is left to a gone client."""
         if not self._flow.ready and self._tries >= 0:
             self.until = self._last
 
     def found(self, now: float) -> None:
-        """A broker was found: what was under way goes on. For a client that is there it has its time again, unless too
-        many closed at DISCONNECT.
-        """
+        """A broker was found. A present client has its time again, unless too many closed at DISCONNECT."""
         if self._limited or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
-        """Return until when brokers may take to answer what they were sent. Of what is left where all has one time they
-        get half, so that others can be tried in their place.
-        """
+        """Return until when brokers may answer: with one time for all, half of what is left, to try others."""
         if not self._limited:
             return now + self._listener.upstream.disconnect_timeout
         return (now + self._last) / 2 if self._tries > 0 else self._last
@@ -162,9 +150,7 @@ class Shutdown:
 
     @property
     def owing(self) -> bool:
-        """Whether the client, which sends nothing more, may still be owed something: nobody is who has said nothing
-        since CONNECTED.
-        """
+        """Whether a client that sends nothing more may be owed something: it sent something since CONNECTED."""
         return self.listening and (self._said or self._client.state is not State.CONNECTED)
 
     @property
@@ -175,8 +161,8 @@ class Shutdown:
 
     @property
     def delivered(self) -> bool:
-        """Whether nothing is left to be done: then call `conclude`. All was delivered and the client is gone, or the
-        relay ends the session and no broker is there that could confirm its DISCONNECT.
+        """Whether nothing is left to be done: then call `conclude`. All was delivered and the client is gone, or no
+        broker is there to confirm the relay's DISCONNECT.
         """
         flow, client = self._flow, self._client
         if self._buffer.unread or client.closed:
@@ -186,9 +172,7 @@ class Shutdown:
         return client.gone and (not flow.survives or (flow.ready and flow.safe))
 
     def half_closed(self, now: float) -> None:
-        """The client has sent all that it will send, and perhaps waits for answers; call `finish`. It is sent an EOL,
-        which may stand between frames: if nobody reads it, the client's system resets the connection.
-        """
+        """The client sends no more, but may wait for answers; call `finish`. An EOL shows whether anybody reads."""
         if self.ending:
             return
         self._client.heartbeat.paused()
@@ -201,9 +185,8 @@ class Shutdown:
         self.finish_at = self._finish_by = now + steps * self._listener.upstream.disconnect_timeout
 
     def may_finish(self, now: float) -> bool:
-        """Whether brokers may be sent the DISCONNECT that the client has not sent, for all that it sent was carried:
-        the relay ends the session, or the client half-closed its connection and has not reset it since. One that is
-        subscribed to something gets messages until the time is over: nobody knows which is the last.
+        """Whether brokers may be sent the DISCONNECT that the client did not send: the relay ends the session, or the
+        client half-closed and has not reset its connection. A subscriber gets messages until the time is over.
         """
         client, flow = self._client, self._flow
         early = now < self.finish_at < self._finish_by
@@ -215,8 +198,8 @@ class Shutdown:
         return self.ending is not None or now >= self._finish_by or not subscribed
 
     def finish(self, now: float) -> None:
-        """Where it `may_finish`, send the DISCONNECT that the client has not sent. Where a client that half-closed its
-        connection may not within the `disconnect_timeout`, it is taken for gone. Raises as `Flow.to_broker`.
+        """Where it `may_finish`, send DISCONNECT for the client. A half-closed one counts as gone when the time is
+        over. Raises as `Flow.to_broker`.
         """
         if self.may_finish(now):
             self._spoken_for = self.ending is None
@@ -265,9 +248,7 @@ class Shutdown:
     # The relay ends it
 
     def end(self, why: Reason, now: float) -> None:
-        """Begin to end the session, for this reason. What was read from the client and is not carried yet is carried.
-        Does nothing where the session is about to end anyway.
-        """
+        """Begin to end the session, for this reason. Read bytes are carried. No change where it is about to end."""
         self.expires = inf
         if self._client.closed or self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
             return
@@ -278,10 +259,8 @@ class Shutdown:
     def fail(
         self, leg: Leg, error: StompError, now: float, end: End | None = None, *, rest: bool = False
     ) -> None:
-        """Begin to end the session with an ERROR to the client; `leg` is the one whose bytes are the cause. `end` is
-        the side that ended the session, where that does not follow from `leg`: the broker for its own leg, the relay
-        for the client's. What was read from the client and is not carried yet is dropped, for it stands behind a frame
-        at fault; with `rest` it is carried.
+        """Begin to end the session with an ERROR; `leg` is the one whose bytes are the cause. `end`: the side that
+        ended the session, where `leg` does not tell. Only with `rest` is carried what was read.
         """
         client, flow = self._client, self._flow
         self._outbox.put(failed(leg.side.value, error, detail=end is not None))
@@ -309,9 +288,7 @@ class Shutdown:
         return failed(self._client.side.value, StompError(why.message, why.detail))
 
     def _begin(self, why: Reason, now: float) -> None:
-        """The relay ends the session, for this reason unless there is one; at once where no broker can be sent more, or
-        the client has said nothing.
-        """
+        """The relay ends the session, for this reason unless there is one; at once where nothing can be delivered."""
         client, flow = self._client, self._flow
         if client.closed:
             return
@@ -346,9 +323,7 @@ class Shutdown:
     # The relay stops
 
     def stop_began(self) -> None:
-        """Read from the client no more, unless the session is about to end anyway; it ends when it is `drained`, which
-        may be now.
-        """
+        """Read from the client no more; the session ends when it is `drained`, which may be now."""
         client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
@@ -362,9 +337,7 @@ class Shutdown:
 
     @property
     def drained(self) -> bool:
-        """Whether the relay stops and all that the client sent is where it shall be, as far as receipts were asked for:
-        then call `end`. A client that was not answered CONNECTED has sent nothing that counts.
-        """
+        """Whether the relay stops and all SENDs are confirmed, as far as receipts were asked for: then call `end`."""
         if not self.stopping or self.ending or self._flow.disconnect is not DisconnectState.NONE:
             return False
         finished = not self._buffer.unread and self._flow.safe
@@ -384,17 +357,15 @@ class Shutdown:
         self.conclude()
 
     def lose(self, links: Iterable[Link]) -> int:
-        """Count what may be lost with the session, which ends because of these links: what their brokers had not
-        confirmed, and what waited for a broker. Return how many SENDs that is; they are not counted again.
-        """
+        """Count and return the SENDs that may be lost because the session ends with these links; each counts once."""
         lost = sum(map(self._flow.write_off, links)) + self._unsent()
         self._session.counters["possibly_lost"] += lost
         self.lost += lost
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """The session is over with this link's broker, because of what the two sent last. What it has not confirmed may
-        be lost, but for a DISCONNECT without a receipt: a broker that closes in good order then has read all before it.
+        """The session ends with this link's broker, which may lose SENDs unless it closed `clean` after all was
+        settled.
         """
         flow = self._flow
         if self.ending or not (clean and flow.settled):
@@ -408,9 +379,7 @@ class Shutdown:
     # What does not happen in time
 
     def unanswered(self) -> list[Link]:
-        """What had to happen by now did not, because these have brokers that do not answer: take them for lost. None
-        where there is no other broker, or all of them were tried; then call `overdue`.
-        """
+        """Return links whose silent brokers are to be taken for lost; None: call `overdue`."""
         flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
         # What a broker answered with an ERROR that names no receipt, no other broker will confirm either.
@@ -421,9 +390,8 @@ class Shutdown:
         return flow.unanswered()
 
     def answered_by_closing(self, link: Link) -> bool:
-        """A broker closes its connection. Return whether that is all that will be heard of the client's DISCONNECT, for
-        as many brokers as there are did so before: then call `overdue`. Where others may still confirm it, they have
-        what is left of the time.
+        """A broker closes. Return whether that is all that will be heard of DISCONNECT, as too many did so: then call
+        `overdue`. Other brokers have the time that is left.
         """
         flow = self._flow
         waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
@@ -433,9 +401,7 @@ class Shutdown:
         return self._tries < 0 and len(waiting) == 1
 
     def overdue(self, now: float, what: str = "did not confirm DISCONNECT in time") -> None:
-        """End the step that is not done in time, or will not be: send the DISCONNECT that waits, or close the session.
-        `what`: what brokers did instead.
-        """
+        """End the step that is overdue: send the waiting DISCONNECT, or close the session. `what`: what brokers did."""
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
         if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone and within:
@@ -493,10 +459,8 @@ class Shutdown:
         self.close(How.LINGER, note)
 
     def close(self, how: How, note: Note) -> None:
-        """Close all legs, the client's in this way; nothing is due any more. A broker gets DISCONNECT where the client
-        has not said it. Without it some serve a connection of which one direction is closed for some time, and Artemis
-        may keep the first message that nobody acknowledged there until it restarts. `note` reports the session's end;
-        there is only one.
+        """Close all legs, the client's in this way. Brokers get DISCONNECT where the client did not send it: Artemis
+        may else keep a message until its restart. `note` reports the session's end; there is only one.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()

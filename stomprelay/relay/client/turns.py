@@ -1,8 +1,4 @@
-"""What a client sent and nobody has read yet, how fast it may go on, and whose frames go on now.
-
-What the client sent waits for a broker, for its turn, or for what it may send of the token buckets that its session
-shares with others.
-"""
+"""A client's unread bytes: they wait for a broker, for their turn, or for tokens of shared buckets."""
 
 from collections import deque
 from collections.abc import Callable, Collection
@@ -25,10 +21,8 @@ NOW: Final = -inf
 class Pace:
     """Takes from `buckets` what the session is to carry next, and waits until it may.
 
-    Ask `ready` first. Where it is, carry at most `frames` frames and feed at most `size` bytes, after `begin` and
-    before `done`. `until`: when to ask again; `NOW` while nothing was taken. `held_by` is the bucket that made it wait
-    last, `told` whether that was noted. One `ready` takes no more than a part of a second's worth, so what a session
-    keeps from others is little.
+    Ask `ready`, then carry at most `frames` frames and feed at most `size` bytes, between `begin` and `done`. `until`:
+    when to ask again; `NOW` while nothing was taken. `held_by`: the bucket that it waits for. `told`: that was noted.
     """
 
     __slots__ = (
@@ -61,9 +55,7 @@ class Pace:
         return self.until > NOW
 
     def passing(self, passing: Passing) -> Passing:
-        """Return the same rules for runs for which all buckets had tokens when they were last filled; these are taken.
-        What comes with no tokens left is handed back, and waits until `ready`.
-        """
+        """Return the rules for runs that the buckets have tokens for; others are handed back until `ready`."""
         if self._passing is not None and self._passing[0] is passing:
             return self._passing[1]
 
@@ -88,8 +80,8 @@ class Pace:
         self._early = size
 
     def ready(self, size: int, now: float) -> bool:
-        """Whether more may be carried now, of which `size` bytes wait to be fed. Otherwise ask again at `until`. Raises
-        `StompError` for the session to end with, where a bucket refuses what it has no tokens for.
+        """Whether more may be carried, of which `size` bytes wait; otherwise ask at `until`. Raises `StompError` where
+        a bucket refuses.
         """
         if not self.waiting:
             self._take(size, now)
@@ -130,9 +122,7 @@ class Pace:
         return spent
 
     def done(self, frames: int, size: int, *, begun: bool) -> None:
-        """So many frames and bytes of those were not needed. `begun`: bytes of a further frame wait. One token is kept
-        for it: to be put back and taken again for each part of a long frame would have others wait for nothing.
-        """
+        """Give back unused frames and bytes. `begun`: one token is kept for the further frame that has begun."""
         if begun and frames:
             self._begun = 1
             frames -= 1
@@ -157,12 +147,10 @@ _TAKEN: Final = 65536
 
 
 class InputBuffer:
-    """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
-    `pace` is how fast they may be; None: as fast as can be. `cost` is how many bytes are kept; `paused`: the client is
-    not read from because of this buffer.
+    """A client's unread bytes; from `most` on it is not read from. `pace`: how fast they may go; None: without a limit.
+    `cost`: the kept bytes. `paused`: the client is not read from because of it.
 
-    Call `paced` after each change, with the other reasons not to read; `hold` when something came that has to wait,
-    `stop` for the client to be read from no more.
+    Call `paced` after each change, `hold` to add bytes, `stop` to read from the client no more.
     """
 
     __slots__ = ("_at", "_chunks", "_client", "_most", "_outbox", "_stopped", "cost", "pace", "paused")
@@ -249,9 +237,7 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
     def paced(self, flow: Flow) -> None:
-        """Stop reading from the client when too much is kept here, or its pace has it wait, or too much waits in the
-        flow (`full`); go on when nothing is kept and not too much waits there any more (`crowded`).
-        """
+        """Stop reading where too much is kept or `full`, or the pace waits; go on when nothing is and not `crowded`."""
         if self._client.closed:
             return
         waiting = self.pace is not None and self.pace.waiting
@@ -268,10 +254,8 @@ _NONE: Final = frozenset[Leg]()
 
 
 class Turns:
-    """The legs of a session of which more came than is carried in one turn, `deferred`: what comes on them waits behind
-    that until `had`. What the client sent waits in the `buffer` as well, for its brokers or for its pace. `allowed`:
-    what may pass straight on now, because nothing waits on either side. `deadline`: when to `release` more, in
-    seconds, because the pace has the client wait until then; infinity where it does not.
+    """The legs with more than one turn carries, `deferred` until `had`, and the client's `buffer`. `allowed`: what may
+    pass straight on, because nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
     """
 
     __slots__ = ("_buffer", "_client", "_flow", "_outbox", "allowed", "deadline", "deferred")
@@ -308,8 +292,8 @@ class Turns:
         return None if pace is None or self.deadline == inf else pace.held_by
 
     def release(self, carry: Callable[[float, bytes, int], int], now: float) -> None:
-        """Have `carry` carry what waits in the buffer: all of it, or as much as the pace allows now, before others have
-        their turn. It returns how many frames it carried. Raises `StompError` where the pace refuses more.
+        """Have `carry` carry the buffer, as far as the pace allows. It returns its frames. Raises `StompError` where
+        the pace refuses more.
         """
         client, buffer, pace = self._client, self._buffer, self._buffer.pace
         self.deadline = inf
@@ -357,9 +341,7 @@ class Turns:
 
 
 def _changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:
-    """Return what the service has to be told where it was told before that `allowed` may be sent straight on, and now
-    `passes` may, one for a leg at most, and no others.
-    """
+    """Return the `Pass` effects that changed from `allowed` to `passes`, one for a leg at most."""
     legs = {each.leg for each in passes}
     ended = [each for each in allowed if each.leg not in legs and not each.leg.closed]
     return [

@@ -11,7 +11,7 @@ from stomprelay.wire.names import RECEIPT_HEADER
 
 
 class Disconnect:
-    """Sends DISCONNECT to all brokers when everything else is `safe`. `receipt` is the one that the client asked for."""
+    """Sends DISCONNECT to all brokers when everything else is `safe`. `receipt`: the one that the client asked for."""
 
     __slots__ = ("_asked", "_awaited", "_frame", "_quorum", "_router", "_session", "receipt", "state")
 

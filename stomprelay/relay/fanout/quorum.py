@@ -245,7 +245,7 @@ class Quorum:
             self.announce([confirmation], now)
 
     def poisoned(self, target: Target, member: Member, now: float) -> None:
-        """Count frames that closed a group's connections as refused, or as a fault. Raises as `announce` and `fault`."""
+        """Count frames that closed a group's connections as refused or as a fault. Raises as `announce` and `fault`."""
         for error in member.resender.take_refused():
             reason = error.detail or error.message
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))

@@ -40,11 +40,10 @@ class Accepted(NamedTuple):
 
 
 class Handshake:
-    """One session asking one broker: what was offered, what was asked, and on which leg. `tracked`: the session keeps
-    account of its deliveries whatever the versions.
+    """A session asks one broker. `tracked`: the session keeps account of its deliveries whatever the versions.
 
-    After `open`, when the connection is there, send the bytes of `connect`; give the first frame that comes back to
-    `accepted` or, where it is an ERROR, to `retry`.
+    Send the bytes of `connect` when the connection is there. Give the first frame to `accepted`, or an ERROR to
+    `retry`.
     """
 
     __slots__ = (
@@ -100,11 +99,7 @@ class Handshake:
         )
 
     def accepted(self, frame: Frame, now: float) -> Accepted:
-        """Return what the broker's CONNECTED settled; from now on its leg is connected, with heart-beats of its
-        own.
-
-        Raises `ProtocolError` when the broker settled on a version that is not known.
-        """
+        """Connect the leg, and return what CONNECTED settled. Raises `ProtocolError` for an unknown version."""
         upstream = self._upstream
         accord = Accord.read(frame)
         product = profile(upstream, self.broker, accord, self._offer)
@@ -131,11 +126,9 @@ class Handshake:
         return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
 
     def retry(self, frame: Frame) -> bool:
-        """Read an ERROR that came instead of CONNECTED. Return whether it names other versions that the broker
-        has: then the old leg is closed, and the new one is to be opened. Otherwise the ERROR is the client's.
-
-        The versions are remembered when the broker has answered CONNECTED with one of them. ActiveMQ escapes nothing
-        before that, so that a `version` header of an ERROR may be of the client's making.
+        """Read an ERROR that came instead of CONNECTED. Return whether it names other versions of the broker: then the
+        leg is closed, and a new one is to be opened. Otherwise the ERROR is for the client. The versions are remembered
+        once CONNECTED names one: ActiveMQ does not escape an ERROR, so its `version` may be the client's text.
         """
         upstream = self._upstream
         spoken = versions(frame.raw(VERSION) or b"") & frozenset(DIALECTS)

@@ -38,10 +38,9 @@ AGAIN: Final = 30.0
 class Link:
     """One session in one group. `session` is what is sent to the brokers of this group.
 
-    `seek` begins the search; then call the method for what happens: `connected`, `answered`, `refused`, `lost`,
-    `woke`, the last one at `until`. There is a `resender` where the session survives its broker, and where it has
-    other links beside this one (`resends`). `before` is the broker that it had before; `recovering`: this one was
-    lost, so that the next one is a failover. `seeks_since`: when it began to look for the one that it has or will have.
+    Call `seek` first, then the method for each event; call `woke` at `until`. `resender`: None where the session ends
+    with its broker and has no other link (`resends`). `before`: the broker before this one. `recovering`: it was lost.
+    `seeks_since`: when the search for the present broker began.
     """
 
     __slots__ = (
@@ -133,9 +132,7 @@ class Link:
 
     @property
     def departing(self) -> bool:
-        """Whether it leaves its broker as soon as it is quiet: another one has accepted the session, or none may be
-        asked, and it waits until one is resumed.
-        """
+        """Whether it leaves its broker at the next quiet moment: another broker accepted, or none may be asked."""
         state = self.state
         move = state.move if isinstance(state, Connected) else None
         return isinstance(move, Move) and (move.next is None or move.next.accepted is not None)
@@ -209,9 +206,7 @@ class Link:
 
     @property
     def dropped_by(self) -> Broker | None:
-        """The broker that it has, where the connection can have ended only by that broker's will or death; None where
-        the session leaves it.
-        """
+        """The broker whose will or death alone can have ended the connection; None where the session leaves it."""
         state = self.state
         return state.broker if type(state) is Connected and not (state.done or state.silent) else None
 
@@ -304,9 +299,7 @@ class Link:
         self.until = inf
 
     def _open(self, broker: Broker | None, now: float) -> None:
-        """Open a connection to `broker`: the time of the attempt has come. Plan the next attempt where there is
-        none, or where it is not worth a try any more.
-        """
+        """Open a connection to `broker`, or plan the next attempt where this one is not worth it any more."""
         search = self._search
         if search.suspicion.proved:
             self._reject()
@@ -343,10 +336,8 @@ class Link:
             self._outbox.put(Close(leg, How.ABORT))
 
     def answered(self, data: bytes, now: float) -> Accepted | bytes | None:
-        """The broker that is asked sent something. Returns what it accepted the session with, or the ERROR frame that
-        is the client's; None while the search goes on.
-
-        Raises `StompError` for what is not STOMP.
+        """Read what the asked broker sent. Returns the accord, or the client's ERROR frame; None while the search goes
+        on. Raises `StompError` for what is not STOMP.
         """
         if not isinstance(self.state, Asking):
             return None
@@ -393,9 +384,7 @@ class Link:
             )
 
     def refused(self, reason: str, now: float, fault: str = CLOSED) -> None:
-        """The broker that is asked cannot be reached, or did not take CONNECT: the next one. `fault` is what a client
-        is told whose CONNECT is the cause.
-        """
+        """The asked broker failed or refused CONNECT: ask the next one. `fault` is for a client that caused it."""
         state = self.state
         if not isinstance(state, Asking):
             return
@@ -447,9 +436,7 @@ class Link:
         self.until = inf
 
     def prevented(self, reason: str, now: float) -> None:
-        """The broker could not be asked, for a reason that lies with this process: the next one. It says nothing about
-        the broker's health.
-        """
+        """This process could not ask the broker: ask the next one. The broker's health stays as it is."""
         broker = self.asked
         if broker is None:
             return
@@ -495,16 +482,14 @@ class Link:
         return self.resender is not None and self.resender.hasty and self.up
 
     def unconfirmed(self) -> None:
-        """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
-        client sent.
-        """
+        """Record a doubt about the broker, which did not confirm in time. The client's frames may be the cause."""
         if isinstance(self.state, Connected):
             self.state.silent = True
             self.state.broker.health.doubt(self.state.broker.health.sight())
 
     def lost(self, reason: str) -> None:
-        """Record that the broker was lost, for this reason: the next one is a failover. Call `hang_up`, then `seek`.
-        Does nothing for one that was being left anyway.
+        """Record the loss of the broker for this reason. Call `hang_up`, then `seek`. No change where it was being
+        left.
         """
         if not self.leaving and not self.done:
             self.session.counters["brokers_lost"] += 1
@@ -551,9 +536,7 @@ class Link:
         self.state = Waiting()
 
     def end(self) -> None:
-        """Close the leg and end the search: the session is over, or goes on without this group. What was sent to the
-        broker is not lost by that: its connection is read from until the broker has closed it.
-        """
+        """Close the leg and end the search. The connection is still read from until the broker has closed it."""
         reason = self.reason
         self._goes_back()
         if isinstance(self.state, Asking):
@@ -567,8 +550,8 @@ class Link:
     # Moving
 
     def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
-        """Move the session, to `target` or else to any other broker, once that has accepted it: at a quiet moment; when
-        the time is over anyway, or not at all. Where none accepts it, or its upstream has no other, it stays.
+        """Move the session to `target` or any other broker that accepts it, at a quiet moment or when the time is over;
+        with `may_stay` only at a quiet moment. Without such a broker it stays.
         """
         if not self.up:
             return
@@ -659,9 +642,7 @@ class Link:
         self._look_again()
 
     def next_refused(self, reason: str, now: float, *, alive: bool = False) -> None:
-        """The broker that the session is to move to cannot be had, or was lost: the next one is asked. With none left
-        the session stays where it is; one that has left already looks for another. `alive`: it answered.
-        """
+        """The broker to move to cannot be had: ask the next one, or stay. `alive`: it answered."""
         up, move = self.connection, self._move
         if move is None or move.next is None:
             return
@@ -749,9 +730,7 @@ class Link:
         return self.go_on(How.LINGER, now)
 
     def go_on(self, how: How, now: float) -> Accepted | None:
-        """Close the leg in this way, and go on with the broker that has accepted the session meanwhile: what that
-        accepted is returned. Look for one where there is none.
-        """
+        """Close the leg and return the accord of the broker that accepted meanwhile; look for a broker if none did."""
         move, following = self._move, self._following
         if move is not None:
             move.next = None

@@ -1,9 +1,5 @@
-"""A probe: the relay's own short session with a broker, which shows whether it is up; and when the next is due.
-
-CONNECT, and where a destination is configured a SEND there whose RECEIPT is awaited, then DISCONNECT. A broker that
-refuses our credentials, or the lack of them, is alive: it was able to look into them. That is so without
-`Checks.destination`, too, for a broker to which the relay has no credentials of its own: an ERROR is then all that
-can be had, and no message is sent.
+"""A probe is the relay's own short session with a broker: CONNECT, a SEND with a receipt where a destination is
+configured, DISCONNECT. A broker that refuses the relay's credentials, or the lack of them, is alive.
 """
 
 from collections.abc import Callable
@@ -44,9 +40,8 @@ _SHOWN: Final = 200
 class Probe:
     """One probe of one broker. The inputs get `now`; each returns the effects to perform.
 
-    Call `begin`, then call the method for what happens on `leg` until `well` is known: True, or False where the
-    broker did not do all of it within the upstream's `connect_timeout`. The broker's health is updated then.
-    `denied`: it did not accept the relay's own credentials. `told`: that was logged before.
+    Call `begin`, then the method for each event on `leg` until `well` is True or False. The broker's health is then
+    updated. `denied`: it refused the relay's credentials. `told`: that was logged before.
     """
 
     __slots__ = ("_broker", "_chance", "_outbox", "_told", "_until", "_upstream", "denied", "leg", "well")
@@ -108,9 +103,7 @@ class Probe:
         return self._outbox.drain()
 
     def lost(self, reason: str, now: float) -> list[Effect]:
-        """The connection ended. Where the relay has no credentials of its own that says nothing about a broker which
-        serves others: it may do so to all who have none.
-        """
+        """The connection ended. That says nothing where the relay has no credentials of its own."""
         if self._unknown and self._broker.health.sessions:
             self.well = False
             self._close(How.FLUSH)
@@ -208,11 +201,10 @@ class Probe:
 
 
 class Watch:
-    """When a broker is probed: every `Checks.probe` seconds or so, as soon as it is doubted, where sessions want to go
-    to it but none tries it, whenever its pause for having failed is over, and once in `Checks.pause` seconds while
-    sessions wait for any broker of its group: their own pauses grow, and all are told what one probe finds.
+    """When a broker is probed: every `Checks.probe` seconds, when it is doubted, when its pause is over, and for
+    sessions that wait for it or for its group.
 
-    Call `due` about once a second; when it is True, begin the probe that `probe` returns.
+    Call `due` once a second; when it is True, begin the probe that `probe` returns.
     """
 
     __slots__ = ("_again", "_at", "_broker", "_chance", "_group", "_probe", "_upstream", "_wanted")

@@ -1,9 +1,5 @@
-"""Where a session looks for its broker next, and when.
-
-The order of things is that of ActiveMQ's failover transport: a pass tries every broker once, without a pause in
-between; pauses are between passes and grow; the broker that was lost or failed last comes last; all counts begin
-anew with the next search. Beyond it, brokers that are out for having failed come after all others, those that an
-operator paused are not tried, and sessions that come back to a broker do so one after the other.
+"""Which broker a session tries next, and when. As in ActiveMQ's failover transport, a pass tries every broker once, and
+pauses between passes grow. Brokers that failed come last; paused ones are not tried.
 """
 
 from collections.abc import Callable
@@ -20,9 +16,7 @@ SHORTEST: Final = 0.01
 
 
 SETTLED: Final = 1.0
-"""Seconds that a broker found after a loss has to stay for the search to be over: one that accepts and goes at once
-would else be asked again and again without a pause.
-"""
+"""Seconds for which a broker found after a loss has to stay before the search counts as over."""
 
 
 class Attempt(NamedTuple):
@@ -33,15 +27,14 @@ class Attempt(NamedTuple):
 
 
 class Schedule:
-    """The search of one session in one group. `chance` is a source of numbers from 0 up to 1.
+    """The search of one session in one group. `chance` returns numbers from 0 up to 1.
 
-    Call `begin`, then do what `next` returns until a broker accepts, or until there is no next: the session is
-    given up. When the time of an attempt has come ask whether it still `stands`, else `next` again. Call
-    `reconsider`, and `next`, when a broker was resumed or came back while an attempt waits for its time. Call
-    `found` when a broker accepted, `ended` when the session is over.
+    Call `begin`, then do what `next` returns until a broker accepts or there is no next. When an attempt is due and
+    does not `stand`, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when one
+    accepted, `ended` when the session is over.
 
-    `last` is the broker of the last attempt, `passes` counts those that are over without success. `rate` bounds the
-    sessions a second that come back to a broker.
+    `last`: the broker of the last attempt. `passes`: passes without success. `rate` bounds the sessions a second that
+    return.
     """
 
     __slots__ = (
@@ -90,11 +83,8 @@ class Schedule:
         self.passes = 0
 
     def begin(self, now: float, *, start: bool, prefer: Broker | None = None) -> None:
-        """A search begins: for a client that has just come (`start`), or for one that lost or left its broker.
-
-        A broker that was lost as soon as it was found ends no search: the old one goes on, with pauses that grow
-        and the time that it has left. A session that was moved, to a broker that is preferred or from one that is
-        paused, does not wait, and has a pass even where there is none after a loss.
+        """Begin a search: for a new client (`start`), or for one that lost or left its broker. A search whose broker
+        was lost at once goes on. A session that was moved does not wait, and always has one pass.
         """
         self.ended()
         self._start = start
@@ -139,10 +129,7 @@ class Schedule:
         return Attempt(broker, at + self._turn(broker, now) if self._late else at)
 
     def stands(self, now: float) -> bool:
-        """Whether the attempt that `next` named is still worth it now that its time has come. If so, make it;
-        otherwise the broker was paused, or found to be out while there are others, or the sessions that it was to
-        join are elsewhere: ask `next`.
-        """
+        """Whether the attempt of `next` is still worth it when its time has come. If not, call `next` again."""
         broker = self.last
         if broker is None:
             return False
@@ -159,9 +146,7 @@ class Schedule:
         return True
 
     def reconsider(self, now: float) -> None:
-        """A broker was resumed or came back while an attempt waits for its time, or for a broker at all. What `next`
-        returns now does not wait for the end of a pause, only for its turn among the others.
-        """
+        """A broker was resumed or came back. `next` now waits for no pause, only for the session's turn."""
         if self._target is not None:
             self.last = self._before
         self.ended()
@@ -198,9 +183,7 @@ class Schedule:
 
     @property
     def deadline(self) -> float:
-        """When the session is given up; never while an operator keeps all brokers from it. Once one is resumed all
-        its time is before it again.
-        """
+        """When the session is given up; never while an operator paused all brokers. A resumed one restarts the time."""
         return inf if self._kept() or self._held else self._deadline
 
     def _kept(self) -> bool:
@@ -244,9 +227,7 @@ class Schedule:
         return [each for each in self._left if not each.health.paused]
 
     def _turn(self, broker: Broker, now: float) -> float:
-        """Return the seconds that this session has to wait for its turn. One that reconsiders keeps the turn that
-        it has.
-        """
+        """Return the seconds until this session's turn, which `reconsider` does not change."""
         if self._slot[0] is not broker or self._slot[1] < now:
             self._slot = broker, broker.health.slot(self._rate, now)
         return self._slot[1] - now

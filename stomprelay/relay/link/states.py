@@ -1,6 +1,4 @@
-"""What a link is about: it waits, asks a broker, has one, leaves one, or is over; each with its data. And what it needs
-to look for one.
-"""
+"""The states of a link with their data, and what it needs to look for a broker."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -18,9 +16,7 @@ from stomprelay.session.leg import Leg
 
 @dataclass(slots=True)
 class Attempts:
-    """What leads from one attempt to the next: the CONNECT of the client, whose turn is next, and what became of those
-    before.
-    """
+    """What one attempt leaves for the next: the client's CONNECT, the schedule and the suspicion."""
 
     offer: Offer
     schedule: Schedule
@@ -37,9 +33,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Asking:
-    """A broker was asked for its connection, or for CONNECTED, which has to come by `deadline`. `sight` is how it was
-    then; `told`: it was sent CONNECT.
-    """
+    """A broker that has to connect or answer CONNECT by `deadline`. `sight`: how it was. `told`: CONNECT was sent."""
 
     handshake: Handshake
     deadline: float
@@ -54,8 +48,8 @@ class Asking:
 
 @dataclass(slots=True)
 class Next:
-    """The broker that a session is to move to: it is asked at the time `at`, by `handshake`, and has to answer by
-    `deadline`: `accepted`. `told`, `sight`: as `Asking` has them; `sight` is None until it is asked.
+    """The broker to move to: asked at `at`, it has to answer by `deadline`; `accepted` is its answer. `told` and
+    `sight` are as in `Asking`; `sight` is None until it is asked.
     """
 
     handshake: Handshake
@@ -68,12 +62,11 @@ class Next:
 
 @dataclass(slots=True)
 class Move:
-    """The session is to leave its broker, once `next` has accepted it: at a quiet moment, or at the time `leave_by`
-    without such a moment; `may_stay`: then it stays.
+    """The session leaves its broker once `next` accepts it: at a quiet moment, or at `leave_by`; with `may_stay` it
+    stays then.
 
-    It goes to `target` if there is one. `left` are the brokers that were not asked yet; where none may be asked, there
-    is no `next`. `refusal`: why the last broker that was asked did not take the session; it need not be asked to move
-    for the sake of balance until the time `again`.
+    `target`: the only broker to go to. `left`: brokers not asked yet. `refusal`: why the last one refused. `again`: no
+    move for balance before this time.
     """
 
     target: Broker | None
@@ -87,9 +80,7 @@ class Move:
 
 @dataclass(slots=True)
 class Staying:
-    """The session was to leave its broker and has it still: no other one took it, for this reason. It need not be asked
-    for the sake of balance until the time `again`.
-    """
+    """The session stays for this `reason`. It need not move for balance before the time `again`."""
 
     reason: str
     again: float
@@ -99,11 +90,9 @@ class Staying:
 class Connected:
     """Frames flow between the client and this broker.
 
-    `product`: what it is, as far as that is known. `move`: that the session is to go to another broker, or why it did
-    not. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it
-    is left for not answering. `place`: the session's number there. `sent_frames` counts
-    the client's that were for it, `received_frames` those that came from it; `tally` has SENDs to queues and MESSAGEs
-    from queues beside them.
+    `move`: the move under way, or why there was none. `done`: the broker is to be left at once. `silent`: it did not
+    answer. `place`: the session's number there. `sent_frames` and `received_frames` count the client's and the broker's
+    frames; `tally` has them, and those of queues.
     """
 
     leg: Leg
@@ -128,9 +117,7 @@ class Connected:
         self._queue_messages += count
 
     def took_back(self, messages: int, sends: int) -> int:
-        """So many MESSAGEs go back to the broker, unacknowledged, and so many SENDs go to the next one: they do not
-        count any more. Returns how many of the SENDs count there.
-        """
+        """Uncount MESSAGEs that go back, and SENDs that go to the next broker. Returns the uncounted SENDs."""
         again = min(sends, self._queue_sends)
         self._queue_sends -= again
         self._queue_messages -= min(messages, self._queue_messages)
@@ -161,9 +148,8 @@ class Leaving(Connected):
 
 @dataclass(slots=True)
 class Ended:
-    """No broker could be had, for a `reason` in words that a client may read; or the session is over. `leg` is that of
-    the last attempt, where nothing follows that would need it closed. `unwelcome`: what the client said in CONNECT is
-    the reason.
+    """No broker was found, for a `reason` that a client may read, or the session is over. `leg`: that of the last
+    attempt, if it is still open. `unwelcome`: the client's CONNECT is the reason.
     """
 
     reason: str = ""

@@ -1,11 +1,8 @@
-"""Whether a client's own CONNECT is why no broker accepts its session.
+"""Whether a client's own CONNECT is why no broker accepts its session. RabbitMQ closes the connection for some logins
+without a word, like a broker that dies.
 
-RabbitMQ closes the connection for `login:a\\q`, and says nothing. It would do so for ever, and so would every other
-broker of its kind, while to the relay it looks like a broker that dies as soon as it is asked. What tells the two apart
-is how others fare: a client is to blame when two of its attempts ended at brokers that were well at that time. They are
-known to have been when they were before, have been since (`Health.well_since`), and answered somebody else meanwhile:
-that a broker still serves those that it has does not show that it takes new ones. Where nobody else comes, a probe
-shows it; so two attempts in vain are followed by a rest in which there is time for one.
+The client is to blame when two attempts ended at brokers that were well before and since, and answered others meanwhile
+(`Health.well_since`). After two attempts a rest leaves time for a probe, in case nobody else comes.
 """
 
 from typing import Final
@@ -24,11 +21,10 @@ REST: Final = 2.0
 
 
 class Suspicion:
-    """What became of the attempts of one client that no broker accepted yet.
+    """The attempts of one client that no broker accepted yet.
 
-    Call `turned_away` for each one that a broker ended after it was sent CONNECT. Ask `proved` then, and before the
-    next attempt; `rest` is how long that has to wait. `fault` is what became of the last one, in words that a client
-    may read.
+    Call `turned_away` when a broker ended one after CONNECT, then ask `proved`, and again before the next attempt,
+    which has to wait `rest` seconds. `fault` describes the last one, for a client.
     """
 
     __slots__ = ("_attempts", "_count", "fault")

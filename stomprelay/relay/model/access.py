@@ -10,9 +10,8 @@ from stomprelay.session.handshake import Credentials
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client is. `user` is "" where nobody asked; `groups` are those of the user; `certificate` is the name in
-    the client's certificate, "" without one. `credentials` are what its brokers are told in place of its own; None: its
-    own. `until` is when its session ends at the latest, in seconds of the clock of `now`.
+    """A client. `user` is "" where nobody asked; `certificate` is its certificate's name or "". `credentials`: what
+    brokers are told in place of its own; None: its own. `until`: when its session ends at the latest, in seconds.
     """
 
     user: str = ""
@@ -28,8 +27,8 @@ ANYBODY: Final = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a client says of itself in its CONNECT, in the bytes that it sent; None where it says nothing. No repr shows
-    the passcode.
+    """What a client says of itself in CONNECT, in its own bytes; None where it says nothing. No repr shows the
+    passcode.
     """
 
     login: bytes | None
@@ -37,9 +36,7 @@ class Claim:
 
 
 class Ground(Enum):
-    """Why a client is not let in, as the log and the journal have it: it says nothing that could be compared; what it
-    is known by is wrong; nobody knows, because who decides could not be asked, or not in time.
-    """
+    """Why a client is refused, for log and journal: no claim, a wrong one, or no decision in time."""
 
     MISSING = "missing"
     CERTIFICATE = "certificate"
@@ -50,9 +47,7 @@ class Ground(Enum):
 
 
 class Refusal(NamedTuple):
-    """That a client is not let in, and why; `text` is a line for the log. The client is shown none of it, and it has no
-    secret in it, nor a word that the client chose.
-    """
+    """A refusal and its reason; `text` is for the log, without a secret or a word of the client's."""
 
     ground: Ground
     text: str

@@ -1,7 +1,5 @@
-"""Which sessions move to another broker while all is well, and how many at a time.
-
-Asked about once a second. What it returns depends only on where sessions are, so that it never sends them back and
-forth: each move brings the brokers nearer to their shares, and within a tolerance nothing moves.
+"""Which sessions move to another broker while all is well, and how many at a time. The result depends only on where
+sessions are; within a tolerance nothing moves.
 """
 
 from collections.abc import Mapping
@@ -23,9 +21,7 @@ class Move(NamedTuple):
 
 
 class Allowance:
-    """How many sessions may move by now, at `rate` a second. What is not used is kept for one second; a rate of 0
-    allows none.
-    """
+    """How many sessions may move by now, at `rate` a second (0: none). Unused moves are kept for one second."""
 
     __slots__ = ("_at", "_most", "_rate", "_saved")
 
@@ -57,10 +53,8 @@ def wanted(group: Group, broker: Broker) -> bool:
 
 
 def moves(group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Move]:
-    """The moves to ask for now, of `most` sessions together.
-
-    `placed` is how many sessions each broker has, where one that was asked to move already counts for the broker
-    that it goes to. Brokers that are not known to be well neither gain nor lose sessions for the sake of balance.
+    """Return the moves to ask for now, of `most` sessions together. `placed`: sessions by broker, where one that was
+    asked to move counts for its new broker. Brokers that are not known to be well are left out.
     """
     if most <= 0 or not any(wanted(group, each) for each in group.brokers):
         return []

@@ -1,7 +1,4 @@
-"""To and from which destinations most is sent.
-
-Clients make destinations up, so there are not places for all: see `Destinations`.
-"""
+"""To and from which destinations most is sent."""
 
 from typing import Final, NamedTuple
 
@@ -49,16 +46,11 @@ class _Place:
 
 
 class Destinations:
-    """What was counted by destination: of `PLACES` of them each for itself, and of all `other` together. Call `turn`
-    once a minute.
+    """Counts of `PLACES` destinations, and of all `other` together. Call `turn` once a minute.
 
-    The first have the places. Another one gets the place of the least busy if it was twice as busy lately. It begins at
-    nothing, for until then it was counted among all others. Who loses a place takes the counts along, and goes on from
-    there with the next one. So no count ever falls, unless `FORMER` others lost their places since.
-
-    Who is busy among the others is found by a vote: each of a few ballots is for one name; the same name adds to it,
-    all that share the ballot take from it, and who finds it empty has it. A name that comes often wins it against any
-    number of names that come once, and each costs the same.
+    A destination takes the place of the least busy one if it was twice as busy lately, and begins at nothing. The count
+    of one that lost its place is kept for its return, for `FORMER` of them. Busy others are found by a vote: each name
+    adds to its ballot or takes from another name's.
     """
 
     __slots__ = ("_ballots", "_former", "_places", "other")

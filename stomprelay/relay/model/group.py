@@ -30,14 +30,11 @@ class Policy(Enum):
 class Reconnect:
     """The options of a `failover:` URI.
 
-    `randomize`: each session has an order of its own. `initial_delay`: before the first pass after a loss, and
-    where pauses between passes begin. `longest_delay`: the longest pause. `exponential`, `multiplier`: how pauses
-    grow. `jitter`: the share by which a pause is longer or shorter at random. `attempts`: passes after a loss
-    until the session is given up, 0 is none at all. `startup_attempts`: the same for a client that has just come,
-    which has at least one; negative is as many as `attempts`. Negative `attempts` are without end.
-    `priority_backup`: the first broker of the list comes first, and sessions return to it when it is there again.
-    `timeout`: seconds without a broker after which the session is given up. `warn_after`: after each so many
-    passes without success a note is logged.
+    `randomize`: each session has its own order. `initial_delay`: before the first pass after a loss. `longest_delay`,
+    `exponential`, `multiplier`: how pauses grow. `jitter`: the random share of a pause. `attempts`: passes after a
+    loss; negative: without end. `startup_attempts`: passes for a new client, at least one; negative: as `attempts`.
+    `priority_backup`: sessions prefer the first broker and return to it. `timeout`: seconds until the session is given
+    up. `warn_after`: passes without success between two notes.
     """
 
     randomize: bool = True
@@ -53,9 +50,7 @@ class Reconnect:
     warn_after: int = 10
 
     def most(self, *, start: bool) -> int:
-        """How many passes a search has, of a client that has just come (`start`) or of one that lost its broker;
-        negative is without end.
-        """
+        """How many passes a search has, of a new client (`start`) or after a loss; negative is without end."""
         if not start:
             return self.attempts
         most = self.startup_attempts if self.startup_attempts >= 0 else self.attempts
@@ -63,15 +58,12 @@ class Reconnect:
 
 
 REMEMBERED: Final = 60.0
-"""Seconds after its last session left for which a broker is still the one that new sessions go to, if they are to be
-together: what the last one sent waits there.
-"""
+"""Seconds for which new sessions still go to a broker that all sessions have left, with `Policy.TOGETHER`."""
 
 
 class BrokerTally(NamedTuple):
-    """What was counted of a broker: frames and bytes that sessions sent to it, and received from it, and how many of
-    them lost it and went on with another, or with itself again; SENDs to queues that it was sent, and MESSAGEs from
-    queues that it gave and that did not go back to it.
+    """What was counted of a broker: frames and bytes of sessions, losses after which a session went on, SENDs to
+    queues, and MESSAGEs from queues that did not go back.
     """
 
     sent_frames: int = 0
@@ -95,10 +87,9 @@ class BrokerTally(NamedTuple):
 class Broker:
     """One address, and what was learnt of it.
 
-    `endpoint` is a Twisted client endpoint string, or `memory:` for the embedded broker; `tls` is set where the
-    address asks for TLS, `path` is a WebSocket's where it asks for one. `weight` is its share of the sessions, beside
-    its neighbours'. `versions` are those it named when it refused ours; `profile` is the product that it was found to
-    be. `health` is how it is. `tally` is what was counted of connections to it that have ended.
+    `endpoint`: a Twisted client endpoint string, or `memory:` for the embedded broker. `path`: of a WebSocket.
+    `versions`: those that it named when it refused ours. `profile`: its product. `tally`: counts of connections that
+    ended.
     """
 
     __slots__ = ("endpoint", "health", "host", "path", "profile", "tally", "tls", "uri", "versions", "weight")
@@ -141,10 +132,8 @@ class Broker:
 
 
 class Group:
-    """Brokers under one policy. `reconnect` is None for a plain address: one attempt, and the session ends with it.
-
-    `name` is its name in texts for clients. All sessions share a group: it remembers whose turn it is, and they choose
-    among the brokers that it has then.
+    """Brokers under one policy, shared by all sessions. `reconnect`: None for a plain address, with one attempt.
+    `name`: for texts to clients.
     """
 
     __slots__ = ("_home", "_home_at", "_turns", "brokers", "name", "policy", "reconnect")
@@ -168,9 +157,7 @@ class Group:
         return ",".join(map(str, self.brokers))
 
     def take(self, like: "Group", brokers: tuple[Broker, ...]) -> None:
-        """Have these brokers from now on, with the weights and under the policy that `like` has; a turn that one had
-        stays. Sessions on others keep them until they leave.
-        """
+        """Have the brokers, weights and policy of `like` from now on. Sessions on other brokers keep them."""
         for broker, same in zip(brokers, like.brokers, strict=True):
             broker.weight = same.weight
         self.name, self.reconnect, self.policy = like.name, like.reconnect, like.policy
@@ -183,9 +170,7 @@ class Group:
         return self.policy is Policy.TOGETHER
 
     def home(self, now: float) -> Broker | None:
-        """Return the broker that all sessions are to be on, where they are to be together and one has any: the one that
-        has most of them, of those that no process of the relay finds gone. None: the session that comes decides.
-        """
+        """Return the broker with most sessions, where all are to be on one; None: the next session decides."""
         if not self.together:
             return None
         able = [each for each in self.brokers if not each.health.paused]
@@ -197,9 +182,7 @@ class Group:
         return home
 
     def order(self, now: float, chance: Callable[[], float], prefer: Broker | None = None) -> list[Broker]:
-        """All brokers, in the order in which a session tries them. With round-robin this takes a turn, except where
-        one is preferred and comes first.
-        """
+        """All brokers, in the order in which a session tries them. Takes a turn of the round-robin."""
         if prefer in self.brokers:
             return _first(prefer, self._listed(chance))
         match self.policy:
@@ -236,9 +219,8 @@ class Group:
         return sorted(self.brokers, key=lambda each: (1 - chance()) ** (1 / each.weight), reverse=True)
 
     def _in_turn(self, now: float) -> list[Broker]:
-        """Smooth weighted round-robin: in a full turn each comes first as often as it weighs, well spread.
-
-        Those that are out of service take no turn: it would go to their neighbour in the list.
+        """Smooth weighted round-robin: in a full turn each comes first as often as it weighs. Brokers out of service
+        take no turn.
         """
         kept = [each for each in self.brokers if not each.health.paused] or self.brokers
         able = [each for each in kept if not each.health.out(now)] or kept
@@ -255,9 +237,7 @@ def _first(broker: Broker, order: list[Broker]) -> list[Broker]:
 
 
 def _load(broker: Broker) -> float:
-    """Return the number of a broker's sessions, those on their way to it and one more included, divided by its
-    weight.
-    """
+    """Return a broker's sessions, with those on their way and one more, divided by its weight."""
     health = broker.health
     return (health.sessions + health.coming + 1) / broker.weight
 

@@ -1,15 +1,9 @@
-"""What is known of a broker's health, by all sessions together.
+"""What all sessions together know of a broker's health.
 
-A broker is up when it answered CONNECTED in time. One that failed is left out for a while, longer each time. When
-that time is over one session (or probe) tries it, and the others wait for what it finds; see `Schedule` for who is
-tried when all of them failed.
-
-A broker that was sent a client's CONNECT and closed the connection has not failed: what the client said may be the
-cause. It is doubted, until a probe, or the CONNECT of another client, shows how it is. Nor has one that closed the
-connection of a session that it served.
-
-Whoever suspects a client's CONNECT, or a frame, takes a `Sight` when it is sent and asks later whether the broker was
-well since: `Health.well_since`.
+A broker is up when it answered CONNECTED in time. One that failed is left out, longer each time; then one session or
+probe tries it while the others wait. One that closes a connection after a client's CONNECT, or during a session, is
+only doubted until it answers again. A `Sight` is taken when something suspect is sent, and `Health.well_since` tells
+later whether the broker was well.
 """
 
 from collections.abc import Callable
@@ -22,9 +16,8 @@ from typing import Final, NamedTuple, Protocol
 class Checks:
     """When a broker is left out, and how it is probed. Times in seconds.
 
-    `failures`: so many in a row put it out. `pause`: for how long at first; it doubles with each further failure up
-    to `longest_pause`, each time up to a fifth longer or shorter. `probe`: how often it is asked for CONNECTED by
-    the relay itself; 0 is never. `destination`: where a probe also sends an empty message, whose receipt it awaits.
+    `failures` in a row put it out, for `pause` seconds; that doubles with each failure up to `longest_pause`. `probe`:
+    seconds between the relay's own CONNECTs; 0: never. `destination`: where a probe also sends an empty message.
     """
 
     failures: int = 1
@@ -44,9 +37,7 @@ def spread(time: float, chance: Callable[[], float], jitter: float = JITTER) -> 
 
 
 GRACE: Final = 5.0
-"""Seconds for which a broker that cannot be reached and still serves sessions is waited for, where all are to be
-together; see `Policy.TOGETHER`.
-"""
+"""Seconds that `Policy.TOGETHER` waits for a broker that cannot be reached and still serves sessions."""
 
 
 class Others(Protocol):
@@ -63,8 +54,8 @@ class Others(Protocol):
 
 
 class Sight(NamedTuple):
-    """How a broker was at a time: the number of the session that had joined last, how many it had answered, how often
-    it had been in trouble, and whether it was known to be well: it answered after its last trouble.
+    """A broker at a time: the number of its newest session, its answers, its troubles, and whether it was known to be
+    well.
     """
 
     joined: int
@@ -74,12 +65,11 @@ class Sight(NamedTuple):
 
 
 class Health:
-    """One broker's health. `chance` is a source of numbers from 0 up to 1.
+    """One broker's health. `chance` returns numbers from 0 up to 1.
 
-    `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `coming`
-    counts the sessions that are on their way to it (schedules keep this one). `failures`
-    counts those in a row, `out_until` is the end of the pause for them, 0 when there is none. `doubted`: a probe has to
-    find out how it is, when its pause is over if it has one. `others`: what other processes of the relay know of it.
+    `up`: what was seen last; None: nothing. `paused`: by an operator. `coming`: sessions on their way (schedules keep
+    this). `failures`: in a row. `out_until`: the end of the pause; 0: none. `doubted`: a probe is needed. `others`:
+    what other processes know of it.
     """
 
     __slots__ = (
@@ -153,9 +143,7 @@ class Health:
         return len(self._serving) if self.others is None else len(self._serving) + self.others.sessions()
 
     def gone(self, now: float) -> bool:
-        """Return whether its sessions have to go elsewhere, as one process of the relay found out: it fell silent, or
-        could not be reached for `GRACE` seconds.
-        """
+        """Return whether its sessions have to go elsewhere: it fell silent, or was unreachable for `GRACE` seconds."""
         gone = now >= self._down_since + GRACE
         if gone is not self._gone:
             self._gone = gone
@@ -186,10 +174,8 @@ class Health:
     def failed(
         self, checks: Checks, now: float, chance: Callable[[], float], *, silent: bool = False
     ) -> None:
-        """It could not be reached, did not answer CONNECT in time, or fell `silent`.
-
-        What a thousand sessions find out at once counts once: during a pause nothing counts, nor while an operator
-        has taken the broker out of service.
+        """It could not be reached, did not answer CONNECT in time, or fell `silent`. Nothing counts during a pause, so
+        that many sessions count one failure once.
         """
         self.up = self.doubted = False
         self._down_since = -inf if silent else min(self._down_since, now)
@@ -205,17 +191,15 @@ class Health:
             self.out_until = now + self._pause
 
     def lost(self, *, suspect: bool) -> None:
-        """A session that it served lost its connection. `suspect`: what that session did may be why. Such a loss leaves
-        doubt about the broker until its next answer, but is no trouble that speaks for others: a crowd of clients that
-        all send what brokers close connections for would shield each other.
+        """A session that it served lost its connection; `suspect`: the session may be the cause. That leaves a doubt
+        until its next answer, but is no trouble.
         """
         self._troubled = True
         self._troubles += not suspect
 
     def doubt(self, since: Sight) -> None:
-        """It did not answer a client as it should, which may be due to what the client sent: closed the connection on
-        its CONNECT, or did not confirm what came later. `since` is from when it was asked. Nothing follows for other
-        sessions but that a probe is due, unless it answered somebody meanwhile.
+        """It closed a connection on CONNECT, or did not confirm, perhaps through the client's fault. A probe is due,
+        unless it answered somebody after `since`.
         """
         if self._answers == since.answers:
             self.doubted = True
@@ -229,9 +213,7 @@ class Health:
         return Sight(self._joined, self._answers, self._troubles, self.up is True and not self._troubled)
 
     def unanswered(self, sight: Sight) -> Sight:
-        """Return the sight as if what was answered until now had been answered before: only later answers show then
-        that it was well.
-        """
+        """Return the sight without the answers until now: only later answers show that it was well."""
         return sight._replace(answers=self._answers)
 
     def answered_since(self, sight: Sight) -> bool:
@@ -239,9 +221,8 @@ class Health:
         return self._answers != sight.answers
 
     def well_since(self, sight: Sight) -> bool:
-        """Return whether there is evidence that it was well all the time since then. It still serves a session that
-        joined before, which one that died does not; or it has answered somebody since, and meanwhile neither failed
-        nor closed the connection of a session that is not known to be why, as one does that is killed or cut off.
+        """Return whether it was well since then: it still serves an older session, or has answered since, and did not
+        fail or close an unsuspected session meanwhile.
         """
         return self._serves_since(sight) or (self.answered_since(sight) and self._troubles == sight.troubles)
 
@@ -260,17 +241,14 @@ class Health:
         return now < self.out_until or now < self._trial_until
 
     def trial(self, now: float) -> None:
-        """A session tries it now. Where its pause is just over the others leave it out for as long again, or until
-        `answered` or `failed` is called.
+        """A session tries it now. After a pause the others leave it out until `answered` or `failed`, for as long at
+        most.
         """
         if self.up is False and not self.out(now):
             self._trial_until = now + self._pause
 
     def slot(self, rate: float, now: float) -> float:
-        """When the next session may come back to it, at so many a second; each call takes one slot.
-
-        A slot that is not used is lost; the later ones keep their times.
-        """
+        """Return when the next session may come back to it, at so many a second. Each call takes one slot."""
         if not rate:
             return now
         at = max(now, self._slot)

@@ -1,8 +1,5 @@
-"""How long things took: seconds, counted by size, so that those of several processes can be added up.
-
-What is measured has a name in `TIMES`. How long a client waits for CONNECTED, and how long a session is without a
-broker after a loss, is measured each time. The other two are samples: to look at each frame for them would cost more
-than to pass it.
+"""How long things took, in classes of seconds, so that the counts of processes can be added. `TIMES` names what is
+measured; RECEIPTs and ACKs are samples.
 """
 
 from bisect import bisect_left
@@ -40,9 +37,7 @@ TIMES: Final = {
 
 
 class Histogram:
-    """How often something took how long: `counts` has a number for each class of `BOUNDS`, and one for what took
-    longer; none includes another. `sum` is of all seconds.
-    """
+    """How often something took how long: `counts` by class of `BOUNDS`, and longer. `sum` is of all seconds."""
 
     __slots__ = ("counts", "sum")
 

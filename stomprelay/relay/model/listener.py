@@ -65,10 +65,8 @@ class LossPolicy(Enum):
 
 @dataclass(frozen=True)
 class ServerTLS:
-    """A listener's TLS. Paths to PEM files; `certificate` holds the chain, leaf first.
-
-    With `client_ca`, clients are asked for a certificate that it signed; `require_client_certificate` refuses
-    those without.
+    """A listener's TLS. Paths to PEM files; `certificate` holds the chain, leaf first. `client_ca`: who signs clients'
+    certificates. `require_client_certificate` refuses clients without one.
     """
 
     certificate: str
@@ -85,10 +83,9 @@ ANY_ORIGIN: Final = "*"
 class Web:
     """How STOMP over WebSocket is spoken on a listener, beside plain STOMP.
 
-    `path` is where it is asked for. `origins`: of which sites browsers may come, as `https://app.example.net`; who
-    names no origin is no browser, and may. `ping_interval`: seconds of silence after which a client is asked whether it
-    is there, and after as many more taken for gone; 0: never. `message`: bytes in a message. `compression`: messages
-    may be compressed, either way, where the client offers it.
+    `origins`: sites of which browsers may come; a client that names none may, too. `ping_interval`: seconds of silence
+    before a ping, and after it until the client counts as gone; 0: never. `message`: bytes in a message. `compression`:
+    allowed both ways.
     """
 
     path: str = "/ws"
@@ -102,19 +99,13 @@ class Web:
 class Listener:
     """One listening endpoint (a Twisted server endpoint string) and how its clients are treated.
 
-    `upstream` answers CONNECT and takes every destination for which `routes` name no other.
-
-    `connect_timeout`: seconds until CONNECT must have come. `before_connect`: bytes that may come before it is
-    complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
-    (where the relay keeps account of them). `transactions`, `subscriptions`: how many a client may have open. `kept`:
-    bytes that may be kept of it, see `budget`. `linger`: seconds that a closed client may take to read its ERROR.
-    `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
-    come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
-    `bridge.tracing`. `web`: how WebSocket is spoken as well; None: not at all. `auth`: by which `[auth.NAME]` it is
-    found out who a client is; None: not at all. `renew`: where its clients show new tokens; None: nowhere.
-    `clients_per_user`: how many clients of one user there may be at a
-    time; `rates`: how often clients may come, and how much they may send. `rules`: what its clients may do; None:
-    whatever their brokers let them.
+    `upstream` answers CONNECT and has every destination without one of `routes`. `connect_timeout`: seconds for
+    CONNECT. `before_connect`: bytes before it is complete. `unacknowledged`: owed ACKs before the broker is not read
+    from. `transactions`, `subscriptions`: how many a client may have open. `kept`: bytes kept of a client, see
+    `budget`. `linger`: seconds to read an ERROR. `clients`, `clients_per_address`, `clients_per_user`: how many at a
+    time; None: any number. `require_utf8`: refuse other heads. `trace`: see `bridge.own`. `web`: WebSocket; None: not
+    at all. `auth`: which `[auth.NAME]` identifies clients; None: none. `renew`: where clients show new tokens. `rates`:
+    how often clients come, and how much they send. `rules`: what they may do; None: what brokers allow.
     """
 
     name: str
@@ -152,9 +143,7 @@ class Listener:
 
     @cached_property
     def budget(self) -> int:
-        """How many bytes may be kept of one client. Without `kept` so many that back-pressure always comes first: for
-        each group of brokers four times a body and what may wait to be sent again.
-        """
+        """How many bytes may be kept of one client. Without `kept`: four bodies and a resend buffer a group."""
         if self.kept is not None:
             return self.kept
         groups = [each.resend_buffer for each in self.upstreams() for _ in each.groups]

@@ -1,8 +1,5 @@
-"""How a product departs from the STOMP versions that it has. Every quirk is a fact here; none is a condition
-elsewhere.
-
-Sources: the recorded conversations with RabbitMQ 3.10.8, ActiveMQ 5.17.2 and 6.1.4, and Artemis 2.44.0 that the tests
-replay; for what of Artemis is older, its message bundle.
+"""How a product departs from its STOMP versions, as facts. The sources are the recorded conversations that the tests
+replay, and Artemis's message bundle.
 """
 
 import re
@@ -29,9 +26,8 @@ def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
 class Saying(NamedTuple):
     """An ERROR in a product's own words: its whole `message` and its whole body.
 
-    Brokers quote what clients sent. ActiveMQ's `message` may be a client's selector from end to end, and where it
-    escapes nothing, before CONNECTED and in 1.0, an LF in the quotation begins a header or ends the head. But whatever
-    is quoted, the product's own text follows it up to the NUL, so that no client can make up both parts in full.
+    Brokers quote clients' bytes, which may even end the head, but the product's own text follows them up to the NUL. So
+    no client can make up both parts in full.
     """
 
     message: re.Pattern[bytes]
@@ -87,13 +83,11 @@ _ARTEMIS_UNABLE: Final = (_saying(rb"AMQ(?:119|229)034: Server not started"),)
 
 
 class Naming(NamedTuple):
-    """By which other names a product knows a place, beside its first one: `/queue/NAME` or `/topic/NAME`.
+    """By which other names a product knows a place, beside the first one: `/queue/NAME` or `/topic/NAME`.
 
-    `spellings`: what a whole destination may look like, each with the first name of the place that it is. `kin`: first
-    names, each with that of the place of the other kind that is one with it. `bound`: the header of a SUBSCRIBE to a
-    topic with the queue that is consumed from, and which gets what the topic is sent; an UNSUBSCRIBE with it deletes
-    that queue. `dead_letters`: the headers with the exchange to which a queue gives its dead letters, and with their
-    routing key. `known`: it is known which product this is, or which some of these are.
+    `spellings`: whole destinations, with the first name of each. `kin`: first names, with the place of the other kind
+    that is the same. `bound`: the header of a SUBSCRIBE to a topic that names its queue. `dead_letters`: the headers
+    with a queue's exchange and routing key for dead letters. `known`: whether the product is known.
     """
 
     spellings: tuple[tuple[re.Pattern[str], str], ...] = ()
@@ -113,9 +107,7 @@ class Naming(NamedTuple):
         return [*found]
 
     def denied(self, glob: str) -> list[str]:
-        """Return this glob, which denies, and those that deny the same places by their first names. One that would have
-        nothing but a wildcard for the name is left out: `/amq/queue/*` is for what is spelled so.
-        """
+        """Return this denying glob and the first names that it denies, but for those that are only a wildcard."""
         names = self.names(glob.replace("%2F", "/"))
         names += _expanded(names, self.kin)
         return [*dict.fromkeys([glob, *[each for each in names if not _NAMELESS.fullmatch(each)]])]
@@ -196,14 +188,11 @@ ANY_NAMES: Final = _together((_RABBITMQ_NAMES, _ACTIVEMQ_NAMES, _ARTEMIS_NAMES))
 class Profile:
     """One product, known by its name.
 
-    `dialects`: its way with each version. `connect_escape`: it unescapes the values of CONNECT. `selectors`: it
-    honours `selector` on SUBSCRIBE. `cumulative`: a RECEIPT for a SEND shows that all SENDs before it on the same
-    connection are safe as well; without it the specification promises no more than that they were received (STOMP
-    1.2, "RECEIPT"). `commits_early`: a RECEIPT for COMMIT does not wait until the SENDs of the transaction are safe;
-    their own receipts come after it and do. `parts_silently`: over WebSocket it closes at DISCONNECT and does not give
-    the RECEIPT that was asked for. `goodbyes`: what it says when it ends a connection, whatever the client
-    sent; `outages`: what else it answers to CONNECT when it cannot serve anybody. `naming`: which names it has for one
-    place.
+    `dialects`: its way with each version. `connect_escape`: it unescapes CONNECT. `selectors`: it honours `selector`.
+    `cumulative`: a RECEIPT for a SEND means that all earlier SENDs are safe. `commits_early`: its RECEIPT for COMMIT
+    does not wait for the SENDs' own. `parts_silently`: over WebSocket it gives no RECEIPT for DISCONNECT. `goodbyes`:
+    its ERRORs when it ends a connection. `outages`: its other answers to CONNECT when it serves nobody. `naming`: its
+    names for one place.
     """
 
     name: str
@@ -222,9 +211,7 @@ class Profile:
         return any(each.said_by(error) for each in self.goodbyes)
 
     def unavailable(self, error: Frame) -> bool:
-        """Return whether an ERROR that answers CONNECT means that this broker cannot serve any client now, so that
-        another one may. All else is final: above all, credentials that it does not accept.
-        """
+        """Return whether an ERROR to CONNECT means that this broker serves nobody now, so that another one may."""
         return self.leaves(error) or any(each.said_by(error) for each in self.outages)
 
 
@@ -292,9 +279,8 @@ _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 
 
 def detect(server: bytes, session: bytes) -> Profile:
-    """The profile of a broker by its CONNECTED: the `server` header, or RabbitMQ's form of `session`.
-
-    On 1.0 Artemis says neither, and is taken for a generic broker: that asks for more receipts, and is safe.
+    """Return the profile by CONNECTED: its `server` header, or RabbitMQ's form of `session`. Artemis on 1.0 counts as a
+    generic broker.
     """
     product = server.partition(b"/")[0].lower()
     if product == b"rabbitmq" or (not product and _RABBITMQ_SESSION.fullmatch(session)):

@@ -54,9 +54,8 @@ def spell_number(number: float) -> str:
 
 @dataclass(frozen=True)
 class Rates:
-    """What the clients of one scope may do together in a second: `connects` connections, `frames` frames, `bytes`
-    bytes that they send; None: as many as come. `burst`: how many seconds' worth may come at once. `refuse`: a client
-    that sends more is sent an ERROR; otherwise it is read from no faster.
+    """What the clients of one scope may do together in a second; None: no limit. `burst`: how many seconds' worth may
+    come at once. `refuse`: more is answered with an ERROR; otherwise the client is read from no faster.
     """
 
     connects: float | None = None
@@ -94,9 +93,7 @@ NO_RATES: Final = RateLimits()
 
 
 class LimitTally:
-    """What came of one limit of one scope: how often a session was `paused` for it, how many seconds together, and
-    how often a client was `refused`.
-    """
+    """What one limit did: how often a session was `paused`, the `seconds`, and how often a client was `refused`."""
 
     __slots__ = ("paused", "refused", "seconds")
 
@@ -108,9 +105,7 @@ class LimitTally:
 class TokenBucket:
     """A token bucket: `rate` tokens a second come into it, it holds `burst` of them, and is full at first.
 
-    Tokens are taken in advance: who takes more than there are has them at the time that `take` returns, and whoever
-    takes some after him has them later. So all get theirs in the order in which they asked, and by any time no more
-    have been handed out than `burst` and what came in. Times are in seconds of one clock.
+    Tokens are taken in advance: `take` returns when the taker has them, and later takers have theirs later.
     """
 
     __slots__ = ("_at", "_level", "burst", "limit", "rate", "refuses", "scope", "slice", "tally")
@@ -135,9 +130,7 @@ class TokenBucket:
         return self._level
 
     def take(self, tokens: int, now: float) -> float:
-        """Take tokens; return from when on they may be used, which is `now` where there are so many. Who takes none
-        waits for nobody.
-        """
+        """Take tokens; return from when on they may be used, `now` at the earliest. To take none needs no wait."""
         self._level = self.left(now) - tokens
         return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
@@ -170,8 +163,8 @@ Buckets = tuple[TokenBucket, ...]
 
 
 class Limiter:
-    """The buckets of one listener: one for all its clients, one for each address and each user that there was lately.
-    `tallies` is what came of them, by scope and limit. `asks_address`: it has to be told the address of a client.
+    """A listener's buckets: of all clients, of each address and user. `tallies`: by scope and limit. `asks_address`: it
+    needs addresses.
     """
 
     def __init__(self, rates: RateLimits) -> None:
@@ -180,9 +173,7 @@ class Limiter:
         self._places: dict[Scope, dict[str, Buckets]] = {scope: {} for scope in Scope}
 
     def change(self, rates: RateLimits) -> bool:
-        """Have these rates from now on, and return whether they differ. Where those of a scope do, its buckets are new
-        ones; then ask for the `buckets` of each session anew.
-        """
+        """Have these rates; return whether they differ. Then ask for the `buckets` of each session anew."""
         before = self.rates
         self._have(rates)
         for scope in Scope:
@@ -251,9 +242,7 @@ class Limiter:
 
 
 def _make_room(places: dict[str, Buckets], now: float) -> None:
-    """Forget those of the places that were not used for the longest time whose buckets are full, which a new one is as
-    well; where none is, the first of them.
-    """
+    """Forget full buckets among those unused for the longest time, or else the first."""
     oldest = [name for name, _ in zip(places, range(_LOOKED_AT), strict=False)]
     full = [name for name in oldest if all(each.left(now) >= each.burst for each in places[name])]
     for name in full or oldest[:1]:

@@ -1,8 +1,5 @@
-"""What clients may do: rules on where they send and what they subscribe to, and which of them decides.
-
-What a frame says may be read in several ways, by one broker or another. So a rule that denies counts where any reading
-of the frame matches it, and a rule that allows only where every reading does. Brokers have several names for one place,
-too: a rule that denies one of these counts for the others.
+"""What clients may do. A rule that denies counts where any reading of a frame matches it, a rule that allows only where
+every reading does; brokers' other names of a place count, too.
 """
 
 import re
@@ -24,9 +21,7 @@ OCTETS: Final = bytes(range(33))
 """Octets around a header's name or value that some brokers do not count as a part of it."""
 
 _MORE: Final = re.compile(r"[*>#,?]|::+")
-"""By which one broker or another makes more of a destination than one name: wildcards, lists, options, a queue's own
-name behind that of its address.
-"""
+"""The characters by which a broker makes more of a destination than one name."""
 _LIST: Final = re.compile(r",|::")
 _WILD: Final = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
 _ANY: Final = "\0"
@@ -54,9 +49,7 @@ class Pattern:
         return bool(self._matches(destination)) and len(_MORE.findall(destination)) == self._more
 
     def may_cover(self, destination: str) -> bool:
-        """Whether it matches something that a broker may read. Where that is more than one name, whether both begin
-        alike.
-        """
+        """Whether it matches something that a broker may read; for more than one name, whether both begin alike."""
         if self._matches(destination):
             return True
         more = _MORE.search(destination)
@@ -118,9 +111,7 @@ class Place(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a SEND or SUBSCRIBE asks for, beside where. `acks` are all modes that a broker may read; `size` is that of
-    the body, in bytes.
-    """
+    """What a SEND or SUBSCRIBE asks for. `acks`: the modes that a broker may read. `size`: of the body, in bytes."""
 
     command: bytes
     headers: Headers
@@ -130,10 +121,9 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class AccessRule:
-    """One rule; `number` is its place in the file, from 1. It is for `users`, `groups` and `certificates` (globs of
-    names; none: everybody), and for SENDs and SUBSCRIBEs to what the globs `send` and `subscribe` match. If there are
-    such it is for no others than SUBSCRIBEs with the modes `ack`, frames with one of `headers`, and SENDs with bodies
-    of up to `size` bytes.
+    """One rule; `number` is its place in the file, from 1. It is for `users`, `groups` and `certificates` (globs; none:
+    everybody), for destinations of the globs `send` and `subscribe`, SUBSCRIBEs with the modes `ack`, frames with one
+    of `headers`, and bodies of up to `size` bytes.
     """
 
     number: int
@@ -185,9 +175,7 @@ def _is_named(patterns: tuple[str, ...], names: list[str] | frozenset[str]) -> b
 
 @dataclass(frozen=True)
 class AccessRules:
-    """The rules of a listener. The first that matches counts; where none does, `allow`. `naming`: which names the
-    products behind it have for one place.
-    """
+    """A listener's rules. The first that matches counts, else `allow`. `naming`: the brokers' names for one place."""
 
     rules: tuple[AccessRule, ...]
     allow: bool
@@ -200,8 +188,8 @@ class AccessRules:
 
 
 class Matching(NamedTuple):
-    """For each place that a frame names the rules that match it, in order, up to the first that matches whatever else
-    the frame says. `settled`: it is allowed whatever that is; `headers`: rules depend on those.
+    """The matching rules for each place of a frame, up to the first without a condition. `settled`: it is allowed in
+    any case. `headers`: rules depend on those.
     """
 
     rules: tuple[tuple[Place, tuple[AccessRule, ...]], ...]
@@ -210,8 +198,8 @@ class Matching(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule (None: none matches), for which of the places that it names. `more`: it
-    would be allowed if a rule wrote out what makes more of the destination than one name.
+    """Whether a frame is allowed, by which rule (None: none), for which places. `more`: a rule would have to name the
+    wildcard.
     """
 
     allow: bool
@@ -274,18 +262,14 @@ class Policy:
         return decision
 
     def steering(self, headers: Headers) -> Decision | None:
-        """Return the decision about an UNSUBSCRIBE: by the first rule on a SUBSCRIBE's headers of which these are some,
-        wherever that is to, for which subscription a broker ends may stand in such a header; None where none decides.
-        """
+        """Return the first decision about the steering headers of an UNSUBSCRIBE; None where no rule decides."""
         for rule in self._rules:
             if rule.subscribe and rule.headers and rule.holds(Request(UNSUBSCRIBE, headers, frozenset(), 0)):
                 return Decision(rule.allow, rule, Place(UNSUBSCRIBE, ""))
         return None
 
     def trail(self, request: Request, place: Place) -> Iterator[tuple[AccessRule, bool, bool]]:
-        """Yield the rules for this client that are asked about a place, in order, up to that which decides: each with
-        whether it matches the destination, and whether the rest of it holds.
-        """
+        """Yield each rule asked about a place: whether the destination matches, and whether the rest holds."""
         names = self.naming.names(place.destination)
         for rule, patterns in zip(self._rules, self._patterns[place.command], strict=True):
             matches, holds = _match(rule, patterns, names), rule.holds(request)
@@ -316,9 +300,7 @@ def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-    """Return the patterns with the user's name in them. Where brokers might make more of that than a name, those that
-    allow are left out, as they are for a client without a user.
-    """
+    """Return the patterns with the user's name. Patterns that allow are left out where it may be no plain name."""
     unsafe = not user or not user.isprintable() or _MORE.search(user) is not None
     name = re.sub(r"[*?[]", r"[\g<0>]", user)
     return [

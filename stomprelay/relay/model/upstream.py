@@ -12,9 +12,8 @@ from stomprelay.wire.head import Limits
 
 @dataclass(frozen=True)
 class ClientTLS:
-    """How a broker's certificate is verified, and our own. Paths; None: the platform's trust, no certificate.
-
-    `name` is what is verified and sent as SNI in place of the address's host.
+    """How a broker's certificate is verified, and our own. Paths; None: the platform's trust, no certificate. `name` is
+    verified and sent as SNI in place of the host.
     """
 
     ca: str | None = None
@@ -27,27 +26,20 @@ class ClientTLS:
 class Upstream:
     """Groups of brokers and how their legs behave. Times in seconds.
 
-    A session has a leg on one broker of each group. With several groups (`fanout:`) a SEND goes to all of them, and
-    is received when `quorum` of them confirm it; without `fan_out_queues` one to a queue goes to the first group that
-    has a broker, alone.
+    A session has a leg on one broker of each group. With several groups (`fanout:`) a SEND goes to all, and is received
+    when `quorum` of them confirm it; without `fan_out_queues` one to a queue goes to one group alone.
 
-    `confirm`: the relay asks for receipts of its own and keeps what is not confirmed. `resend_buffer`: bytes of
-    unconfirmed frames that are kept for a session in each group, and of what a client sends while no broker is
-    there, before it is not read any further. `reconnect_rate`: sessions a second that come back to a broker after
-    an outage; 0 is without a limit. `rebalance_rate`: sessions a second that move to a broker which came back, 0 is
-    none. `drain_timeout`: how long a session that is to move may wait for a quiet moment. `policy`: how a broker of a
-    group is chosen; None: as each group has it. `connected`: messages sent to one broker of a group reach consumers at
-    another.
+    `confirm`: the relay asks for receipts of its own. `resend_buffer`: bytes kept for a session in each group before
+    the client is not read from. `reconnect_rate`: sessions a second that return after an outage; 0: any.
+    `rebalance_rate`: sessions a second that move to a returned broker; 0: none. `drain_timeout`: the wait for a quiet
+    moment. `policy`: the choice of a broker; None: the group's. `connected`: messages reach consumers at all brokers of
+    a group.
 
-    `host`, `credentials`: in place of the client's own. `versions`: what is asked of the broker instead of the
-    client's version and those below. `connect_timeout`: for the connection and its CONNECTED together.
-    `disconnect_timeout`: how long a DISCONNECT may wait for owed receipts, and then for its answer; how long, in
-    all, a session may go on whose client is gone. `keep_alive`: an EOL after this long of silence to a broker
-    without heart-beats; 0 is never. `connect_escape`: whether our own credentials are escaped in CONNECT; None: as
-    the profile has it. `close_on_error`: an ERROR of the broker ends the session; otherwise the broker decides.
-
-    `proxy_protocol`: a connection begins with the client's address, by the PROXY protocol. `client_address_header`: the
-    header of CONNECT that has the client's IP address, and never what the client itself said; None is no header.
+    `host`, `credentials`: in place of the client's. `versions`: to ask the broker for. `connect_timeout`: for
+    connection and CONNECTED. `disconnect_timeout`: for owed receipts, then for DISCONNECT's answer; for a gone client's
+    session in all. `keep_alive`: silence before an EOL to a broker without beats; 0: never. `connect_escape`: escape
+    our credentials; None: the profile's way. `close_on_error`: a broker's ERROR ends the session. `proxy_protocol`:
+    begin with the client's address. `client_address_header`: CONNECT's header with it; None: none.
     """
 
     name: str
@@ -85,9 +77,7 @@ class Upstream:
 
     @property
     def parts(self) -> tuple[Group, ...]:
-        """The groups whose policy can have one session send to a broker and another receive from one that does not get
-        it.
-        """
+        """The groups whose policy can have sender and receiver on brokers that do not share messages."""
         if self.connected:
             return ()
         return tuple(each for each in self.groups if len(each.brokers) > 1 and not each.together)

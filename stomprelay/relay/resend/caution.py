@@ -1,14 +1,9 @@
 """How carefully a line of frames is sent again, and which of them are to blame for lost connections.
 
-A frame that a broker answers by closing the connection would cost one connection after the other, and everything
-behind it would wait for ever. But brokers also die by themselves, and then no frame is to blame. So what is sent again
-goes out in one piece, as fast as it can, until a connection is lost soon after and without any answer; then at most
-`WINDOW` at a time, and after one more such loss one by one, each when the one before it was answered.
-
-A frame is struck when it was alone on its way to a broker that had just answered something else on the same
-connection, and the broker then closed that connection `SOON` after. The strike counts once it is known that the broker
-itself went on (`Health.well_since`; only what it answers after the loss shows that). `ENOUGH` strikes in a row, and the
-frame is refused.
+A line goes out in one piece until a connection is lost soon after, without an answer; then `WINDOW` parts at a time,
+after one more loss one by one. A frame is struck when it was alone on its way to a broker that had just answered and
+closed the connection `SOON` after, and that is well later (`Health.well_since`). After `ENOUGH` strikes in a row it is
+refused.
 """
 
 from typing import Final
@@ -35,8 +30,8 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 
 class Strike:
-    """A connection that ended when something was alone on its way; `sight` is how the broker was when it was sent.
-    `counts`: the broker itself was well.
+    """A connection that ended with one thing alone on its way. `sight`: the broker when it was sent. `counts`: the
+    broker was well.
     """
 
     __slots__ = ("_health", "_sight", "counts")
@@ -55,9 +50,8 @@ class Strike:
 class Caution:
     """The pace of a session's lines: `window` parts may await their answers at a time; 0: all of them.
 
-    Call `began` when there is a broker, `sent` for each part of the line and `answered` for each receipt, `through` at
-    the line's end, and `lost` when the broker is lost. Parts are known by any `key` that stays the same: bytes, for one
-    that no other broker is sent once it was answered.
+    Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at its end,
+    `lost` with the broker. The key of a part is the same for each broker; bytes for one that is sent only once.
     """
 
     __slots__ = (

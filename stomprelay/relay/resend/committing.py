@@ -1,8 +1,5 @@
-"""Transactions that a broker was sent and whose outcome is not known.
-
-Where a broker confirms COMMIT before it has the messages (see `Profile.commits_early`), the SENDs of a transaction ask
-for receipts, which come after COMMIT, and only all of them together say that it is safe. `Committing` keeps account of
-them: the RECEIPT of COMMIT is held back until then.
+"""Transactions that a broker was sent and whose outcome is not known. Where a broker confirms COMMIT too early
+(`Profile.commits_early`), its RECEIPT is held back until those of the transaction's SENDs have come.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,17 +8,15 @@ from stomprelay.wire.errors import Refused
 
 
 def unknown_outcome(receipt: bytes | None) -> Refused:
-    """Return the error that the client is sent about a COMMIT after which its broker was lost; see
-    `Resender.lost`.
-    """
+    """Return the error for a client whose broker was lost after a COMMIT; see `Resender.lost`."""
     return Refused(
         "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=receipt
     )
 
 
 class _Pending:
-    """One transaction. `awaited` is how often each receipt that its SENDs asked for is outstanding; `own` is the one of
-    these that the relay asked for. `receipt` is that of its COMMIT, None before. It began after so many `errors`.
+    """One transaction. `awaited`: its SENDs' outstanding receipts, with their numbers; `own`: the relay's among them.
+    `receipt`: that of its COMMIT, None before. `errors`: their number when it began.
     """
 
     __slots__ = ("awaited", "errors", "ours", "own", "receipt")
@@ -42,9 +37,7 @@ class _Pending:
 
 
 class Committing:
-    """The transactions of one session at one broker, open ones included where their SENDs asked for receipts. Its
-    length is how many things it keeps; `late` are the receipts that wait for `take_late`.
-    """
+    """The transactions of one session at one broker. Its length is how much it keeps; `late` is for `take_late`."""
 
     __slots__ = ("_committed", "_errors", "_held", "_open", "_parts", "late")
 
@@ -74,9 +67,7 @@ class Committing:
             pending.awaited[receipt] = pending.awaited.get(receipt, 0) + 1
 
     def ask(self, name: bytes, make: Callable[[], bytes]) -> bytes:
-        """Return the receipt id that the relay puts on a SEND in the transaction `name`: one `make`s it for the first
-        of them, and it comes once for each.
-        """
+        """Return the receipt id for a SEND in the transaction `name`, which `make` returns once for all of them."""
         pending = self._opened(name)
         if pending.own is None:
             pending.own = make()
@@ -99,9 +90,7 @@ class Committing:
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """A RECEIPT came. Returns whether it is that of a COMMIT and must wait for those of its SENDs. After each, look
-        at `take_late`.
-        """
+        """A RECEIPT came. Returns whether it is a COMMIT's that must wait. After each, look at `take_late`."""
         pending = self._committed.pop(receipt, None)
         if pending is None:
             self._part_received(receipt)
@@ -119,9 +108,7 @@ class Committing:
             self._release(pending)
 
     def erred(self) -> None:
-        """An ERROR came that names no receipt, so that any SEND may be the one that has no answer any more. COMMIT
-        counts by its own RECEIPT then.
-        """
+        """An ERROR without a receipt came: any SEND may stay unanswered, so COMMIT counts by its own RECEIPT."""
         self._errors += 1
         self._open.clear()
         self._parts.clear()
@@ -134,9 +121,7 @@ class Committing:
         return late
 
     def take_doubts(self) -> list[bytes | None]:
-        """Return the COMMITs without all their answers, each as the receipt that its client asked for with it, if any,
-        and the receipts that the client asked for in them. All is forgotten: the broker is lost.
-        """
+        """Forget all, and return the receipts of unanswered COMMITs (or None), each with its SENDs' receipts."""
         doubts: list[bytes | None] = []
         for pending in (*self._committed.values(), *self._held):
             doubts += [None] if pending.ours else []

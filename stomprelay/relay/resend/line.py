@@ -1,7 +1,5 @@
-"""The line of all that a new broker has to know, which is sent it again: how, in which order, and how fast.
-
-Subscriptions come first, then what was not confirmed, then the frames of open transactions. The line goes out a turn's
-worth at a time or, after lines that cost brokers their connection, a few parts at a time: see `caution`.
+"""All that a new broker has to know, in order: subscriptions, what was not confirmed, open transactions. It goes out by
+turns, or a few parts at a time: see `caution`.
 """
 
 from collections import deque
@@ -31,11 +29,10 @@ Part = Subscription | Kept | tuple[Transaction, bytes]
 
 
 class Line:
-    """What a broker still has to be sent before the client's next frame. It is put in by a `sender`, which writes it.
+    """What a broker has to be sent before the client's next frame; a `sender` writes it.
 
-    Call `begin`, then `go_on` until it is `done`. What was not confirmed waits where `Unconfirmed` sets it aside; the
-    rest waits here. Frames that are taken out of the line go to `refused`, as errors for the client. `hurries`: it goes
-    out as fast as it can, and waits for no answers.
+    Call `begin`, then `go_on` until it is `done`. `refused`: frames that were taken out, as errors for the client.
+    `hurries`: it waits for no answers.
     """
 
     __slots__ = (
@@ -97,9 +94,7 @@ class Line:
             caution.sent(self._check(), None, now)
 
     def unsubscribe(self, *, subscribed: bool) -> None:
-        """Put in that no more messages are wanted; where that is more than a turn has, it is only begun. `subscribed`:
-        the broker was to be sent the subscriptions.
-        """
+        """Put in (or begin) UNSUBSCRIBEs for all. `subscribed`: the broker was sent the subscriptions."""
         sent = len(self._session.subscriptions) - len(self._subscriptions)
         self._subscriptions.clear()
         if subscribed:

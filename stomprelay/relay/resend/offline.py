@@ -38,9 +38,8 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps what the next broker has to be sent: SENDs and transactions in `unconfirmed`, subscriptions in the session.
-
-    `most` is how many bytes of open transactions are kept.
+    """Keeps SENDs and transactions for the next broker in `unconfirmed`, subscriptions in the session. `most`: bytes of
+    open transactions.
     """
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
@@ -63,18 +62,14 @@ class Offline:
         return frame.header(RECEIPT_HEADER, dialect), frame.header(TRANSACTION, dialect)
 
     def keep(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a frame of an open transaction. All of them together may have as many bytes as everything else that is
-        not confirmed. Raises `LimitError` where too much is kept of the client.
-        """
+        """Keep a frame of an open transaction, of all of which `most` bytes are kept. Raises `LimitError` for more."""
         try:
             self._session.keep(transaction, frame.wire, self._most)
         except LimitError as error:
             raise error.asked_for(self.marks(frame)[0]) from None
 
     def send(self, frame: Frame) -> None:
-        """Keep a frame for the next broker, or note in the session what it asks for. Raises `Refused` for the COMMIT
-        of a transaction that is lost.
-        """
+        """Keep a frame for the next broker. Raises `Refused` for the COMMIT of a transaction that is lost."""
         session, unconfirmed, command = self._session, self.unconfirmed, frame.command
         receipt, name = self.marks(frame)
         transaction = None if name is None else session.transactions.get(name)

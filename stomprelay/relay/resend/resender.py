@@ -1,8 +1,4 @@
-"""A client's frames on their way to a broker that may be lost, so that they can be sent to another one.
-
-A resender belongs to a session's link to one group and outlives the legs there. It keeps what is not confirmed in
-`Unconfirmed`. Each broker has a `Sender`, and a `Line` until it knows all that it has to know.
-"""
+"""A client's frames on their way to a broker that may be lost, so that they can be sent to another one."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,11 +19,10 @@ from stomprelay.wire.run import Run
 
 
 class Resender:
-    """Sends what a session's client sends to the broker that it has. `unconfirmed` is what is not confirmed.
+    """Sends a client's frames to one broker after the other in a group. `unconfirmed` is what is not confirmed.
 
-    Give it a broker with `connected`, then `replay`; put frames in with `send` and write them with `flush`; call
-    `lost` when the broker is lost. While there is none, `send` keeps what has to wait. After each of them give the
-    client the receipts of `Unconfirmed.take_given`.
+    Call `connected` and `replay` for a broker, `send` and `flush` for frames (without a broker `send` keeps them), and
+    `lost` when the broker is lost. After each, give the client the receipts of `Unconfirmed.take_given`.
     """
 
     __slots__ = (
@@ -77,9 +72,7 @@ class Resender:
         return self.unconfirmed.received(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """RECEIPTs came. Return whether they are the relay's own and were recorded; otherwise each has to be told to
-        `received`.
-        """
+        """Return whether RECEIPTs are the relay's own, and recorded; otherwise call `received` with each."""
         if self._line is not None or not self.unconfirmed.received_all(receipts):
             return False
         self._caution.answered(receipts[-1])
@@ -102,9 +95,8 @@ class Resender:
         self._sender = Sender(leg, bridge, self.session, self._offline, self._outbox, confirm=self._confirm)
 
     def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
-        """The broker is lost; `subscriptions` as for `replay`, `by` is the broker if it closed the connection itself.
-        What was put in and not written is not written any more. Returns what cannot be made good: each COMMIT whose
-        outcome is unknown, as the receipt that its client asked for with it, if any.
+        """The broker is lost; `by` is it if it closed the connection itself. Frames that were not written are dropped.
+        Returns the receipts of COMMITs whose outcome is unknown, None where the client asked for none.
         """
         self._sender = self._line = None
         self._caution.lost(by, now)
@@ -128,9 +120,7 @@ class Resender:
     # What a new broker has to know
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Put in for a new broker all that it has to know; write it with `flush`. A long line is only begun, and so is
-        one after lines that cost brokers their connection: see `careful`. Raises as `send` does.
-        """
+        """Put in all that a new broker has to know, or begin to (`careful`); then `flush`. Raises as `send`."""
         self._caution.began(self._at, now)
         self._subscribes = subscriptions
         self._line = self._new_line(hurries=not self._caution.window)
@@ -157,9 +147,7 @@ class Resender:
 
     @property
     def careful(self) -> bool:
-        """Whether part of what a new broker has to know waits until it answered another part or, where `hasty`, for
-        the next turn: call `go_on` after each receipt and in each turn, and `send` nothing until then.
-        """
+        """Whether a part of the line waits: call `go_on` after each receipt or (`hasty`) turn, and do not `send`."""
         return self._line is not None
 
     @property
@@ -187,9 +175,7 @@ class Resender:
     # Frames
 
     def send(self, frame: Frame | Run) -> None:
-        """Put in a client's frame for the broker or, while there is none, for the next. Raises `StompError` for one
-        that cannot be sent. A run may come only while there is a broker.
-        """
+        """Put in a frame, or a run if there is a broker. Raises `StompError` for one that cannot be sent."""
         if type(frame) is Run:
             self._there.send_run(frame)
         elif self._sender is None:

@@ -23,10 +23,8 @@ _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 
 class Sender:
-    """Writes frames to the broker at `leg`, keeps those that are to be confirmed, and asks for their receipts.
-
-    Put frames in with `send`, those that are sent again with `repeat` and `repeat_inside`, and the relay's own with
-    `compose`; write them with `flush`. Another broker has another sender.
+    """Writes frames to the broker at `leg`, keeps them, and asks for receipts. `send`, `repeat`, `repeat_inside` and
+    `compose` put frames in; `flush` writes them.
     """
 
     __slots__ = (
@@ -70,8 +68,8 @@ class Sender:
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
-        """Put in a client's frame; `extra` are header lines to put in front of a SEND's. Raises `StompError` for one
-        that cannot be sent.
+        """Put in a client's frame; `extra` header lines go in front of a SEND's. Raises `StompError` where it cannot be
+        sent.
         """
         if frame.command is not SEND:
             self._send_other(frame)
@@ -95,9 +93,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Put in a run of the client's frames that was accounted for already; its SENDs are kept here. Where each asks
-        for a receipt of its own, the run's rule has to want `parts`.
-        """
+        """Put in a run whose frames are accounted for; its SENDs are kept. For single receipts it needs `parts`."""
         if not self._confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)

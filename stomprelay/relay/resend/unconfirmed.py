@@ -1,8 +1,5 @@
-"""What was sent to a broker and may not have arrived, in the order in which it was sent.
-
-A broker that is lost takes with it whatever it had not confirmed. `Unconfirmed` keeps such frames, as their client
-spelled them, until a RECEIPT confirms them; a new broker is sent them again. It also knows which receipts the
-client is owed, so that each reaches it once however often its frame was sent.
+"""What was sent to a broker and may not have arrived, in the client's spelling and order, so that a new broker can be
+sent it again; and which receipts the client is owed.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -16,9 +13,8 @@ from stomprelay.wire.run import Run
 
 
 class Kept(NamedTuple):
-    """Frames of a client, back to back: SENDs that one RECEIPT confirms, or a transaction from BEGIN to COMMIT
-    that no broker was sent. `receipt` is the id of that RECEIPT. `sent`: a broker was sent them already, so that
-    sending them again may make a duplicate. `sends` is how many SENDs there are among them.
+    """Frames back to back: SENDs that one `receipt` confirms, or a whole transaction that no broker was sent. `sent`:
+    sending it again may make a duplicate. `sends`: SENDs among them.
     """
 
     wire: bytes
@@ -28,8 +24,8 @@ class Kept(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Things that are kept, back to back in `wire`, which begins at `start`: each ends at the place in `ends` and waits
-    for the receipt at its place. Each has so many `sends`.
+    """Things back to back in `wire`, from `start`: each ends at its place in `ends`, and has a receipt and `sends`
+    SENDs.
     """
 
     wire: bytes
@@ -53,16 +49,12 @@ _NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
 
 
 class Unconfirmed:
-    """The unconfirmed of one session in one group. `name` is the session's, `most` how many bytes may be kept
-    before it is `full`: then stop reading from the client until it is not `crowded` any more.
+    """The unconfirmed of one session in one group. `name` is the session's. With `most` bytes it is `full`: stop
+    reading from the client until it is not `crowded`.
 
-    `size` is how many bytes are kept, `sends` how many SENDs. `unproved` counts the SENDs that were sent, are not kept,
-    and that no later RECEIPT showed to have been received (STOMP 1.2, "RECEIPT": it is cumulative as far as receiving
-    goes). `given` are the receipts that wait for `take_given`.
-
-    Brokers mostly confirm things in the order in which they were sent. So what is new stands in rows, and the first of
-    them waits for the receipt that comes next. Where another one comes, all that stands in rows is taken apart into
-    single things, which are found by their receipts.
+    `size`: bytes. `sends`: SENDs. `unproved`: SENDs that are not kept and that no later RECEIPT covers. `given`:
+    receipts for `take_given`. New things stand in rows, the first of which waits for the next receipt; a receipt out of
+    order takes the rows apart.
     """
 
     __slots__ = (
@@ -143,9 +135,7 @@ class Unconfirmed:
     # What is sent
 
     def connected(self, *, cumulative: bool, commits_early: bool = False) -> None:
-        """Record that there is a broker. `cumulative`: its RECEIPT for a SEND confirms all SENDs before it;
-        `commits_early`: that for a COMMIT does not say that its SENDs are safe. See `Profile`.
-        """
+        """There is a broker. `cumulative` and `commits_early` are its profile's."""
         self.cumulative = cumulative
         self._commits_early = commits_early
 
@@ -216,9 +206,7 @@ class Unconfirmed:
         self._waiting = 0
 
     def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
-        """A SEND passes in the transaction `name`, and its client asked for this receipt, if any. Returns one of the
-        relay's own that it must ask for, where everything has to be confirmed and the broker's COMMIT does not do it.
-        """
+        """A SEND passes in the transaction `name`, with this receipt. Returns the relay's own that it must ask for."""
         if self._commits_early and receipt is not None:
             self.committing.asked(name, receipt)
         elif self._commits_early and confirm:
@@ -238,9 +226,7 @@ class Unconfirmed:
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """A RECEIPT came. Returns whether it is the client's: asked for by it, not given before, and not that of a
-        COMMIT that is not safe yet. Give the client those of `take_late` then.
-        """
+        """A RECEIPT came. Returns whether it passes to the client. Then give the client those of `take_late`."""
         self.unproved = 0
         if self._comes_next(receipt):
             self._confirm(1)
@@ -253,9 +239,7 @@ class Unconfirmed:
         return self._settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """RECEIPTs came. Return whether they are the relay's own, and what comes next, in order; otherwise nothing was
-        recorded, and each has to be told to `received`.
-        """
+        """Return whether RECEIPTs are the relay's next, and recorded; otherwise call `received` with each."""
         if not (self._owed.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)):
             return False
         counts: list[int] = []
@@ -359,9 +343,8 @@ class Unconfirmed:
     # What a loss means
 
     def lost(self, again: Iterable[bytes]) -> list[bytes]:
-        """The broker is lost; `again` are the receipts that the next one will be asked for, beside those of what is
-        kept. The relay gives the others that the client is owed: their frames have no effect left to wait for, as an
-        UNSUBSCRIBE or the ACK of a message of a lost broker. Returns those.
+        """The broker is lost. Returns the receipts that the relay gives in its place: all but those of kept frames and
+        `again`, because an UNSUBSCRIBE or ACK needs no other broker.
         """
         self.unproved = 0
         for kept in self._aside:
@@ -380,9 +363,7 @@ class Unconfirmed:
         return given
 
     def take_doubts(self) -> list[bytes | None]:
-        """Return the COMMITs that were sent and not answered, each as the receipt that its client asked for with it, if
-        any, and behind it the receipts that were asked for in it. They are never sent again, and returned once.
-        """
+        """Return once the receipts of unanswered COMMITs (None: without), each with those asked for in it."""
         return self.committing.take_doubts()
 
     def take(self) -> list[Kept]:
