@@ -49,12 +49,6 @@ Headed = Callable[[Frame], bytes | None]
 """What becomes of a frame's head, see `NewHead`."""
 
 
-def _lines(frame: Frame) -> bytes:
-    """The header lines and the blank line, behind the LF of the command line, without traces that others wrote."""
-    lines = frame.data[frame.head - 1 : frame.body]
-    return _LINE.sub(b"", lines) if _NEEDLE in lines else lines
-
-
 class Tracer:
     """Marks the SENDs of the session with this name, numbered from 1."""
 
@@ -69,7 +63,8 @@ class Tracer:
         self._number += 1
         trace = b"%b-%d" % (self._name, self._number)
         frame.mark(trace)
-        return b"%b%b%b" % (_NEEDLE, trace, _lines(frame))
+        lines = frame.data[frame.head - 1 : frame.body]
+        return b"%b%b%b" % (_NEEDLE, trace, _LINE.sub(b"", lines) if _NEEDLE in lines else lines)
 
     def frames(self, frames: Iterator[Frame]) -> Iterator[Frame]:
         """Yield a client's frames, each SEND with a trace, in bytes of its own."""

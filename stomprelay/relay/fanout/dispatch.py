@@ -112,18 +112,15 @@ class Dispatch:
         self._memo = None
         self._opened.clear()
         try:
-            self._send_other(frame)
+            receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
+            if frame.command is SEND:
+                self._send(frame, receipt)
+            else:
+                _ORDERS[frame.command](self, frame, receipt)
         except StompError:
             for confirmation in self._opened:
                 self._confirmations.withdraw(confirmation)
             raise
-
-    def _send_other(self, frame: Frame) -> None:
-        receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
-        if frame.command is SEND:
-            self._send(frame, receipt)
-        else:
-            _ORDERS[frame.command](self, frame, receipt)
 
     def _header(self, frame: Frame, name: bytes) -> bytes | None:
         return frame.header(name, self._session.dialect)

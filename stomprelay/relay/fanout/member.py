@@ -153,7 +153,8 @@ class Member:
                 self._waiting.pop()
             self._waiting.append(ack)
             return True
-        delivery = self._latest(ack)
+        subscription = self.session.subscriptions.delivered(ack.subscription, b"")
+        delivery = None if subscription is None else self.session.ledger.latest(subscription, ack.order)
         if delivery is None:
             return False
         if delivery.lost:
@@ -161,10 +162,6 @@ class Member:
             return False
         self.compose(ack.command, self._named(delivery, ack.transaction))
         return True
-
-    def _latest(self, ack: CumulativeAck) -> Delivery | None:
-        subscription = self.session.subscriptions.delivered(ack.subscription, b"")
-        return None if subscription is None else self.session.ledger.latest(subscription, ack.order)
 
     def _named(self, delivery: Delivery, transaction: bytes | None) -> Headers:
         """Return the headers of an ACK that name a delivery by its token, which needs no other header."""

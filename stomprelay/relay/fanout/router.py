@@ -93,7 +93,11 @@ class Target:
                 for member in live:
                     member.short = False
             return live
-        return roomy if len(roomy) >= self.quorum else sorted(live, key=_size)[: self.quorum]
+        return (
+            roomy
+            if len(roomy) >= self.quorum
+            else sorted(live, key=lambda member: member.size)[: self.quorum]
+        )
 
     def failure(self, members: Iterable[Member], receipt: bytes | None = None) -> Refused:
         """Return the error that the client is sent when these members failed and the quorum cannot be reached."""
@@ -102,10 +106,6 @@ class Target:
         )
         needed = f"upstream {self} needs {self.quorum} of {len(self.members)} groups"
         return Refused("the quorum cannot be reached", f"{needed}; failed: {failed}", receipt=receipt)
-
-
-def _size(member: Member) -> int:
-    return member.size
 
 
 class Router:

@@ -399,13 +399,6 @@ class Link:
             self._fail(broker, now)  # nobody probes a plain address
         self._refused(broker, reason, now)
 
-    def _silent(self, state: Asking, now: float) -> None:
-        """The broker that is asked did not answer in time: the next one. That counts, unless it answered others."""
-        broker = state.handshake.broker
-        if not broker.health.answered_since(state.sight):
-            self._fail(broker, now)
-        self._refused(broker, "no CONNECTED in time", now)
-
     def _undecided(self, state: Asking) -> None:
         """The attempt is over, and shows nothing: where the others wait for what it finds, a probe has to find it."""
         health = state.handshake.broker.health
@@ -456,15 +449,18 @@ class Link:
         """The time `until` has come: begin or end an attempt, leave the broker, or stay with it."""
         match self.state:
             case Asking(deadline=deadline) as state if now >= deadline:
-                self._silent(state, now)
+                broker = state.handshake.broker
+                if not broker.health.answered_since(state.sight):
+                    self._fail(broker, now)
+                self._refused(broker, "no CONNECTED in time", now)
             case Asking() as state:
                 self._undecided(state)
                 self.hang_up(How.ABORT)
                 self._give_up(now)
             case Waiting() if now >= self._search.schedule.deadline:
                 self._give_up(now)
-            case Waiting(broker=broker):
-                self._open(broker, now)
+            case Waiting(broker=next_broker):
+                self._open(next_broker, now)
             case Connected(move=Move() as move) if self.up:
                 self._move_due(move, now)
 

@@ -104,7 +104,8 @@ class Probe:
 
     def lost(self, reason: str, now: float) -> list[Effect]:
         """The connection ended. That says nothing where the relay has no credentials of its own."""
-        if self._unknown and self._broker.health.sessions:
+        unknown = self._upstream.credentials is None and self.leg.state is State.OPENING
+        if unknown and self._broker.health.sessions:
             self.well = False
             self._close(How.FLUSH)
         else:
@@ -127,11 +128,6 @@ class Probe:
         return self._outbox.drain()
 
     # The conversation
-
-    @property
-    def _unknown(self) -> bool:
-        """Whether the broker was told no login, and has not answered."""
-        return self._upstream.credentials is None and self.leg.state is State.OPENING
 
     def _receive(self, frame: Frame, now: float) -> None:
         if frame.command is CONNECTED:

@@ -137,18 +137,15 @@ class Caution:
         if self.window == 1:
             (key,) = flight.values() or (None,)
             if key is not None and self._answered and self._sight is not None:
-                self._strike(key, Strike(broker.health, self._sight))
+                if key != self._suspect:
+                    self._suspect = key
+                    self._strikes = []
+                self._strikes.append(Strike(broker.health, self._sight))
         elif not self.window:
             if not self._answered:
                 self.window = 1 if self._resent <= FEW else WINDOW
         elif not self._progress:
             self.window = 1
-
-    def _strike(self, key: object, strike: Strike) -> None:
-        if key != self._suspect:
-            self._suspect = key
-            self._strikes = []
-        self._strikes.append(strike)
 
     def condemns(self, key: object) -> bool:
         """Whether this part of the line is to blame for lost connections, so that it must not be sent again."""
