@@ -63,9 +63,7 @@ class AuthSettings:
     renew: str | None = None
 
     def method(self, claim: Claim, certificate: str) -> Method | None:
-        """Return the method for a client: the first one that it sent something for. `certificate`: its name. None:
-        nothing.
-        """
+        """Return the method for a client: the first that it sent something for, or None. `certificate`: its name."""
         if self.certificates and certificate:
             return Method.CERTIFICATE
         if self.tokens is not None and is_token(claim.passcode):

@@ -46,9 +46,7 @@ _Found = tuple[Consumer | None, bytes]
 
 
 class ClientCommands:
-    """Executes one client's frames. `left`: after DISCONNECT no frame may be executed. Call `closed` at the
-    connection's end.
-    """
+    """Executes one client's frames, and none once it has `left`. Call `closed` at the connection's end."""
 
     __slots__ = (
         "_bounds",

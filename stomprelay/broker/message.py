@@ -1,6 +1,4 @@
-"""A message: read once in its sender's dialect, written in each consumer's. A plain head is kept as it is, any other
-decoded.
-"""
+"""A message: read once in its sender's dialect (a plain head is kept as it is), written in each consumer's."""
 
 import re
 from typing import Final

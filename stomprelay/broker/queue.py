@@ -141,9 +141,7 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove the messages of an ACK or NACK with this id from `unsettled`, earlier ones included if it is
-        cumulative, and return them.
-        """
+        """Take an ACK's messages, earlier ones included if it is cumulative, from `unsettled`, and return them."""
         if self._cumulative:
             return self.taken(self._up_to.hold(message_id))
         queued = self._one_by_one.pop(message_id, None)
@@ -388,9 +386,7 @@ class Queue:
                 heappush(self._returned, queued)
 
     def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage]) -> None:
-        """Take back messages of an aborted transaction: they await their ACK, or a consumer if theirs has left. Call
-        `deliver` afterwards.
-        """
+        """Take back messages of an aborted transaction: they await their ACK or a consumer. Then call `deliver`."""
         if consumer in self._consumers:
             consumer.restore(messages)
         else:

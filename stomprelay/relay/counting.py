@@ -1,6 +1,4 @@
-"""What passes, by destination. In a second up to `LOOKS` frames are looked at; of more, one stands for all since the
-last look.
-"""
+"""What passes, by destination. Beyond `LOOKS` frames a second, one frame stands for all since the last look."""
 
 from collections.abc import Callable, Iterator
 from typing import Final

@@ -150,9 +150,7 @@ def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
 
 
 def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
-    """Return the error for want of a link's broker. It names the upstream, but not the reason, which may have
-    addresses.
-    """
+    """Return the error for want of a link's broker, without the reason, which may have addresses in it."""
     name = link.upstream.name
     if link.unwelcome:
         return StompError(link.reason, f"upstream {name}", receipt=receipt)

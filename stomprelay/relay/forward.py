@@ -24,9 +24,7 @@ TURN: Final = 512
 
 
 class Joiner:
-    """What is written to one leg together; neighbours that pass as they came stay one slice. Call `carry`, `add` and
-    `write`, then `take`.
-    """
+    """What is written to one leg together, in few slices. Call `carry`, `add` and `write`, then `take`."""
 
     __slots__ = ("_data", "_done", "_start", "_stop", "frames")
 
@@ -38,9 +36,7 @@ class Joiner:
         """How many frames the last `carry` looked at."""
 
     def carry(self, frames: Iterator[Frame | Run], new_head: NewHead) -> None:
-        """Put in frames up to a DISCONNECT, and runs that do not stay. Raises as `frames` and `new_head`, after what
-        came before is in.
-        """
+        """Put in frames up to a DISCONNECT. Raises as `frames` and `new_head`; what came before is in then."""
         count = 0
         data, stop = self._data, self._stop
         try:

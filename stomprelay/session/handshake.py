@@ -238,8 +238,8 @@ class Accord:
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":
-        """Return what CONNECTED settles. Raises `ProtocolError` for an unsupported version. A malformed `heart-beat`
-        counts as none.
+        """Return what CONNECTED settles; a malformed `heart-beat` is none. Raises `ProtocolError` for an unknown
+        version.
         """
         headers = _without_body(frame)
         version = (_first(headers, VERSION) or V1_0.version).strip(b" ")

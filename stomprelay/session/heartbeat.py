@@ -62,9 +62,7 @@ def _shared(send: float, expect: float) -> tuple[float, float]:
 
 
 class HeartBeat:
-    """The beats of one leg. Times are in seconds of one clock. Set `sent_at` when bytes are written and `received_at`
-    when bytes come.
-    """
+    """The beats of one leg. Times are in seconds. Set `sent_at` and `received_at` when bytes are written and come."""
 
     __slots__ = ("_intervals", "reading", "received_at", "sent_at")
 

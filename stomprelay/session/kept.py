@@ -50,9 +50,7 @@ class Budget:
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return how many bytes may wait in one place: `wanted`, or fewer, so that back-pressure comes before a
-        refusal.
-        """
+        """Return how many bytes may wait in one place: `wanted`, or fewer, to stop reading before a refusal."""
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:

@@ -139,9 +139,7 @@ class Ledger:
         self._recent.introduced(id, subscription)
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record MESSAGEs of the present broker in rows of so many values. Return False, and record nothing, where one
-        has to be `noted`.
-        """
+        """Record MESSAGEs in rows of so many values. Return False, and record nothing, where one has to be `noted`."""
         if self.forgot or self._would_forget(count):
             return False
         if self._by_order and self._knows(self._recent.decoded(rows, width)):

@@ -91,9 +91,7 @@ class _Twins:
 
 
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone. `twins`: for how many subscriptions there are
-    several.
-    """
+    """The deliveries of a ledger by message-id, until they are gone. `twins`: subscriptions with several of one id."""
 
     __slots__ = ("_named", "twins")
 

@@ -105,9 +105,7 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
 
 
 class Positions:
-    """Positions in a sequence. Costs grow with the logarithm of the number of runs, but for iteration and for a `give`
-    of interleaved runs.
-    """
+    """Positions in a sequence. Costs grow with the logarithm of the runs, but for iteration and an interleaved `give`."""
 
     __slots__ = ("_tree",)
 

@@ -92,9 +92,7 @@ class Recent:
             self._cumulative.add(id)
 
     def add(self, rows: bytes, width: int) -> bool:
-        """Add the newest deliveries, in rows of so many values. Return False, and add none, where a name is taken or
-        may be a token of ours.
-        """
+        """Add rows of the newest deliveries. Return False, and add none, where a name is taken, or may be our token."""
         if _OURS in rows:
             return False
         if width != self._width:

@@ -18,9 +18,7 @@ def ids(rows: bytes, width: int) -> set[bytes]:
 
 
 class Rows:
-    """Rows of `width` values in order. The values `first` up to `stop` are a row's unique name. `size`: bytes of the
-    texts.
-    """
+    """Rows of `width` values in order, unique by their values `first` up to `stop`. `size`: bytes of the texts."""
 
     def __init__(self, width: int, first: int, stop: int) -> None:
         self._width = width
@@ -36,9 +34,7 @@ class Rows:
         return len(self._rows)
 
     def add(self, text: bytes, covered: set[bytes]) -> bool:
-        """Add the newest rows; those of `covered` go with any later row of theirs. Return False, and add none, where a
-        name is taken.
-        """
+        """Add the newest rows; `covered` ones go with later ones. Return False, and add none, where a name is taken."""
         rows = split(text, self._width)
         names = [row[self._first : self._stop] for row in rows]
         different = set(names)

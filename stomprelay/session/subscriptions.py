@@ -52,9 +52,7 @@ _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
 
 
 class Subscriptions:
-    """The open subscriptions of one client, oldest first. `acknowledging` counts those with ACKs, lately ended ones
-    included.
-    """
+    """One client's open subscriptions, oldest first. `acknowledging`: those with ACKs, lately ended ones included."""
 
     __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "_most", "acknowledging")
 

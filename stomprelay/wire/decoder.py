@@ -209,9 +209,7 @@ class Decoder:
         self._pieces = None
 
     def _completed(self, pieces: Pieces, data: bytes) -> bool:
-        """Whether the unfinished frame ends at a known place in this chunk, with so much behind that it is joined
-        alone.
-        """
+        """Whether the unfinished frame ends at a known place in this chunk, far from the chunk's end."""
         stop, awaited = 0, self._awaited
         if type(awaited) is Awaited:
             if awaited.mark is None:
@@ -371,9 +369,7 @@ class Decoder:
     def _await(
         self, data: bytes, at: int, need: int, most: int, mark: re.Pattern[bytes] | None = None
     ) -> None:
-        """Keep the unfinished frame until `need` bytes of it are there and the mark has come; without the mark up to
-        `most` bytes.
-        """
+        """Keep the unfinished frame until `need` bytes and the mark have come; without the mark up to `most` bytes."""
         self._awaited = Awaited(need, most, mark)
         self._keep(data[at:] if at else data)
 
@@ -477,9 +473,7 @@ class Decoder:
         return self._asking(error, unfinished, 0)
 
     def _asking(self, error: StompError, data: bytes, at: int) -> StompError:
-        """Return the error with the receipt of the frame that begins there, if it can be read in front of what is
-        wrong.
-        """
+        """Return the error with the receipt of the frame that begins there, if it can be read."""
         if (
             (self._allowed and self._allowed <= _FROM_BROKERS)
             or error.receipt is not None

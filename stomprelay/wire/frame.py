@@ -136,9 +136,7 @@ def compose(command: bytes, headers: Headers, dialect: Dialect, body: bytes = b"
 
 
 def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]], end: bytes = END) -> bytes:
-    """Return a CONNECT, STOMP or CONNECTED frame with unescaped values. Raises `ValueError` for an LF or NUL in a
-    header.
-    """
+    """Return a CONNECT, STOMP or CONNECTED frame, unescaped. Raises `ValueError` for an LF or NUL in a header."""
     lines = [b":".join(pair) for pair in headers]
     head = b"\n".join((command, *lines, b"\n"))
     if head.count(b"\n") != len(lines) + 2 or b"\0" in head:

@@ -9,9 +9,7 @@ from stomprelay.wire.errors import FrameError, LimitError
 
 @dataclass(frozen=True)
 class Limits:
-    """What one leg takes: header lines a frame, bytes a header line, bytes a body. The defaults are those of
-    `config/stomprelay.toml`.
-    """
+    """What one leg takes: header lines a frame, bytes a header line, bytes a body. Defaults: `config/stomprelay.toml`."""
 
     headers: int = 128
     header_line: int = 10240
@@ -74,8 +72,8 @@ class Head:
 
     @staticmethod
     def content_length(data: bytes, head: int, body: int, dialect: Dialect) -> int:
-        """Return `content-length`, -1 when it is absent. Raises `FrameError` for two of them or not digits,
-        `LimitError` for too many.
+        """Return `content-length`, or -1. Raises `FrameError` for two of them or no digits, `LimitError` for too large
+        a one.
         """
         at = data.find(CONTENT_LENGTH_LINE, head - 1, body)
         if at < 0:

@@ -26,9 +26,7 @@ class HeadSoFar(NamedTuple):
 
 
 class Pieces:
-    """Bytes that come piece by piece, to be taken together. Many small ones are gathered, so that they cost little more
-    than their bytes.
-    """
+    """Bytes that come piece by piece, to be taken together. Small pieces cost little more than their bytes."""
 
     __slots__ = ("_pieces", "size")
 

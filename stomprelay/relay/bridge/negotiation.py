@@ -57,9 +57,7 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 
 
 def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
-    """Return the broker's profile: the configured one, or by CONNECTED. A `session` in the client's CONNECT shows
-    nothing.
-    """
+    """Return the broker's profile: the configured one, or by CONNECTED, unless its `session` is the client's."""
     session = b"" if offer.holds(accord.session) else accord.session
     found = detect(accord.server, session) if upstream.profile is AUTO else upstream.profile
     broker.learnt(found)
@@ -67,9 +65,7 @@ def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) ->
 
 
 def credentials(upstream: Upstream, broker: Broker, client: Credentials | None = None) -> Credentials | None:
-    """Return the relay's credentials for this `client`, or the upstream's, escaped for CONNECT. None: the client's are
-    used.
-    """
+    """Return the relay's credentials for this `client`, or the upstream's, escaped. None: the client's are used."""
     own = client or upstream.credentials
     if own is None or not _escapes(upstream, broker):
         return own

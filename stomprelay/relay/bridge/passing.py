@@ -117,9 +117,7 @@ def to_broker(
     parts: bool = False,
     unkept: Callable[[int], None] | None = None,
 ) -> Passing:
-    """Return what may pass of a client's frames. `sends`: SENDs, too, with `parts` if needed. `unkept` is told of SENDs
-    that nobody keeps.
-    """
+    """Return what may pass of a client: `sends`, with `parts` if needed, of which `unkept` counts those not kept."""
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends, parts=parts)
 

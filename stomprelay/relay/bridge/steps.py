@@ -330,9 +330,7 @@ def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
 
 
 class Step(NamedTuple):
-    """An edit of some commands, needed where one of the facts differs or account is kept (`tracks`); always, without
-    facts.
-    """
+    """An edit of some commands: for facts that differ, where account is kept (`tracks`), or without facts always."""
 
     commands: frozenset[bytes]
     facts: tuple[str, ...]

@@ -364,9 +364,7 @@ class Shutdown:
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """The session ends with this link's broker, which may lose SENDs unless it closed `clean` after all was
-        settled.
-        """
+        """The session ends with its broker. SENDs may be lost unless it closed `clean` after all was settled."""
         flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])

@@ -80,9 +80,7 @@ class Pace:
         self._early = size
 
     def ready(self, size: int, now: float) -> bool:
-        """Whether more may be carried, of which `size` bytes wait; otherwise ask at `until`. Raises `StompError` where
-        a bucket refuses.
-        """
+        """Whether more may be carried (`size` bytes wait); else ask at `until`. Raises `StompError` for a refusal."""
         if not self.waiting:
             self._take(size, now)
         if now < self.until:
@@ -292,9 +290,7 @@ class Turns:
         return None if pace is None or self.deadline == inf else pace.held_by
 
     def release(self, carry: Callable[[float, bytes, int], int], now: float) -> None:
-        """Have `carry` carry the buffer, as far as the pace allows. It returns its frames. Raises `StompError` where
-        the pace refuses more.
-        """
+        """Carry the buffer by `carry`, as far as the pace allows. Raises `StompError` where the pace refuses more."""
         client, buffer, pace = self._client, self._buffer, self._buffer.pace
         self.deadline = inf
         if pace is None:

@@ -27,9 +27,7 @@ from stomprelay.wire.names import DISCONNECT
 
 
 class Fanout:
-    """A `Flow` with several links. `links` makes those of an upstream, `guard` judges the client's frames, `counter`
-    counts by destination.
-    """
+    """A `Flow` with several links, which `links` makes. `guard` judges the client's frames, `counter` counts them."""
 
     __slots__ = (
         "_client",

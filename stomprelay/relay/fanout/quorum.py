@@ -198,9 +198,7 @@ _FAULTS: Final = 2
 
 
 class Quorum:
-    """The `confirmations` of a session, and its failed groups. Methods raise `StompError` when the session cannot go
-    on.
-    """
+    """The `confirmations` of a session, and its failed groups. Raises `StompError` when the session cannot go on."""
 
     __slots__ = ("_client", "_outbox", "_router", "_session", "confirmations")
 

@@ -484,9 +484,7 @@ class Link:
             self.state.broker.health.doubt(self.state.broker.health.sight())
 
     def lost(self, reason: str) -> None:
-        """Record the loss of the broker for this reason. Call `hang_up`, then `seek`. No change where it was being
-        left.
-        """
+        """Record the loss of the broker. Call `hang_up`, then `seek`. No change where it was being left."""
         if not self.leaving and not self.done:
             self.session.counters["brokers_lost"] += 1
             self._lost()

@@ -27,9 +27,7 @@ ANYBODY: Final = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a client says of itself in CONNECT, in its own bytes; None where it says nothing. No repr shows the
-    passcode.
-    """
+    """What a client says of itself in CONNECT, in its own bytes, or None. No repr shows the passcode."""
 
     login: bytes | None
     passcode: bytes | None = field(default=None, repr=False)

@@ -132,9 +132,7 @@ class Broker:
 
 
 class Group:
-    """Brokers under one policy, shared by all sessions. `reconnect`: None for a plain address, with one attempt.
-    `name`: for texts to clients.
-    """
+    """Brokers under one policy. `reconnect`: None for a plain address, with one attempt. `name`: for texts to clients."""
 
     __slots__ = ("_home", "_home_at", "_turns", "brokers", "name", "policy", "reconnect")
 
@@ -219,9 +217,7 @@ class Group:
         return sorted(self.brokers, key=lambda each: (1 - chance()) ** (1 / each.weight), reverse=True)
 
     def _in_turn(self, now: float) -> list[Broker]:
-        """Smooth weighted round-robin: in a full turn each comes first as often as it weighs. Brokers out of service
-        take no turn.
-        """
+        """Smooth weighted round-robin: in a full turn each available broker comes first as often as it weighs."""
         kept = [each for each in self.brokers if not each.health.paused] or self.brokers
         able = [each for each in kept if not each.health.out(now)] or kept
         for each in able:

@@ -54,9 +54,7 @@ class Others(Protocol):
 
 
 class Sight(NamedTuple):
-    """A broker at a time: the number of its newest session, its answers, its troubles, and whether it was known to be
-    well.
-    """
+    """A broker at a time: the number of its newest session, its answers and troubles, and whether it was well."""
 
     joined: int
     answers: int
@@ -241,9 +239,7 @@ class Health:
         return now < self.out_until or now < self._trial_until
 
     def trial(self, now: float) -> None:
-        """A session tries it now. After a pause the others leave it out until `answered` or `failed`, for as long at
-        most.
-        """
+        """A session tries it now. After a pause the others leave it out until `answered` or `failed`."""
         if self.up is False and not self.out(now):
             self._trial_until = now + self._pause
 

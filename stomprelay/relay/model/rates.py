@@ -163,9 +163,7 @@ Buckets = tuple[TokenBucket, ...]
 
 
 class Limiter:
-    """A listener's buckets: of all clients, of each address and user. `tallies`: by scope and limit. `asks_address`: it
-    needs addresses.
-    """
+    """A listener's buckets. `tallies`: by scope and limit. `asks_address`: it has to be told clients' addresses."""
 
     def __init__(self, rates: RateLimits) -> None:
         self._have(rates)

@@ -198,9 +198,7 @@ class Matching(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule (None: none), for which places. `more`: a rule would have to name the
-    wildcard.
-    """
+    """Whether a frame is allowed, by which rule or None, for which places. `more`: if a rule wrote out the wildcard."""
 
     allow: bool
     rule: AccessRule | None

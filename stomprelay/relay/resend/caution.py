@@ -30,8 +30,8 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 
 class Strike:
-    """A connection that ended with one thing alone on its way. `sight`: the broker when it was sent. `counts`: the
-    broker was well.
+    """A connection that ended with one thing alone on its way. `sight`: when it was sent. `counts`: the broker was
+    well.
     """
 
     __slots__ = ("_health", "_sight", "counts")

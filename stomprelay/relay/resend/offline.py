@@ -38,9 +38,7 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps SENDs and transactions for the next broker in `unconfirmed`, subscriptions in the session. `most`: bytes of
-    open transactions.
-    """
+    """Keeps what the next broker has to be sent, in `unconfirmed` and the session. `most`: bytes of open transactions."""
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 

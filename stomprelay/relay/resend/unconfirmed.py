@@ -24,9 +24,7 @@ class Kept(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Things back to back in `wire`, from `start`: each ends at its place in `ends`, and has a receipt and `sends`
-    SENDs.
-    """
+    """Things back to back in `wire`, from `start`: each has its place in `ends`, its receipt and `sends` SENDs."""
 
     wire: bytes
     receipts: list[bytes]
