@@ -222,7 +222,7 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as UTF-8 text: controls but LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
+    """Return bytes as text: controls but LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 

@@ -91,7 +91,7 @@ class _Twins:
 
 
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone. `twins`: subscriptions with several of one id."""
+    """The deliveries of a ledger by message-id, until they are gone. `twins`: the cost of shared ids, in things."""
 
     __slots__ = ("_named", "twins")
 

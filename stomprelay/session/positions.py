@@ -105,7 +105,7 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
 
 
 class Positions:
-    """Positions in a sequence. Costs grow with the logarithm of the runs, but for iteration and an interleaved `give`."""
+    """Positions in a sequence. Costs rise with the logarithm of the runs, but for iteration and a mixed `give`."""
 
     __slots__ = ("_tree",)
 

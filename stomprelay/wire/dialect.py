@@ -131,7 +131,7 @@ class Dialect:
         return match[0] if defined else b"\\" + match[0]
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
-        """Return a raw value decoded. `crlf`: the command line ended so. Raises `FrameError` for an undefined escape."""
+        """Return the decoded value. `crlf`: the command line ended so. Raises `FrameError` for an undefined escape."""
         if (crlf or self.crlf or self.trims_cr) and value.endswith(b"\r"):
             value = value[:-1]
         if self.padded:

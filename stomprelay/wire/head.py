@@ -9,7 +9,7 @@ from stomprelay.wire.errors import FrameError, LimitError
 
 @dataclass(frozen=True)
 class Limits:
-    """What one leg takes: header lines a frame, bytes a header line, bytes a body. Defaults: `config/stomprelay.toml`."""
+    """A leg's limits: header lines a frame, bytes a header line, bytes a body. Defaults: `config/stomprelay.toml`."""
 
     headers: int = 128
     header_line: int = 10240

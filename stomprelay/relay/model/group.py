@@ -132,7 +132,7 @@ class Broker:
 
 
 class Group:
-    """Brokers under one policy. `reconnect`: None for a plain address, with one attempt. `name`: for texts to clients."""
+    """Brokers under one policy. `reconnect`: None for a plain address: one attempt. `name`: for texts to clients."""
 
     __slots__ = ("_home", "_home_at", "_turns", "brokers", "name", "policy", "reconnect")
 

@@ -279,7 +279,7 @@ _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 
 
 def detect(server: bytes, session: bytes) -> Profile:
-    """Return the profile by CONNECTED: its `server` header, or RabbitMQ's form of `session`; else a generic broker's."""
+    """Return the profile by CONNECTED: its `server` header, or RabbitMQ's form of `session`; else a generic one."""
     product = server.partition(b"/")[0].lower()
     if product == b"rabbitmq" or (not product and _RABBITMQ_SESSION.fullmatch(session)):
         return RABBITMQ

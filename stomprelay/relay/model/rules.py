@@ -198,7 +198,7 @@ class Matching(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule or None, for which places. `more`: if a rule wrote out the wildcard."""
+    """Whether a frame is allowed, by which rule, for which places. `more`: only a wildcard is missing in the rules."""
 
     allow: bool
     rule: AccessRule | None

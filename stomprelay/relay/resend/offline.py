@@ -38,7 +38,7 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps what the next broker has to be sent, in `unconfirmed` and the session. `most`: bytes of open transactions."""
+    """Keeps what the next broker has to be sent, in `unconfirmed` and the session. `most`: bytes of transactions."""
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 

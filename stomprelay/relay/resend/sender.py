@@ -68,7 +68,7 @@ class Sender:
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
-        """Put in a frame, with `extra` header lines in front of a SEND's. Raises `StompError` where it cannot be sent."""
+        """Put in a frame, with `extra` header lines in front of a SEND's. Raises `StompError` if it cannot be sent."""
         if frame.command is not SEND:
             self._send_other(frame)
             return
