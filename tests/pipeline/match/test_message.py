@@ -76,6 +76,16 @@ def test_two_deliveries(
         assert message.settled == (None not in (first, second) and outcome != "returned")
 
 
+def test_an_answer_counts_once() -> None:
+    """What is told in two continuations is one thing."""
+    message = Message(1, topic=False)
+    delivery = _delivered(1)
+    message.was_delivered(delivery, 1)
+    message.was_settled(delivery, 2, 2, "acked")
+    message.was_settled(delivery, 3, 3, "returned")
+    assert (message.outcome, message.settled) == ("acked", True)
+
+
 def test_its_row() -> None:
     """Column by column."""
     message = Message(1000, topic=False)
@@ -110,3 +120,24 @@ def test_its_row() -> None:
         "position": 1000,
         "number": 0,
     }
+
+
+@pytest.mark.parametrize("answer", [None, "acked", "returned"])
+def test_it_goes_on_in_the_next_batch(answer: str | None) -> None:
+    """As it was."""
+    message = Message(1, topic=False)
+    message.was_sent(_seen(s.Kind.SENT, 1), 1)
+    message.available = 1
+    for ns in (2, 4):
+        delivery = _delivered(ns)
+        message.was_delivered(delivery, ns)
+        if answer is not None:
+            message.was_settled(delivery, ns + 1, ns + 1, answer)
+    again = Message.load("tt", message.dump())
+    assert again.dump() == message.dump()
+    assert (again.outcome, again.settled, again.until(TERMS), again.back) == (
+        message.outcome,
+        message.settled,
+        message.until(TERMS),
+        message.back,
+    )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stomprelay.pipeline.match.flight import Waiting
 from stomprelay.pipeline.match.order import SendOrder
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
@@ -61,6 +62,17 @@ class _Line:
         return left is not None
 
 
+def test_the_broker_knows_first_that_somebody_is_gone() -> None:
+    """Then what another session has is given again; never what the same one has."""
+    line = _Line()
+    for ns in (1, 2):
+        line.sends(ns)
+    line.gets(10, "c")
+    assert line.gets(11, "c", again=True) == 1
+    line.goes_on(11)
+    assert line.gets(12, "d", again=True) == 0
+
+
 def test_a_topics_message_that_comes_again() -> None:
     """To the subscriber that nacked it, under a new message-id: when the broker says so, or when there is nothing new;
     to a new session of a subscriber that went, too. Nothing of it comes to another subscriber.
@@ -80,6 +92,17 @@ def test_a_topics_message_that_comes_again() -> None:
     line.answers(2, 21, "nacked")
     line.goes_on(21)
     assert [line.gets(22, "c", since_ns=0, message_id="c22"), line.gets(23, "d", since_ns=0)] == [2, 3]
+
+
+def test_orphans() -> None:
+    """A delivery before the SEND, by another relay's clock; by one relay's clock it is another message."""
+    line = _Line()
+    assert [line.gets(1), line.sends(2)] == [0, 1]
+    assert line.sends(3, "other") == 0
+    assert [line.gets(4), line.gets(5)] == [1, 2]
+    assert line.sends(16, "other") == 3
+    named = _Line(by_id=True)
+    assert [named.gets(1), named.sends(50), named.gets(60)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("end", ["acked", "nothing"])
@@ -109,6 +132,15 @@ def test_a_send_of_which_more_may_come(topic: bool) -> None:
     assert line.gets(7, since_ns=0) == 1
 
 
+def test_a_transaction_that_is_undone_is_skipped() -> None:
+    """Even after its COMMIT, which the relay refused."""
+    line = _Line()
+    line.sends(1, transaction="x", ended_ns=2)
+    line.sends(3)
+    line._takes(s.Kind.SENT_MORE, 1, ended_ns=4, aborted=True)
+    assert line.gets(5) == 1
+
+
 def test_the_state_does_not_grow_with_what_waits() -> None:
     """Ten or ten thousand; who comes late finds the first."""
     sizes = []
@@ -123,3 +155,17 @@ def test_the_state_does_not_grow_with_what_waits() -> None:
     assert sizes[1] - sizes[0] < 10
     line.goes_on(1)
     assert [line.gets(2), line.gets(2)] == [0, 1]
+
+
+def test_those_that_wait() -> None:
+    """Runs of them, by time; they can be picked from within."""
+    waiting = Waiting(256 * 10)
+    for number, ns in enumerate((100, 105, 119, 120)):
+        waiting.add(number, number + 7, ns)
+    assert len(waiting.runs) == 3
+    assert (waiting.pick(1), waiting.pick(1), waiting.pick(9)) == ((1, 8), None, None)
+    assert [waiting.from_number(number, 120) for number in range(5)] == [0, 2, 2, 3, None]
+    assert [waiting.from_time(ns) for ns in (0, 109, 110, 120, 130)] == [0, 0, 2, 3, None]
+    assert waiting.take(120) == (0, 7)
+    assert waiting.take(2671) == (3, 10)
+    assert (waiting.take(2671), waiting.until) == (None, 0)
