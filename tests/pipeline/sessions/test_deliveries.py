@@ -153,3 +153,16 @@ def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool,
             mine = [copies[each] for each in mine]
             ours = PendingDeliveries.load(dumped, list(copies.values()), losses)
     assert sorted(each.order for each in ours) == sorted(theirs._by_order)
+
+
+def test_deliveries_that_the_relay_did_not_number() -> None:
+    """They are known by their names only."""
+    ours = PendingDeliveries()
+    mine = Subscription("1", "/queue/a", "client-individual", 0, named=True)
+    for name in ("m1", "m2"):
+        row: s.Transfer = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
+        ours.noted(PendingDelivery(mine, name, name, "a", row), alike=True, counted=False)
+    assert ours.named("relay-ack-1", None, None) is None
+    found = ours.named("m2", None, None)
+    assert found is not None
+    assert found.message_id == "m2"
