@@ -25,12 +25,6 @@ class Rig:
     hurried: int
     """A listener that waits one second for CONNECT."""
 
-    strict: int
-    """A listener with small limits."""
-
-    impatient: int
-    """A listener whose upstream waits one second for CONNECTED."""
-
     def session(self, version: str = "1.2") -> tuple[Connection, Connection]:
         """Open a session and return its two ends: the client's and the broker's."""
         client = Connection.to(self.port)
@@ -44,7 +38,7 @@ class Rig:
 @contextmanager
 def run_rig(directory: Path) -> Iterator[Rig]:
     """Run a relay in front of a scripted broker."""
-    port, hurried, strict, impatient = ports = [free_port() for _ in range(4)]
+    port, hurried = ports = [free_port() for _ in range(2)]
     with ScriptedBroker() as broker:
         config = f"""
 [listener.main]
@@ -55,25 +49,12 @@ endpoint = "tcp:{hurried}:interface=127.0.0.1"
 upstream = "main"
 [listener.hurried.limits]
 connect_timeout = 1
-[listener.strict]
-endpoint = "tcp:{strict}:interface=127.0.0.1"
-upstream = "main"
-[listener.strict.limits]
-headers = 20
-header_line = 1000
-body = 10000
 [upstream.main]
 uri = "tcp://127.0.0.1:{broker.port}"
 connect_timeout = 600
-[listener.impatient]
-endpoint = "tcp:{impatient}:interface=127.0.0.1"
-upstream = "impatient"
-[upstream.impatient]
-uri = "tcp://127.0.0.1:{broker.port}"
-connect_timeout = 1
 """
         with relay(directory, config, ports) as running:
-            yield Rig(running, broker, port, hurried, strict, impatient)
+            yield Rig(running, broker, port, hurried)
 
 
 @contextmanager

@@ -96,7 +96,6 @@ def test_a_login_that_reads_like_an_outage(
             assert good.connect().startswith(b"CONNECTED\n")
 
 
-@pytest.mark.ci
 def test_a_selector_that_reads_like_an_outage(activemq: Broker, tmp_path: Path, queue: str) -> None:
     """The client is told that it is not subscribed, and goes on with the same broker."""
     with (

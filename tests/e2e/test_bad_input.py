@@ -5,8 +5,8 @@ import ssl
 
 import pytest
 
-from tests.e2e.raw import GOODBYE, Connection, body, headers
-from tests.e2e.rig import CONNECT, MESSAGE, SEND, Rig, error
+from tests.e2e.raw import Connection
+from tests.e2e.rig import MESSAGE, SEND, Rig, error
 
 pytestmark = pytest.mark.e2e
 
@@ -29,30 +29,6 @@ def test_a_broker_that_sends_garbage(rig: Rig, garbage: bytes) -> None:
     assert client.frame() == MESSAGE
     error(client)
     assert broker.rest().strip(b"\n") == b""
-    broker.close()
-
-
-@pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_broker_that_answers_connect_with_garbage(rig: Rig, garbage: bytes) -> None:
-    """The client gets an ERROR instead of CONNECTED."""
-    client = Connection.to(rig.port)
-    client.write(CONNECT)
-    broker = rig.broker.accept()
-    broker.frame()
-    broker.write(garbage)
-    error(client)
-    assert broker.rest().strip(b"\n") == b""
-    broker.close()
-
-
-def test_a_broker_that_sends_what_can_be_framed(rig: Rig) -> None:
-    """What a broker makes of headers is passed as it came, however odd, as long as it is clear where a frame ends."""
-    client, broker = rig.session()
-    odd = b"MESSAGE\nno colon\nundefined:\\t\nnot-utf-8:\xff\n\nx\0"
-    broker.write(odd)
-    assert client.frame() == odd
-    client.close()
-    assert broker.rest() == GOODBYE
     broker.close()
 
 
@@ -103,40 +79,6 @@ def test_bad_input_before_connect(rig: Rig, early: bytes) -> None:
     client.write(early)
     error(client)
     assert not rig.broker.waiting()
-
-
-def test_no_common_version_names_the_versions(rig: Rig) -> None:
-    """The ERROR lists what the listener speaks."""
-    client = Connection.to(rig.port)
-    client.write(b"CONNECT\naccept-version:2.0\nhost:/\n\n\0")
-    assert headers(error(client))[b"version"] == b"1.0,1.1,1.2"
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        b"SEND\ndestination:/queue/a\n" + b"x:y\n" * 21 + b"\nx\0",
-        b"SEND\ndestination:/queue/a\nlong:" + b"x" * 1000 + b"\n\nx\0",
-        b"SEND\ndestination:/queue/a\n\n" + b"x" * 10001 + b"\0",
-        b"SEND\ndestination:/queue/a\ncontent-length:10001\n\n",
-        b"SEND\ndestination:/queue/a\n\n" + b"endless" * 2000,
-    ],
-    ids=["headers", "header line", "body", "announced body", "endless body"],
-)
-def test_limits_of_a_listener(rig: Rig, frame: bytes) -> None:
-    """What exceeds a limit of its listener gets an ERROR, and nothing of it reaches the broker."""
-    with Connection.to(rig.strict) as client:
-        client.write(CONNECT)
-        broker = rig.broker.accept()
-        broker.connected()
-        assert client.frame().startswith(b"CONNECTED\n")
-        client.write(b"SEND\ndestination:/queue/a\n\n" + b"x" * 9999 + b"\0")
-        assert len(body(broker.frame())) == 9999
-        client.write(frame)
-        broker.parts()
-        error(client)
-        assert broker.rest().strip(b"\n") == b""
-        broker.close()
 
 
 def test_connections_that_never_say_connect(rig: Rig) -> None:

@@ -68,25 +68,3 @@ def test_sessions_spread_and_come_back(
             client.send(f"/topic/balance-{number}", b"%d" % number)
             assert client.bodies(1) == [b"%d" % number]
             client.leave()
-
-
-@pytest.mark.ci
-def test_the_fewest_sessions(tmp_path: Path, activemq: Broker, rabbitmq: Broker) -> None:
-    """`least-sessions` fills up where clients have gone."""
-    with (
-        nodes(rabbitmq, activemq) as members,
-        balanced(tmp_path, members, "least-sessions") as running,
-        ExitStack() as stack,
-    ):
-        by_broker: dict[int, list[Talker]] = {0: [], 1: []}
-        for _ in range(6):
-            before = shares(running)
-            client = stack.enter_context(Talker.at(running.port))
-            by_broker[0 if shares(running)[0] > before[0] else 1].append(client)
-        assert shares(running) == [3, 3]
-        for client in by_broker[0]:
-            client.leave()
-        running.relay.wait_until(lambda: shares(running) == [0, 3])
-        for _ in range(3):
-            stack.enter_context(Talker.at(running.port))
-        assert shares(running) == [3, 3]

@@ -361,39 +361,6 @@ def test_over_tls(browser: Any, tmp_path: Path) -> None:
         leave(found)
 
 
-@pytest.mark.ci
-def test_behind_a_proxy(tmp_path: Path) -> None:
-    """Which says whose the connection is: the list of sessions has that address."""
-    with served(tmp_path, kind="haproxy:tcp") as running:
-        said = f"authorization: Bearer {TOKEN}\r\nhost: localhost:{running.admin}\r\n"
-
-        def ask(request: str, headers: str, body: str = "") -> Connection:
-            asked = Connection.to(running.admin)
-            asked.write(f"PROXY TCP4 203.0.113.9 127.0.0.1 4711 {running.admin}\r\n".encode())
-            asked.write(f"{request} HTTP/1.1\r\n{said}{headers}\r\n{body}".encode())
-            return asked
-
-        def answer(asked: Connection) -> Any:
-            length = re.search(rb"(?i)content-length: (\d+)", asked.until(b"\r\n\r\n"))
-            assert length is not None
-            found = asked.until(b"}\n")
-            asked.close()
-            return json.loads(found)
-
-        body = '{"listener": "main"}'
-        headers = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        ticket = answer(ask("POST /console/open", headers, body))["ticket"]
-        console = ask(
-            "GET /console/socket",
-            "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-version: 13\r\n"
-            f"sec-websocket-key: {'A' * 22}==\r\nsec-websocket-protocol: v12.stomp, ticket.{ticket}\r\n",
-        )
-        assert console.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
-        [session] = answer(ask("GET /sessions", ""))["sessions"]
-        assert session["client"] == "203.0.113.9:4711"
-        console.close()
-
-
 # Who looks
 
 

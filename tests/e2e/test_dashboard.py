@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, elsewhere, page
+from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
@@ -22,7 +22,6 @@ from tests.e2e.shown import HOSTILE, LONG, RATE, SESSIONS, TURNED
 
 pytestmark = pytest.mark.e2e
 
-TOKEN: Final = "a token of more than sixteen characters"
 
 _AGED: Final = """(seconds) => {
   const data = structuredClone(shown);
@@ -400,48 +399,6 @@ def test_an_order_that_is_refused(browser: Any, tmp_path: Path) -> None:
         urllib.request.urlopen(request, timeout=30).close()
         found.click("#do")
         found.wait_for_selector("#notice.alarmed:has-text('Not done: there is no session')")
-
-
-@pytest.mark.ci
-def test_with_a_token(browser: Any, tmp_path: Path) -> None:
-    """Who types it as the password sees and orders all; a browser that has it not gets nothing."""
-    with made_up(tmp_path, TOKEN) as running:
-        with page(browser) as found, pytest.raises(Exception, match="ERR_INVALID_AUTH_CREDENTIALS"):
-            found.goto(running.url)
-        credentials = {"username": "anybody", "password": TOKEN}
-        with looking(browser, running.url, http_credentials=credentials) as found:
-            ask(found, "#brokers tr:has-text('192.0.2.1') button", "Pause")
-            running.child.wait_for_output("^paused tcp://192")
-
-
-_CROSS: Final = """async (url) => {
-  const body = '{"broker": "*"}', said = [];
-  for (const [mode, type] of [["no-cors", "text/plain"], ["cors", "text/plain"], ["cors", "application/json"]]) {
-    try {
-      const answer = await fetch(url + "brokers/pause", {method: "POST", mode, body, credentials: "include",
-        headers: {"content-type": type}});
-      said.push(answer.type);
-    } catch { said.push("refused"); }
-  }
-  try { said.push((await fetch(url + "overview", {mode: "cors"})).type); } catch { said.push("refused"); }
-  return said;
-}"""
-
-
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_a_page_of_another_site(browser: Any, shown: MadeUp, name: str) -> None:
-    """It orders nothing and reads nothing, even from this machine, and from one that is called alike."""
-    with elsewhere() as port, page(browser) as found:
-        found.goto(f"http://{name}:{port}/")
-        assert found.evaluate(_CROSS, shown.url) == ["refused"] * 4
-        frame = found.evaluate(
-            "(url) => new Promise((done) => { const one = document.createElement('iframe'); one.src = url;"
-            " one.onload = () => { try { done(one.contentDocument?.body.innerText ?? ''); } catch { done(''); } };"
-            " document.body.append(one); })",
-            shown.url,
-        )
-        assert frame == ""
-    assert not any(each["paused"] for each in shown.overview()["brokers"])
 
 
 # Who looks

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.ports import free_port
 from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker
 from tests.e2e.relay import relay
-from tests.e2e.rig import CONNECT, CONNECTED, MESSAGE, SEND, Rig, error
+from tests.e2e.rig import CONNECT, MESSAGE, SEND, Rig, error
 
 pytestmark = pytest.mark.e2e
 
@@ -31,40 +31,6 @@ def test_a_client_that_dies_in_mid_frame(rig: Rig, frame: bytes, cut: int, reset
     broker.close()
 
 
-def test_a_client_that_dies_before_the_broker_has_answered(rig: Rig) -> None:
-    """The broker connection of a client that gave up waiting for CONNECTED ends too."""
-    client = Connection.to(rig.port)
-    client.write(CONNECT)
-    broker = rig.broker.accept()
-    assert broker.frame().startswith(b"CONNECT\n")
-    client.close()
-    assert broker.rest().strip(b"\n") == b""
-    broker.close()
-
-
-def test_a_broker_that_never_answers(rig: Rig) -> None:
-    """The client gets an ERROR when the upstream's time is over, and the broker connection ends."""
-    client = Connection.to(rig.impatient)
-    client.write(CONNECT)
-    broker = rig.broker.accept()
-    assert broker.frame().startswith(b"CONNECT\n")
-    error(client)
-    assert broker.rest().strip(b"\n") == b""
-    broker.close()
-
-
-@pytest.mark.parametrize("cut", [0, 1, 9, 20, len(CONNECTED) - 1])
-def test_a_broker_that_closes_before_it_has_answered(rig: Rig, cut: int) -> None:
-    """The client gets an ERROR, whatever part of CONNECTED has come."""
-    client = Connection.to(rig.port)
-    client.write(CONNECT)
-    broker = rig.broker.accept()
-    broker.frame()
-    broker.write(CONNECTED[:cut])
-    broker.close()
-    error(client)
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("cut", [0, 1, 8, 30, len(MESSAGE) - 1])
 def test_a_broker_that_closes_in_a_session(rig: Rig, cut: int) -> None:
@@ -74,21 +40,6 @@ def test_a_broker_that_closes_in_a_session(rig: Rig, cut: int) -> None:
     broker.close()
     assert client.frame() == MESSAGE
     error(client)
-
-
-def test_no_broker(tmp_path: Path) -> None:
-    """Where nobody listens, the client gets an ERROR."""
-    port = free_port()
-    config = f"""
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[upstream.main]
-uri = "tcp://127.0.0.1:{free_port()}"
-"""
-    with relay(tmp_path, config, [port]), Connection.to(port) as client:
-        client.write(CONNECT)
-        error(client)
 
 
 def test_the_relay_stops_with_open_sessions(tmp_path: Path) -> None:

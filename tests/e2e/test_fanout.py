@@ -1,6 +1,5 @@
 """One client, several brokers at once: SENDs to all, a quorum of receipts, and merged subscriptions."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -46,20 +45,6 @@ def test_everything_goes_to_all(pair: list[Node], tmp_path: Path, version: str, 
         client.send(queue, *bodies)
         assert held(pair, queue) == [bodies, bodies]
         client.leave()
-
-
-def test_transactions_go_to_all(pair: list[Node], tmp_path: Path, queue: str) -> None:
-    """A COMMIT delivers in both, an ABORT in neither."""
-    with fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running, Talker.at(running.port) as client:
-        for verb in ("ABORT", "COMMIT"):
-            client.tell("BEGIN", transaction=verb)
-            for number in range(3):
-                said = f"{verb}-{number}".encode()
-                client.tell("SEND", said, destination=queue, transaction=verb, persistent="true")
-            client.ask(verb, transaction=verb)
-        client.leave()
-    committed = [b"COMMIT-0", b"COMMIT-1", b"COMMIT-2"]
-    assert held(pair, queue) == [committed, committed]
 
 
 @pytest.mark.ci
@@ -119,67 +104,3 @@ def test_a_group_that_dies(pair: list[Node], tmp_path: Path, dead: int, queue: s
         assert list(dict.fromkeys(found[dead])) == bodies
         assert found[1 - dead] == bodies
         client.leave()
-
-
-@pytest.mark.ci
-def test_a_slow_group_blocks_nobody(pair: list[Node], tmp_path: Path, queue: str) -> None:
-    """While one broker is frozen the other one's receipts and messages go on; the frozen one gets all of it later."""
-    bodies = [b"%d" % number for number in range(500)]
-    uri = ",".join(node.uri for node in pair)
-    with (
-        fleet(tmp_path, pair, f'uri = "fanout:({uri})?minAckCount=1"\nconfirm = true') as running,
-        Talker.at(running.port) as client,
-        Talker.at(pair[1].broker.port) as reader,
-    ):
-        reader.subscribe(queue, "1")
-        client.send(queue, b"first")
-        pair[0].broker.freeze()
-        client.send(queue, *bodies)
-        assert reader.bodies(501) == [b"first", *bodies]
-        pair[0].broker.thaw()
-        client.send(queue, b"last")
-        late = [b"first", *bodies, b"last"]
-        assert drain(pair[0].broker.port, queue, len(late)) == late
-        assert reader.bodies(1) == [b"last"]
-        client.leave()
-
-
-@pytest.mark.ci
-def test_a_quorum_out_of_reach(pair: list[Node], tmp_path: Path, queue: str) -> None:
-    """The client gets an ERROR with its receipt's id and the name of the group that failed."""
-    with fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running, Talker.at(running.port) as client:
-        client.send(queue, b"both")
-        pair[0].proxy.cut()
-        receipt = client.ask_later("SEND", b"one", destination=queue, persistent="true")
-        error = client.error()
-        assert f"receipt-id:{receipt}\n".encode() in error
-        assert b"main-1" in error
-        assert b"main-2" not in error
-    for node in pair:
-        node.heal()
-    first, second = held(pair, queue)
-    assert first == [b"both"]
-    assert Counter(second) - Counter([b"both", b"one"]) == Counter()
-
-
-def test_a_group_that_fails_over(
-    tmp_path: Path, activemq: Broker, memory: Broker, rabbitmq: Broker, queue: str
-) -> None:
-    """A group of two brokers counts for the quorum with either of them."""
-    bodies = [b"%d" % number for number in range(100)]
-    with nodes(activemq, memory, rabbitmq) as members:
-        one, other, alone = members
-        config = f"""
-uri = "fanout:(failover:({one.uri},{other.uri})?randomize=false,{alone.uri})?minAckCount=2"
-confirm = true
-"""
-        with fleet(tmp_path, members, config) as running, Talker.at(running.port) as client:
-            client.send(queue, *bodies[:50])
-            one.proxy.cut()
-            client.send(queue, *bodies[50:])
-            client.leave()
-            one.proxy.flow()
-            before, after, all_of_it = held(members, queue)
-            assert before == bodies[:50]
-            assert after == bodies[50:]
-            assert all_of_it == bodies

@@ -1,16 +1,14 @@
 """A client that closes its direction only: it gets what it asked for, and its connection ends in good time."""
 
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
-from tests.e2e.raw import GOODBYE, Connection
+from tests.e2e.raw import Connection
 from tests.e2e.relay import relay
-from tests.e2e.rig import Rig
 
 pytestmark = pytest.mark.e2e
 
@@ -54,53 +52,6 @@ disconnect_timeout = 60
         assert answers.lstrip(b"\n").startswith(b"CONNECTED\n")
         assert _receipts(answers) == {b"%d" % each for each in range(500)} | {b"BEGIN", b"COMMIT"}
         running.wait_for_log("vanished: client left, and has its answers")
-
-
-def test_messages_after_a_half_close(tmp_path: Path) -> None:
-    """A subscriber gets its messages until the time is over, then its session ends."""
-    port = free_port()
-    config = f"""
-[listener.public]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-[upstream.main]
-uri = "memory:"
-disconnect_timeout = 1
-"""
-    subscribe = b"SUBSCRIBE\nid:0\ndestination:/queue/half\n\n\0"
-    with relay(tmp_path, config, [port]):
-        began = time.monotonic()
-        answers = _asks(port, subscribe, b"SEND\ndestination:/queue/half\n\nhello\0")
-        assert b"\n\nhello\0" in answers
-        assert time.monotonic() - began >= 1
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("fast", [True, False])
-def test_an_error_after_a_half_close(tmp_path: Path, fast: bool) -> None:
-    """What the broker refuses is told."""
-    port = free_port()
-    config = f"""
-fast_path = {str(fast).lower()}
-[listener.public]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-[upstream.main]
-uri = "memory:"
-"""
-    with relay(tmp_path, config, [port]):
-        asked = b"SUBSCRIBE\nid:0\ndestination:/queue/half\nselector:x = 1\n\n\0"
-        assert b"ERROR\nmessage:selectors are not supported\n" in _asks(port, asked)
-
-
-def test_a_client_that_closes_both_directions(rig: Rig) -> None:
-    """Its broker connection ends as soon as that is known."""
-    client, broker = rig.session()
-    client.write(b"SUBSCRIBE\nid:0\ndestination:/queue/half\n\n\0")
-    broker.frame()
-    client.close()
-    began = time.monotonic()
-    assert broker.rest() == GOODBYE
-    assert time.monotonic() - began < 2
-    broker.close()
 
 
 def test_the_embedded_broker_asked_directly(memory: Broker) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import fleet
-from tests.e2e.flood import Flood
 from tests.e2e.ports import free_port
 from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker, headers
 from tests.e2e.relay import relay
@@ -62,19 +61,6 @@ heart_beat = [{INTERVAL}, {INTERVAL}]
             yield Beating(port, broker)
 
 
-def test_an_idle_session_lives_by_its_beats(beating: Beating) -> None:
-    """Both ends get beats for as long as they send theirs, far longer than silence would be borne."""
-    client, broker = beating.session(b"%d,%d" % (INTERVAL, INTERVAL), b"%d,%d" % (INTERVAL, INTERVAL))
-    with client, broker:
-        for _ in range(15):
-            client.write(b"\n")
-            broker.write(b"\n")
-            assert client.socket.recv(1) == b"\n"
-            assert broker.socket.recv(1) == b"\n"
-        client.write(b"SEND\ndestination:/queue/a\n\nalive\0")
-        assert broker.frame() == b"SEND\ndestination:/queue/a\n\nalive\0"
-
-
 def test_a_silent_client_is_given_up(beating: Beating) -> None:
     """It gets an ERROR and the end; its broker connection ends too."""
     client, broker = beating.session(b"%d,0" % INTERVAL, b"")
@@ -82,27 +68,6 @@ def test_a_silent_client_is_given_up(beating: Beating) -> None:
         assert client.frame().startswith(b"ERROR\n")
         assert client.rest().strip() == b""
         assert broker.rest().strip(b"\n") == GOODBYE
-
-
-def test_a_silent_broker_is_given_up(beating: Beating) -> None:
-    """The client, which wants no beats, gets an ERROR and the end."""
-    client, broker = beating.session(b"", b"%d,0" % INTERVAL)
-    with client, broker:
-        assert client.frame().startswith(b"ERROR\n")
-        assert client.rest().strip() == b""
-        assert broker.rest().strip() == b""
-
-
-def test_a_broker_that_the_relay_does_not_read_is_not_silent(beating: Beating) -> None:
-    """While a client reads nothing its broker is not read either, and not taken for dead."""
-    client, broker = beating.session(b"", b"%d,0" % INTERVAL)
-    flood = Flood(
-        broker, b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\n" + b"x" * 65000 + b"\0"
-    )
-    with client, broker:
-        # It ends after two seconds without progress: ten intervals.
-        flood.run()
-        flood.arrives(client)
 
 
 @pytest.mark.ci

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -265,58 +265,6 @@ def test_a_relay_that_is_killed(tmp_path: Path, round_: int) -> None:
         assert len(numbers(journal, flood.sender)) <= flood.sent + 20
 
 
-def test_only_the_last_interval_is_lost(tmp_path: Path) -> None:
-    """What was said a while before SIGKILL is there to the last frame; the next run writes on beside it."""
-    with running(tmp_path) as relay, Connection.to(relay.port) as client:
-        client.connect(login="me")
-        for number in range(100):
-            client.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:%d\n\n\0" % (number, number))
-            client.frame()
-        relay.until(lambda: relay.metric("frames_total") == 202)
-        relay.child.send(signal.SIGKILL)
-        assert relay.child.exited(within=PATIENCE)
-    with running(tmp_path) as relay:
-        relay.child.wait_for_output("of a relay that died is ended")
-    journal = Journal(relay.directory)
-    assert numbers(journal, "me") == list(range(100))
-    assert len(journal.events("journal begun")) == 2
-    # Runs that begin in the same second stand in any order.
-    assert {each.facts.get("by") for each in journal.events("journal ended")} == {"recovery", None}
-    assert all(segment.closed for segment in Folder(relay.directory).segments())
-
-
-def test_a_relay_without_clients(tmp_path: Path) -> None:
-    """It says that it is there, and its segments go on; when it is killed, the next one says that its run is over."""
-    with running(tmp_path, "segment_age = 1") as relay:
-        here = Folder(relay.directory)
-        relay.until(lambda: relay.directory.is_dir() and len(here.segments()) > 2)
-        relay.child.send(signal.SIGKILL)
-        assert relay.child.exited(within=PATIENCE)
-    assert [each.closed for each in here.segments()].count(False) == 1
-    assert len(here.recover(time.time_ns())) == 1
-    journal = Journal(relay.directory)
-    names = [each.event for each in journal.entries]
-    assert (names[0], names[-1]) == ("journal begun", "journal ended")
-    assert names.count("journal alive") >= 2
-    assert {each.facts["within"] for each in journal.events("journal alive")} == {1.0}
-    assert (journal.entries[-1].facts["by"], here.gaps()) == ("recovery", [])
-
-
-def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
-    """`twistd` ends at once and names it."""
-    (tmp_path / "file").write_text("")
-    port = free_port()
-    arguments = ["-l", f"tcp:{port}:interface=127.0.0.1", "--journal", str(tmp_path / "file")]
-    child = start(tmp_path, ["stomprelay", *arguments])
-    try:
-        assert child.exited(within=PATIENCE), child.last_words
-    finally:
-        status = child.stop()
-    assert status != 0
-    assert "Traceback" not in child.output
-    assert f"journal: {tmp_path / 'file'} cannot be used: " in child.output
-
-
 def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
     """The relay goes on; it shows, is counted, and a record says how much is missing."""
     with running(tmp_path, "queue = 20000") as relay, Connection.to(relay.port) as client:
@@ -399,100 +347,3 @@ def _still(flood: Flood) -> int:
         before = flood.sent
         time.sleep(0.5)  # a client that is let sends thousands in that time
     return before
-
-
-@pytest.mark.ci
-def test_a_disk_that_fails_to_the_end(tmp_path: Path) -> None:
-    """SIGTERM ends the relay all the same; the log says what is lost."""
-    with running(tmp_path) as relay, Connection.to(relay.port) as client:
-        client.connect()
-        relay.until(lambda: not relay.metric("queue_bytes"))
-        relay.limit(0)
-        client.write(b"SEND\ndestination:/topic/a\nreceipt:1\n\n\0")
-        client.frame()
-    assert re.search(r"\d+ blocks of the journal are lost", relay.child.output)
-    Folder(relay.directory).recover(time.time_ns())
-    Journal(relay.directory)
-
-
-SECRETS: Sequence[bytes] = [
-    b"CONNECT\naccept-version:1.2\nhost:/\nlogin:me\npasscode:geheim\n\n\0",
-    b"STOMP\naccept-version:1.1,1.2\nhost:/\nlogin:me\npasscode:geheim\ntoken:geheim\n\n\0",
-    b"CONNECT\r\naccept-version:1.2\r\nhost:/\r\nlogin:me\r\npasscode:geheim\r\ntoken:geheim\r\n\r\n\0",
-    b"CONNECT\nlogin: me\npasscode: geheim\ntoken: geheim\n\n\0",
-    b"CONNECT\nlogin:me\n passcode :  geheim \nToken : geheim\n\n\0",
-    b"CONNECT\nlogin:me\nPasscode:geheim\npasscode:geheim\nTOKEN:geheim\n\n\0",
-]
-SENDS: Sequence[bytes] = [
-    b"SEND\ndestination:/topic/a\ntoken:geheim\n\nbody\0",
-    b"SEND\r\ndestination:/topic/a\r\ntoken:geheim\r\ntoken:geheim\r\n\r\nbody\0",
-    b"SEND\ndestination:/topic/a\nToken: geheim\n\nbody\0",
-    b"SEND\ndestination:/topic/a\ntoken:geheim\\cgeheim\n\nbody\0",
-]
-
-
-@pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_secrets_in_every_form(tmp_path: Path, size: int) -> None:
-    """Neither the passcode nor a header that is to be left out is in any file, however it came; the rest is."""
-    with running(tmp_path, 'redact = ["token"]', 'bodies = "all"') as relay:
-        for connect in SECRETS:
-            with Connection.to(relay.port) as client:
-                client.socket.setsockopt(6, 1, 1)
-                _write(client, connect, size)
-                answer = client.frame()
-                assert answer.startswith(b"CONNECTED\n"), answer
-                client.write(b"SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0")
-                old = b"version:1.2" not in answer
-                sends = [each for each in SENDS if not old or (b"\\" not in each and b"\r" not in each)]
-                for send in sends:
-                    _write(client, send, size)
-                    assert client.frame().startswith(b"MESSAGE\n")
-                # What is no STOMP ends in an ERROR, which must not tell either.
-                client.write(b"SEND\npasscode:geheim\ntoken:geheim\n\0\n\n\0")
-                client.rest()
-    octets = b"".join(path.read_bytes() for path in relay.directory.iterdir())
-    assert b"geheim" not in octets
-    assert octets.count(b"passcode:***") >= 4
-    journal = Journal(relay.directory)
-    assert len(journal.frames("CONNECT", "client")) + len(journal.frames("STOMP", "client")) == len(SECRETS)
-    assert {each.kept for each in journal.frames("SEND", "client")} == {b"body"}
-    assert {each.context.client for each in journal.frames("SEND", "client")} == {"me"}
-    assert b"***" in journal.frames("MESSAGE", "broker")[0].head
-
-
-def _write(client: Connection, data: bytes, size: int) -> None:
-    """In pieces."""
-    for at in range(0, len(data), size):
-        client.write(data[at : at + size])
-
-
-def test_bodies_by_destination_and_old_segments(tmp_path: Path) -> None:
-    """None, some octets, all; and no more than is to be retained."""
-    capture = '[[journal.capture]]\ndestination = "/topic/all.*"\nbodies = "all"\n'
-    capture += '[[journal.capture]]\ndestination = "/topic/none"\nbodies = "none"\n'
-    limits = ("segment_size = 20000", "retain_size = 100000")
-    with (
-        running(tmp_path, "bodies = 3", *limits, capture=capture) as relay,
-        Connection.to(relay.port) as client,
-    ):
-        client.connect()
-        for destination in ("all.1", "none", "some"):
-            client.write(f"SEND\ndestination:/topic/{destination}\n\nhello\0".encode())
-        relay.until(lambda: relay.metric("frames_total") >= 4)
-        first = Folder(relay.directory).segments()[0]
-        found = [
-            each.kept
-            for block in read(first.path)
-            if isinstance(block, Block) and block.kind is BlockKind.FRAMES
-            for each in block.frames
-            if each.head.startswith(b"SEND")
-        ]
-        assert found == [b"hello", b"", b"hel"]
-        for number in range(300):
-            send = b"SEND\ndestination:/topic/all.1\nreceipt:%d\n\n%b\0"
-            client.write(send % (number, b"x" * 2000))
-            client.frame()
-        relay.until(lambda: not first.path.with_suffix("").exists() and not first.path.exists())
-    segments = Folder(relay.directory).segments()
-    assert sum(each.size for each in segments) < 200_000
-    Journal(relay.directory, gaps=True)

@@ -93,50 +93,6 @@ def test_a_transaction_goes_on(pair: Fleet, queue: str, version: str) -> None:
     assert emptied(pair, queue) == [[b"outside"], [b"outside", b"1", b"2", b"3"]]
 
 
-def test_an_aborted_transaction_is_gone(pair: Fleet, queue: str) -> None:
-    """What was sent in a transaction before the broker was lost is not there after an ABORT on the next one."""
-    with Talker.at(pair.port) as client:
-        client.tell("BEGIN", transaction="t")
-        client.tell("SEND", b"1", destination=queue, transaction="t", persistent="true")
-        client.send(queue, b"outside")
-        pair.nodes[0].proxy.cut()
-        client.ask("ABORT", transaction="t")
-        client.leave()
-    assert emptied(pair, queue) == [[b"outside"], []]
-
-
-def test_a_transaction_that_acknowledged(pair: Fleet, queue: str) -> None:
-    """It cannot be said again: the client gets an ERROR, the message is still where it was, and nothing is sent."""
-    with Talker.at(pair.port) as client, Talker.at(pair.nodes[0].broker.port) as other:
-        client.subscribe(queue, "1", "client-individual")
-        other.send(queue, b"taken")
-        client.tell("BEGIN", transaction="t")
-        client.acknowledge(client.message(), transaction="t")
-        client.tell("SEND", b"answer", destination=queue, transaction="t", persistent="true")
-        pair.nodes[0].proxy.cut()
-        pair.relay.wait_until(lambda: pair.nodes[1].proxy.accepted > 0)
-        receipt = client.ask_later("COMMIT", transaction="t")
-        error = client.error()
-        assert f"receipt-id:{receipt}\n".encode() in error
-        assert b"transaction" in error
-        assert b"acknowledged" in error
-    assert emptied(pair, queue, 1) == [[b"taken"], []]
-
-
-def test_a_commit_of_unknown_outcome(pair: Fleet, queue: str) -> None:
-    """A broker that falls silent with a COMMIT has it or has it not: the client gets an ERROR, and no second try."""
-    with Talker.at(pair.port) as client:
-        client.tell("BEGIN", transaction="t")
-        client.tell("SEND", b"1", destination=queue, transaction="t", persistent="true")
-        client.send(queue, b"outside")
-        pair.nodes[0].broker.freeze()
-        receipt = client.ask_later("COMMIT", transaction="t")
-        error = client.error()
-        assert f"receipt-id:{receipt}\n".encode() in error
-        assert b"COMMIT" in error
-    assert emptied(pair, queue)[1] == []
-
-
 @pytest.mark.ci
 def test_what_was_committed_survives_its_broker(reversed_pair: Fleet, queue: str) -> None:
     """RabbitMQ is killed as soon as the client has the RECEIPT of its last COMMIT: none of the messages is missing."""

@@ -44,14 +44,3 @@ def test_a_client_that_stays_is_sent_an_error(one: Fleet, queue: str) -> None:
     assert drain(one.nodes[0].broker.port, queue, 2) == [b"before", b"after"]
     assert drain(one.nodes[0].broker.port, f"{queue}-good", 1) == [b"1"]
     assert one.counted("possibly_lost") == 0
-
-
-def test_a_client_that_is_gone_holds_nothing(one: Fleet, queue: str) -> None:
-    """Its session ends in time and with a few connections; what it sent behind the frame is delivered."""
-    with Talker.at(one.port) as client:
-        client.tell("SEND", b"bad", destination=queue, priority="abc")
-        client.tell("SEND", b"after", destination=queue, persistent="true")
-    wait_until_left(one, 0)
-    assert one.nodes[0].proxy.accepted < 15
-    assert drain(one.nodes[0].broker.port, queue, 1) == [b"after"]
-    assert one.counted("errors_sent") == 0

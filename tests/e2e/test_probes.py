@@ -15,7 +15,7 @@ from tests.config.reference import put_secrets
 from tests.e2e.child import PATIENCE
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import ROOT, check, relay, start, twistd
+from tests.e2e.relay import ROOT, relay, twistd
 from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
@@ -106,32 +106,6 @@ longest_pause = 0.2
                 assert client.frame() == b"RECEIPT\nreceipt-id:1\n\n\0"
         assert "whoever is on the way can read the token" in running.log
         assert "0123456789abcdef" not in running.log
-
-
-@pytest.mark.parametrize(
-    ("text", "mode", "said"),
-    [
-        ("", 0o600, "admin: other machines may reach it"),
-        ('admin_token_file = "admin.token"\n', 0o644, "for its mode is 644: chmod 600 it"),
-    ],
-)
-def test_a_relay_that_everybody_could_stop_does_not_start(
-    tmp_path: Path, text: str, mode: int, said: str
-) -> None:
-    """Neither without a token, nor with one that everybody knows; `twistd` ends with one line that names the key."""
-    put_secrets(tmp_path)
-    (tmp_path / "admin.token").chmod(mode)
-    file = tmp_path / "stomprelay.toml"
-    file.write_text(f'admin = "tcp:{free_port()}"\n{text}')
-    child = start(tmp_path, ["stomprelay", "-c", str(file)])
-    try:
-        assert child.exited(within=PATIENCE), child.last_words
-    finally:
-        status = child.stop()
-    assert status == 1
-    assert f"{file}: admin" in child.output
-    assert said in child.output
-    check(child)
 
 
 @pytest.mark.ci

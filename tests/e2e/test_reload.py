@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import signal
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,8 +14,8 @@ import pytest
 from tests.e2e.certificates import Authority, Credentials
 from tests.e2e.child import PATIENCE
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, ScriptedBroker, headers
-from tests.e2e.relay import ROOT, Relay, relay, twistd
+from tests.e2e.raw import Connection, headers
+from tests.e2e.relay import Relay, relay, twistd
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
@@ -313,67 +311,3 @@ def refused(port: int) -> bool:
     except ConnectionRefusedError:
         return True
     return False
-
-
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    """All of the reload is refused."""
-    port, free, admin = free_port(), free_port(), free_port()
-    head = f'admin = "tcp:{admin}:interface=127.0.0.1"\n'
-    text = head + f'[listener.a]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n'
-    with relay(tmp_path, text, [port, admin]) as running:
-        with contextlib.closing(Connection.to(port)) as client:
-            assert client.connect().startswith(b"CONNECTED\n")
-        other = f'[listener.b]\nendpoint = "tcp:{free}:interface=127.0.0.1"\n'
-        more = f'[listener.c]\nendpoint = "tcp:{admin}"\n'
-        line = hang_up(running, tmp_path, text + other + more)
-        assert line.endswith(f"c: cannot listen on tcp:{admin}: Address already in use")
-        running.wait_until(lambda: refused(free))
-        with contextlib.closing(Connection.to(port)) as client:
-            assert client.connect().startswith(b"CONNECTED\n")
-
-
-def test_the_command(tmp_path: Path) -> None:
-    """It prints what changed, or why nothing did."""
-    port, admin = free_port(), free_port()
-    text = f'admin = "tcp:{admin}:interface=127.0.0.1"\n[listener.a]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n'
-    file = tmp_path / "stomprelay.toml"
-
-    def reload(status: int) -> tuple[str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "stomprelay", "reload", "--admin", f"tcp:{admin}"],
-            check=False,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == status, done.stderr
-        return done.stdout, done.stderr
-
-    with relay(tmp_path, text, [port, admin]):
-        assert reload(0) == ("nothing changed\n", "")
-        file.write_text(f'log_level = "warn"\nworkers = 2\nbroker.queue_messages = 3\n{text}')
-        assert "cannot share the embedded broker" in reload(1)[1]
-        file.write_text(f'log_level = "warn"\nbroker.queue_messages = 3\n{text}')
-        assert reload(0) == ("log_level\nbroker.queue_messages: needs a restart\n", "")
-
-
-def test_while_it_stops(tmp_path: Path) -> None:
-    """SIGHUP neither ends it nor lets anybody in again; what is owed still comes."""
-    port = free_port()
-    with ScriptedBroker() as there:
-        text = door("main", port) + upstream(there.port, more="confirm = true")
-        with relay(tmp_path, text, [port]) as running, Connection.to(port) as client:
-            client.write(_CONNECT)
-            with there.accept() as served:
-                assert served.frame().startswith(b"CONNECT\n")
-                served.write(b"CONNECTED\nversion:1.2\n\n\0")
-                assert client.frame().startswith(b"CONNECTED\n")
-                client.write(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
-                sent = served.frame()
-                running.send(signal.SIGTERM)
-                running.wait_for_log("stopping: 1 session")
-                assert again(running).endswith("the configuration is not reloaded: the relay stops")
-                served.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % headers(sent)[b"receipt"])
-                assert client.frame().startswith(b"RECEIPT\n")
-                running.wait_for_log("Main loop terminated")

@@ -49,21 +49,6 @@ upstream = "orders"
             yield running
 
 
-def test_a_leg_is_opened_when_it_is_needed(routed: Fleet, here: str, there: str) -> None:
-    """Nobody connects to a broker whose destinations nobody asked for."""
-    with Talker.at(routed.port) as client:
-        client.send(here, b"1")
-        assert routed.nodes[1].proxy.accepted == 0
-        client.send(there, b"2")
-        client.send(f"{here}.audit", b"3")
-        assert routed.nodes[1].proxy.accepted == 1
-        client.leave()
-    held = [
-        [drain(node.broker.port, place) for place in (here, there, f"{here}.audit")] for node in routed.nodes
-    ]
-    assert held == [[[b"1"], [], []], [[], [b"2"], [b"3"]]]
-
-
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_consuming_from_both(routed: Fleet, here: str, there: str, version: str) -> None:
     """Messages of both come on one connection, and what is acknowledged is gone at the one that it came from."""
@@ -84,22 +69,6 @@ def test_consuming_from_both(routed: Fleet, here: str, there: str, version: str)
         client.leave()
     assert drain(routed.nodes[0].broker.port, here) == []
     assert drain(routed.nodes[1].broker.port, there) == []
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_transaction_on_both_is_refused(routed: Fleet, here: str, there: str, turned: bool) -> None:
-    """It ends in an ERROR and neither broker delivers anything; one that stays on a broker is fine."""
-    with Talker.at(routed.port) as client:
-        client.tell("BEGIN", transaction="one")
-        client.tell("SEND", b"fine", destination=there, transaction="one", persistent="true")
-        client.ask("COMMIT", transaction="one")
-        client.tell("BEGIN", transaction="two")
-        for place in (there, here) if turned else (here, there):
-            client.tell("SEND", b"half", destination=place, transaction="two", persistent="true")
-        client.tell("COMMIT", transaction="two")
-        assert b"two" in client.error()
-    assert drain(routed.nodes[0].broker.port, here) == []
-    assert drain(routed.nodes[1].broker.port, there, 1) == [b"fine"]
 
 
 def fewer(running: Fleet, descriptors: int) -> bool:

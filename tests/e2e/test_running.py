@@ -5,7 +5,6 @@ log; in a folder that cannot be written to, and as process 1 of a container.
 import json
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import TextIO
@@ -16,7 +15,7 @@ from tests.e2e.child import PATIENCE, Child
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker
-from tests.e2e.relay import RUN, Relay, check, launch, serving, start
+from tests.e2e.relay import RUN, check, launch, serving, start
 from tests.e2e.rig import CONNECT, exchange
 
 pytestmark = pytest.mark.e2e
@@ -64,33 +63,6 @@ def test_options_instead_of_a_file(tmp_path: Path, door: str) -> None:
                         exchange(client, accepted)
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize(
-    ("config", "names"),
-    [
-        ("[listener.main]\nendpiont = 1\n", "listener.main.endpiont"),
-        ('[upstream.main]\nuri = "nonsense"\n', "upstream.main.uri"),
-        ("[listener.main\n", "line 1"),
-    ],
-)
-def test_a_bad_file(tmp_path: Path, door: str, config: str, names: str) -> None:
-    """It ends at once; what it says names the file and the place in it."""
-    path = tmp_path / "stomprelay.toml"
-    path.write_text(config)
-    said = refusal(DOORS[door](tmp_path, "-c", str(path)))
-    assert f"{path}: " in said
-    assert names in said
-    assert door == "twistd" or said.count("\n") == 1
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_a_file_that_is_not_there(tmp_path: Path, door: str) -> None:
-    """It ends at once and names it."""
-    assert "absent.toml: cannot be read" in refusal(
-        DOORS[door](tmp_path, "-c", str(tmp_path / "absent.toml"))
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "reactor"),
     [
@@ -109,25 +81,6 @@ def test_the_reactor(tmp_path: Path, arguments: list[str], reactor: str) -> None
     with serving(begin(tmp_path, [*arguments, "-l", place(port)]), [port]) as running:
         assert f"reactor class: {reactor}." in running.log
         assert greets(port)
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_a_port_that_is_taken(tmp_path: Path, door: str) -> None:
-    """It ends at once and names the endpoint."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        where = place(taken.getsockname()[1])
-        assert f"default: cannot listen on {where}: " in refusal(DOORS[door](tmp_path, "-l", where))
-
-
-def refusal(child: Child) -> str:
-    """What a child says that ends at once, with status 1 and without a traceback."""
-    try:
-        assert child.exited(within=PATIENCE), child.last_words
-    finally:
-        status = child.stop()
-    assert status == 1
-    assert "Traceback" not in child.output, child.output
-    return child.output
 
 
 # stomprelay run
@@ -205,16 +158,6 @@ def test_signals_that_come_while_it_starts(tmp_path: Path, way: str) -> None:
         assert greets(port)
 
 
-def test_a_reload_without_a_file(tmp_path: Path) -> None:
-    """There is nothing to read anew, and it goes on."""
-    port = free_port()
-    with serving(launch_run(tmp_path, "-l", place(port)), [port]) as running:
-        assert greets(port)
-        running.send(signal.SIGHUP)
-        running.wait_for_log("the configuration is reloaded; nothing changed")
-        assert greets(port)
-
-
 def test_a_log_of_json(tmp_path: Path) -> None:
     """Every line is an object, Twisted's too; a session's has its fields, and the last one comes with the end."""
     port = free_port()
@@ -236,24 +179,6 @@ def test_a_log_of_json(tmp_path: Path) -> None:
     )
     assert connected["message"].startswith(f"{connected['session']} from {connected['peer']} on default: ")
     assert lines[-1]["message"] == "Main loop terminated."
-
-
-def test_a_log_of_warnings(tmp_path: Path) -> None:
-    """Nothing is written while all is well."""
-    port = free_port()
-    child = launch_run(tmp_path, "-l", place(port), "--log-level", "warn")
-    try:
-        Relay(child).wait_until(lambda: reachable(port))
-        assert greets(port)
-    finally:
-        status = child.stop()
-    assert (status, child.output) == (-signal.SIGTERM, "")
-
-
-def reachable(port: int) -> bool:
-    """Whether anybody listens there."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 # Process 1

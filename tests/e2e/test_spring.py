@@ -1,18 +1,16 @@
 """Spring's `WebSocketStompClient`, in Tomcat's container: beats, large messages, refusals, a failover."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.child import PATIENCE
-from tests.e2e.clients.client import Client, ConnectionLost
+from tests.e2e.clients.client import Client
 from tests.e2e.clients.libraries import libraries
-from tests.e2e.doors import doors, played
+from tests.e2e.doors import doors
 from tests.e2e.facts import SPRING
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, ScriptedBroker
+from tests.e2e.raw import Connection
 from tests.e2e.relay import relay
 
 pytestmark = pytest.mark.e2e
@@ -57,35 +55,3 @@ def test_heart_beats(tmp_path: Path, made: Callable[[], Client]) -> None:
         client.send("/queue/beats", b"alive", {})
         assert client.receive().body == b"alive"
         client.disconnect()
-
-
-def test_one_too_many(tmp_path: Path, made: Callable[[], Client]) -> None:
-    """It shows the ERROR that says so, and then the end."""
-    with (
-        doors(tmp_path, more="[listener.web.limits]\nclients = 1") as (_, port),
-        Connection.to(port) as other,
-    ):
-        other.connect()
-        client = made()
-        assert client.connect(port, "1.2", "guest", "guest").headers["message"] == "too many connections"
-        with pytest.raises(ConnectionLost):
-            client.receive()
-
-
-def test_a_failover_unnoticed(tmp_path: Path, made: Callable[[], Client]) -> None:
-    """It sees messages of both brokers and one connection."""
-
-    def talk(port: int) -> list[bytes]:
-        client = made()
-        client.connect(port, "1.2", "guest", "guest")
-        client.subscribe("/queue/a", {"id": "1"})
-        bodies = [client.receive().body for _ in range(3)]
-        client.disconnect()
-        return bodies
-
-    with ScriptedBroker() as one, ScriptedBroker() as other, ThreadPoolExecutor(1) as aside:
-        brokers = f"failover:(tcp://127.0.0.1:{one.port},tcp://127.0.0.1:{other.port})?randomize=false"
-        with doors(tmp_path, brokers) as (_, port):
-            talking = aside.submit(talk, port)
-            played(one, other)
-            assert talking.result(PATIENCE) == [b"before", b"behind", b"end"]

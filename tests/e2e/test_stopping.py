@@ -19,7 +19,6 @@ from tests.e2e.talker import Talker
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 
 BODIES = [b"%d" % number for number in range(50)]
-PATIENT = "heart_beat = [0, 0]"
 
 
 @contextlib.contextmanager
@@ -83,24 +82,6 @@ def test_a_frozen_broker_that_thaws(tmp_path: Path, rabbitmq: Broker, queue: str
             client.close()
             running.relay.wait_for_log("all is delivered")
         assert drain(rabbitmq.port, queue, 51) == [b"first", *BODIES]
-
-
-def test_paused_brokers_that_are_resumed(tmp_path: Path, activemq: Broker, queue: str) -> None:
-    """An operator may still do so while the relay stops; all fifty arrive, each receipt comes, and then the ERROR."""
-    with nodes(activemq) as members:
-        with stopping(tmp_path, members, 60.0) as running, Talker.at(running.port) as client:
-            client.send(queue, b"first")
-            running.post("/brokers/pause", broker="*")
-            running.relay.wait_until(lambda: members[0].proxy.connections == 0)
-            owed = sent(client, queue)
-            running.relay.wait_until(lambda: running.counted("client_bytes") > 50 * 60)
-            running.relay.send(signal.SIGTERM)
-            running.relay.wait_for_log("1 session with something left to deliver, within 60 s")
-            running.post("/brokers/resume", broker="*")
-            client.receipts(*owed)
-            assert b"the relay is stopping" in client.error()
-            client.close()
-        assert drain(activemq.port, queue, 51) == [b"first", *BODIES]
 
 
 def test_a_broker_that_does_not_come_back(tmp_path: Path, rabbitmq: Broker, queue: str) -> None:

@@ -12,7 +12,7 @@ from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
 from tests.e2e.fleet import Fleet, Node, failover, fleet, nodes
-from tests.e2e.load import Consumer, Producer, all_flow, drain, settle
+from tests.e2e.load import Consumer, Producer, all_flow, settle
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -58,59 +58,6 @@ def test_under_load(pair: Fleet, client: Callable[[LibraryFacts], Client], queue
     assert not account.lost
     assert pair.counted("sessions_connected") == 2
     assert pair.counted("errors_sent") == pair.counted("errors_passed") == 0
-
-
-def test_an_open_transaction_is_waited_for(pair: Fleet, queue: str) -> None:
-    """A session leaves at a quiet moment: what it has begun it may finish where it began."""
-    here, _there = pair.nodes
-    with Talker.at(pair.port) as client:
-        client.tell("BEGIN", transaction="t")
-        client.tell("SEND", b"1", destination=queue, transaction="t", persistent="true")
-        client.send(queue, b"0")
-        pair.post("/brokers/pause", broker=here.uri, within=30)
-        told = pair.brokers()[here.uri]
-        assert (told["state"], told["sessions"], told["moving"]) == ("paused", 1, 1)
-        client.ask("COMMIT", transaction="t")
-        pair.relay.wait_until(lambda: left(pair, here))
-        client.send(queue, b"2")
-        client.leave()
-    held = [drain(node.broker.port, queue) for node in pair.nodes]
-    assert held == [[b"0", b"1"], [b"2"]]
-
-
-def test_the_bound_in_time(pair: Fleet, queue: str) -> None:
-    """A session that never has a quiet moment is moved when the time is over."""
-    here, there = pair.nodes
-    with Talker.at(pair.port) as client:
-        client.subscribe(queue, "1", "client-individual")
-        client.send(queue, b"kept")
-        kept = client.message()
-        pair.post("/brokers/pause", broker=here.uri, within=1)
-        pair.relay.wait_until(lambda: left(pair, here))
-        with Talker.at(there.broker.port) as other:
-            other.send(queue, b"new")
-        client.acknowledge(client.message())
-        client.acknowledge(kept)  # swallowed: it goes to who reads there next
-        client.leave()
-    assert [drain(node.broker.port, queue) for node in pair.nodes] == [[b"kept"], []]
-
-
-def test_all_brokers_paused(pair: Fleet, queue: str) -> None:
-    """Clients, old and new, are held with heart-beats and go on when the brokers are resumed."""
-    with Talker.at(pair.port, beats="200,200") as client:
-        pair.post("/brokers/pause", broker="*")
-        for node in pair.nodes:
-            pair.relay.wait_until(partial(left, pair, node))
-        receipt = client.ask_later("SEND", b"held", destination=queue, persistent="true")
-        heard = b""
-        while len(heard) < 5:
-            client.write(b"\n")
-            heard += client.socket.recv(1)
-        assert heard == b"\n" * 5
-        pair.post("/brokers/resume", broker="*")
-        client.receipts(receipt)
-        client.leave()
-    assert [each for node in pair.nodes for each in drain(node.broker.port, queue)] == [b"held"]
 
 
 def test_by_command(pair: Fleet) -> None:

@@ -145,24 +145,6 @@ def test_what_is_shown_is_what_passed(scene: Scene) -> None:
     client.leave()
 
 
-def test_what_was_not_asked_for_is_not_shown(scene: Scene) -> None:
-    """Other listeners, and other destinations; in words, in which a client's bytes control no terminal."""
-    client, other = Talker.at(scene.port), Talker.at(scene.other)
-    options = "--listener", "other", "--destination", "/topic/some*"
-    with scene.tail(*options) as child:
-        begun(child, other, "/topic/something")
-        client.ask("SEND", destination="/topic/some")
-        other.ask("SEND", destination="/topic/else")
-        other.ask("SEND", b"\033[2J", destination="/topic/some.last", escape="\033[31m")
-        child.wait_for_output("some.last")
-    assert "/topic/some " not in child.output
-    assert "else" not in child.output
-    assert "\033" not in child.output
-    assert r" destination:/topic/some.last escape:\x1b[31m (4 octets)" in child.output
-    client.leave()
-    other.leave()
-
-
 @pytest.mark.ci
 def test_a_flood_is_shown_as_far_as_it_fits(scene: Scene) -> None:
     """Each frame is shown or counted as left out, and all of them pass."""
@@ -182,23 +164,6 @@ def test_a_flood_is_shown_as_far_as_it_fits(scene: Scene) -> None:
     assert already
     assert "left out: more passed than is kept" in child.output
     client.leave()
-
-
-def test_the_session_that_is_named_ends(scene: Scene) -> None:
-    """The command says so and ends, well; one that is not there it refuses."""
-    client = Talker.at(scene.port)
-    name = scene.newest()
-    with scene.tail("--session", name) as child:
-        begun(child, client)
-        client.leave()
-        assert child.exited(within=PATIENCE)
-        assert child.stop() == 0
-    assert child.output.endswith(f"\n... the session ended: {name}\n")
-    assert "DISCONNECT" in child.output
-    with scene.tail("--session", name) as child:
-        assert child.exited(within=PATIENCE)
-        assert child.stop() == 1
-    assert child.output.endswith(f'there is no session "{name}"\n')
 
 
 @pytest.mark.ci

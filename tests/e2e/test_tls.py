@@ -1,6 +1,5 @@
 """TLS on both sides of the relay: what is accepted, what is refused, and what the log says about it."""
 
-import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -67,18 +66,6 @@ def test_tls_to_a_broker_in_java(
     config = listening(port) + upstream(f"ssl://localhost:{broker.tls_port}", ca=authority.file)
     with relay(tmp_path, config, [port]), Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
-
-
-def test_a_chain_of_certificates(tmp_path: Path, authority: Authority) -> None:
-    """A listener sends its whole chain: a client that knows only the root verifies it."""
-    port = free_port()
-    intermediate = Authority(tmp_path, "intermediate", authority)
-    config = listening(port, files(intermediate.issue("leaf"))) + upstream("memory:")
-    trust = ssl.create_default_context(cafile=str(authority.file))
-    with relay(tmp_path, config, [port]), Connection.to(port, trust) as client:
-        assert client.connect().startswith(b"CONNECTED\n")
-        assert isinstance(client.socket, ssl.SSLSocket)
-        assert client.socket.version() in {"TLSv1.2", "TLSv1.3"}
 
 
 @pytest.mark.ci
@@ -174,16 +161,6 @@ def test_client_certificates(tmp_path: Path, authority: Authority, required: boo
             running.wait_for_log("certificate", start)
 
 
-def test_a_plain_client_on_a_tls_port(tmp_path: Path, authority: Authority) -> None:
-    """STOMP in the clear on a TLS port is closed, and the log says so."""
-    port = free_port()
-    config = listening(port, files(authority.issue("relay"))) + upstream("memory:")
-    with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
-        client.write(CONNECT)
-        assert b"CONNECTED" not in client.rest()
-        running.wait_for_log("TLS|SSL|ssl")
-
-
 Issue = Callable[[Authority, Path], Credentials]
 
 REFUSED: dict[str, tuple[Issue, str]] = {
@@ -247,19 +224,3 @@ def test_name_and_client_certificate_toward_the_broker(tmp_path: Path, authority
     assert asked == ["broker.example"]
     assert certificate
     assert certificate["subject"] == ((("commonName", "relay-as-client"),),)
-
-
-def test_a_broker_without_tls(tmp_path: Path, authority: Authority) -> None:
-    """A plain broker behind an ssl:// address gets no frame; the client gets an ERROR."""
-    port = free_port()
-    with ScriptedBroker() as scripted:
-        config = listening(port) + upstream(f"ssl://localhost:{scripted.port}", ca=authority.file)
-        with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
-            client.write(CONNECT)
-            with scripted.accept() as broker:
-                # The hello is binary and no frame.
-                assert broker.socket.recv(1) == b"\x16"
-                broker.write(b"ERROR\nmessage:no TLS here\n\n\0")
-                assert client.frame().startswith(b"ERROR\n")
-                broker.socket.shutdown(socket.SHUT_WR)
-            running.wait_for_log("TLS|SSL|ssl")

@@ -137,31 +137,6 @@ def test_a_handover(tmp_path: Path) -> None:
                 assert stompjs.end(child) == {"closes": [1001, 1000]}
 
 
-def test_a_failover_unnoticed(tmp_path: Path) -> None:
-    """The library sees messages of both brokers and one connection."""
-    stompjs.modules()
-    with ScriptedBroker() as one, ScriptedBroker() as other:
-        brokers = f"failover:(tcp://127.0.0.1:{one.port},tcp://127.0.0.1:{other.port})?randomize=false"
-        with doors(tmp_path, brokers) as (_, port):
-            child = stompjs.begin("failover", f"ws://127.0.0.1:{port}/ws")
-            played(one, other)
-            assert stompjs.end(child) == {"bodies": ["before", "behind", "end"], "closes": [1000]}
-
-
-def test_one_too_many(tmp_path: Path) -> None:
-    """The library shows the ERROR that says so, and the code that says to come again later."""
-    stompjs.modules()
-    with (
-        doors(tmp_path, more="[listener.web.limits]\nclients = 1") as (_, port),
-        Connection.to(port) as other,
-    ):
-        other.connect()
-        assert stompjs.talk("refused", f"ws://127.0.0.1:{port}/ws") == {
-            "error": "too many connections",
-            "close": 1013,
-        }
-
-
 @pytest.mark.ci
 def test_its_own_reconnect(tmp_path: Path) -> None:
     """The relay ends with code 1001, another one comes in its place, and the library is back by itself."""
@@ -216,28 +191,6 @@ def test_a_failover_between_products(
             assert tab.complaints == []
         finally:
             rabbitmq.heal()
-
-
-def test_plain_stomp_on_the_same_port(tmp_path: Path) -> None:
-    """Who says no HTTP is a client as ever."""
-    with doors(tmp_path) as (_, port), Connection.to(port) as client:
-        assert client.connect().startswith(b"CONNECTED\n")
-
-
-def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
-    """Code 1007 says so, and the end of the connection follows without a wait; the log names it, and nobody else is
-    disturbed.
-    """
-    with doors(tmp_path) as (running, port), Connection.to(port) as other:
-        other.connect()
-        with Connection.to(port) as client:
-            client.write(HANDSHAKE)
-            assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
-            client.write(b"\x81\x82\x00\x00\x00\x00\xff\xff" + b"more" * 100_000)
-            assert client.rest() == b"\x88\x13\x03\xeftext is not UTF-8"
-        running.wait_until(lambda: "refused with code 1007: text is not UTF-8" in running.log)
-        other.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0")
-        assert other.frame().startswith(b"RECEIPT\n")
 
 
 @pytest.mark.ci

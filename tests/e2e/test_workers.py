@@ -217,18 +217,6 @@ def lost(client: Talker) -> bool:
     return False
 
 
-@pytest.mark.ci
-def test_a_worker_that_is_told_to_end(running: Crew) -> None:
-    """Its clients get an ERROR in good order, and another one takes its place."""
-    clients = running.clients()
-    process, _, sessions, _ = running.workers()[2]
-    os.kill(process, signal.SIGTERM)
-    running.relay.wait_until(lambda: running.workers()[2][3] == 1 and running.all_serve())
-    assert sum(b"the relay is stopping" in client.rest() for client in clients if ended(client)) == sessions
-    for client in clients:
-        client.close()
-
-
 def ended(client: Talker) -> bool:
     """Whether something came that was not asked for: the ERROR, as no message is under way."""
     return bool(select.select([client.socket], [], [], 0)[0])
@@ -252,37 +240,6 @@ def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
     exchange([client for client in clients if not lost(client)], queue)
     for client in clients:
         client.close()
-
-
-@pytest.mark.ci
-def test_the_relay_is_ready_when_all_are(running: Crew) -> None:
-    """A broker that is paused, and a worker that is frozen, are told of, and when they are over."""
-    running.relay.wait_until(lambda: readiness(running) == (200, {"ready": True}))
-    running.post("/brokers/pause", broker="*")
-    assert readiness(running) == (
-        503,
-        {"ready": False, "reasons": ["listener main: no broker of upstream main is up"]},
-    )
-    running.post("/brokers/resume", broker="*")
-    running.relay.wait_until(lambda: readiness(running)[0] == 200)
-    process = running.workers()[2][0]
-    os.kill(process, signal.SIGSTOP)
-    try:
-        assert readiness(running) == (503, {"ready": False, "reasons": ["worker 2 does not answer"]})
-        assert running.get("/livez") == '{"live": true}\n'
-    finally:
-        os.kill(process, signal.SIGCONT)
-    running.relay.wait_until(lambda: readiness(running)[0] == 200)
-    running.relay.wait_for_log("worker 2 does not answer")
-
-
-def readiness(running: Crew) -> tuple[int, Any]:
-    """Whether clients may come, and why not."""
-    try:
-        return 200, json.loads(running.get("/readyz"))
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.loads(error.read())
 
 
 @pytest.mark.ci
@@ -330,23 +287,6 @@ def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     running.relay.send(signal.SIGTERM)
     wait_for_end(running)
     assert not folder.exists()
-
-
-@pytest.mark.ci
-def test_signals_that_no_relay_has_a_use_for(running: Crew, queue: str) -> None:
-    """Neither the parent nor a worker ends by them: each says so in a line. SIGHUP is for the parent alone."""
-    clients = running.clients()
-    [*workers] = [row[0] for row in running.workers().values()]
-    for sig in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        running.relay.send(sig)
-        parent = "the configuration is reloaded; nothing changed" if sig is signal.SIGHUP else f"{sig.name}: "
-        running.relay.wait_for_log(rf"\[stomprelay#\w+\] {parent}")
-        os.kill(workers[0], sig)
-        running.relay.wait_for_log(rf"\[worker 1, stomprelay#warn\] {sig.name}: ")
-    exchange(clients, queue)
-    assert [row[0] for row in running.workers().values()] == workers
-    for client in clients:
-        client.close()
 
 
 def stomprelay(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -573,28 +513,6 @@ def test_a_local_socket(tmp_path: Path, broker: int) -> None:
     assert status in (0, -signal.SIGTERM)
     assert not place.exists()
     check(child)
-
-
-@pytest.mark.ci
-def test_a_session_of_any_worker_is_shown(running: Crew, tmp_path: Path) -> None:
-    """Until it ends: which worker has it is all the same. One that none has is refused."""
-    clients = running.clients()
-    rows = json.loads(running.get("/sessions"))["sessions"]
-    of_worker = {row["session"].rpartition("-")[0]: row for row in rows}
-    assert len(of_worker) == WORKERS
-    for row in of_worker.values():
-        [client] = [each for each in clients if row["client"].endswith(f":{each.socket.getsockname()[1]}")]
-        with watching(tmp_path, running.admin, "--session", row["session"]) as child:
-            begun(child, client)
-            client.leave()
-            assert child.exited(within=PATIENCE)
-        assert child.output.endswith(f"... the session ended: {row['session']}\n")
-        clients.remove(client)
-    again = stomprelay("tail", "--session", row["session"], "--admin", running.admin)
-    assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr.endswith(f'there is no session "{row["session"]}"\n')
-    for client in clients:
-        client.close()
 
 
 @pytest.mark.ci

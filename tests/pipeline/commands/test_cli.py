@@ -52,12 +52,6 @@ def test_the_list_of_commands_needs_none_of_their_modules() -> None:
     assert all(command in done.stdout for command in cli.COMMANDS)
 
 
-def test_the_tables_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without Spark."""
-    assert cli.main(["tables"]) == 0
-    assert "## frames" in capsys.readouterr().out
-
-
 def test_wrong_usage_ends_as_usual(capsys: pytest.CaptureFixture[str]) -> None:
     """With status 2, and the command's name."""
     for given in ([], ["nonsense"], ["once", "--journal", "j"], ["once", "--conf", "x"]):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.settings import Settings, TimeLimits
+from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 
 
@@ -137,16 +137,6 @@ def test_what_cannot_be_is_named(changes: dict[str, Any]) -> None:
     """In a sentence for the user."""
     with pytest.raises(ValueError, match=next(iter(changes))):
         Settings(**{"journal": "j", "tables": "t", **changes})
-
-
-def test_of_the_settings() -> None:
-    """The defaults are the same."""
-    settings = Settings(journal="j", tables="t")
-    assert (
-        TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
-        == TimeLimits()
-    )
-    assert TimeLimits.of(0.5, 1e-9, 0, 2) == TimeLimits(500_000_000, 1, 0, 2_000_000_000)
 
 
 def test_files_of_another_system(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,7 @@
 """What the user sees."""
 
 import io
-import threading
 
-import pytest
-
-from stomprelay.pipeline import bar
 from stomprelay.pipeline.follow.progress import ProgressLine
 
 
@@ -70,23 +66,6 @@ def test_a_terminal_shows_what_goes_on() -> None:
     assert out.screen[1].endswith("| 15.0 of 30.0 MiB, 1.5 MiB/s, 10 s left")
     progress.close()
     assert out.screen[1] == ""
-
-
-def test_another_bar_for_what_is_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as the joining of small files."""
-    monkeypatch.setattr(bar, "AFTER", 0.0)
-    monkeypatch.setattr(bar, "OFTEN", 0.001)
-    out = Terminal()
-    drawn = threading.Event()
-    monkeypatch.setattr(out, "flush", lambda: drawn.set() if "3 of 12 hours" in out.getvalue() else None)
-    with ProgressLine(out).working("joining small files", "hours") as shown:
-        shown(3, 12)
-        assert drawn.wait(30)
-    assert out.screen == [""]
-    quiet = io.StringIO()
-    with ProgressLine(quiet).working("joining small files", "hours") as shown:
-        shown(3, 12)
-    assert quiet.getvalue() == ""
 
 
 def test_a_file_gets_whole_lines_only() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stomprelay.pipeline.match.message import Message
-from stomprelay.pipeline.schema import MESSAGES, OUTCOMES
+from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
 
@@ -141,10 +141,3 @@ def test_it_goes_on_in_the_next_batch(answer: str | None) -> None:
         message.until(TERMS),
         message.back,
     )
-
-
-def test_the_table_names_all_of_them() -> None:
-    """In its words for `outcome`."""
-    about = next(column.about for column in MESSAGES.columns if column.name == "outcome")
-    assert len(OUTCOMES) == 7
-    assert all(f"`{word}`" in about for word in OUTCOMES)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.pipeline.replay import command
-from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
+from stomprelay.pipeline.replay.request import SECOND, asked, selection, sink_of
 from stomprelay.pipeline.replay.selection import Selection
 from stomprelay.pipeline.replay.state import State
 
@@ -115,11 +115,6 @@ def test_how_the_sink_is_told(tmp_path: Path) -> None:
     assert "secret" not in repr(sink)
 
 
-def test_persistent_can_be_asked_for(tmp_path: Path) -> None:
-    """For messages that were not."""
-    assert sink_of(given("--stomp", "persistent=true"), State(tmp_path)).headers == {b"persistent": b"true"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -140,8 +135,3 @@ def test_what_the_sink_refuses(tmp_path: Path, arguments: list[str], said: str) 
     """The error has the name of our option, and comes before anything takes long."""
     with pytest.raises(ValueError, match=said):
         sink_of(given(*arguments), State(tmp_path))
-
-
-def test_what_the_sink_says_of_something_else() -> None:
-    """It stays as it is."""
-    assert ours_of("connection refused") == "connection refused"

@@ -1,6 +1,5 @@
 """The folder of a replay, and the messages in it."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stomprelay.pipeline.replay.selection import Selection, selected
-from stomprelay.pipeline.replay.state import BATCH, Frozen, Passed, Share, State, StateError, read, write
+from stomprelay.pipeline.replay.state import BATCH, Frozen, Passed, State, StateError, read, write
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
@@ -61,26 +60,6 @@ def test_confirmed_messages_are_counted(tmp_path: Path) -> None:
         JobProgress(state.progress).advance(BATCH, 0, 3)
         JobProgress(state.progress).advance(BATCH, 1, 2)
         assert state.confirmed(made) == 5
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (
-            {"where": None},
-            r"is of a replay with --where 'size > 3', this one has no --where: say the same again",
-        ),
-        ({"since": "24h"}, r"is of a replay with no --since, this one has --since '24h'"),
-        ({"rename": []}, r"--rename \[\['/a', '/b'\]\], this one has no --rename"),
-        ({"skip_incomplete": True}, r"with no --skip-incomplete, this one has --skip-incomplete: "),
-    ],
-)
-def test_another_selection_needs_another_folder(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    """The error says what is different."""
-    with State(tmp_path) as state:
-        frozen(state, 1)
-        with pytest.raises(StateError, match=said):
-            state.frozen({**ASKED, **change})
 
 
 def test_one_replay_at_a_time(tmp_path: Path) -> None:
@@ -149,15 +128,6 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
             state.frozen(ASKED)
 
 
-def test_the_record_is_plain(tmp_path: Path) -> None:
-    """People can look into it."""
-    with State(tmp_path) as state:
-        made = frozen(state, 1)
-        said = json.loads((tmp_path / "replay.json").read_text())
-        assert said == {"version": 1, "asked": ASKED, "files": [list(each) for each in made.files]}
-        assert state.shares(made) == [Share(0, tmp_path / made.files[0][0], 1)]
-
-
 def messages(path: Path, passed: int = 0) -> list[dict[str, Any]]:
     """All of a file that is not passed over."""
     return [row for batch in read(path, passed) if not isinstance(batch, Passed) for row in batch.to_pylist()]
@@ -189,13 +159,6 @@ def test_each_connection_has_a_file(spark: "SparkSession", tmp_path: Path) -> No
             places.setdefault(row["destination"], set()).add(path)
     assert set(places) == {f"/queue/d{number}" for number in range(6)}
     assert all(len(paths) == 1 for paths in places.values())
-
-
-@pytest.mark.spark
-def test_nothing(spark: "SparkSession", tmp_path: Path) -> None:
-    """No messages, no files."""
-    store = Store(spark, str(archive.write(tmp_path / "tables", archive.orders(3, 1))))
-    assert write(selected(store, Selection(where="size < 0")), tmp_path / "a", 2) == []
 
 
 @pytest.mark.spark

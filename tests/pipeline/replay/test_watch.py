@@ -1,7 +1,6 @@
 """What a user sees of a replay."""
 
 import io
-import itertools
 import threading
 
 import pytest
@@ -50,20 +49,6 @@ def test_what_an_earlier_run_sent_is_no_speed_of_this_one() -> None:
     assert scene.watch.line() == "1,100 of 2,000 messages confirmed, 10/s, 90 s left"
 
 
-def test_on_a_terminal_there_is_a_bar() -> None:
-    """After two seconds, with how many of how many, how fast, how long."""
-    out = Terminal()
-    scene = Scene(out, before=1000)
-    scene.now += 1
-    scene.watch.tick()
-    assert out.getvalue() == ""
-    scene.now += 9
-    scene.confirmed = 1100
-    scene.watch.tick()
-    assert out.getvalue().startswith("replay  55 % |")
-    assert out.getvalue().endswith("| 1,100 of 2,000 messages, 10/s, 90 s left")
-
-
 def test_elsewhere_lines_are_few() -> None:
     """A log has one every ten seconds."""
     out = io.StringIO()
@@ -72,32 +57,6 @@ def test_elsewhere_lines_are_few() -> None:
         scene.now += 1
         scene.watch.tick()
     assert out.getvalue() == "0 of 2,000 messages confirmed\n" * 2
-
-
-def test_it_looks_while_something_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar is taken away, so that the next one to write has a line of its own; what comes of it is answered."""
-    monkeypatch.setattr(watch, "OFTEN", 0.001)
-    out = Terminal()
-    looked = threading.Event()
-
-    def confirmed() -> int:
-        looked.set()
-        return 1
-
-    clock = itertools.count(0.0, 5.0)
-    assert Watch(out, 2, 0, confirmed, lambda: next(clock)).follow(lambda: looked.wait(30)) is True
-    assert "1 of 2 messages, " in out.getvalue()
-    assert out.getvalue().endswith("\r")
-
-
-def test_a_failure_is_told() -> None:
-    """As if it had been done here."""
-
-    def fail() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        Watch(io.StringIO(), 2, 0, lambda: 0).follow(fail)
 
 
 def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.report.findings import BINS, GOT, MEANING, POINTS, UNHEARD, Findings, Span
+from stomprelay.pipeline.report.findings import BINS, GOT, MEANING, UNHEARD, Findings, Span
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
 from stomprelay.pipeline.schema import MESSAGES, OUTCOMES
 from tests.pipeline.report.sample import BEGIN, sample
@@ -61,11 +61,6 @@ def test_the_width_of_a_bin(length: Micros, step: Micros, bins: int) -> None:
     assert abs(span.bins - bins) <= 1
 
 
-def test_a_short_range_in_minutes() -> None:
-    """Where there is nothing finer."""
-    assert Span.over(BEGIN, BEGIN + 1, fine=False) == Span(BEGIN, BEGIN + MINUTE, MINUTE)
-
-
 @given(st.integers(0, 4 * 10**15), st.integers(0, 10**15))
 def test_any_range(first: Micros, length: Micros) -> None:
     """It holds both ends, on round times, in few bins."""
@@ -87,33 +82,3 @@ def test_ticks(first: Micros, length: Micros) -> None:
     assert sum(tick.main for tick in ticks) <= 5
     assert all(tick.place == span.place(tick.at) for tick in ticks)
     assert all(0 <= tick.place < 1 for tick in ticks)
-
-
-def test_ticks_of_a_day() -> None:
-    """Midnight is told as the day that begins."""
-    ticks = Span.over(BEGIN, BEGIN + DAY - 1).ticks()
-    assert [tick.form for tick in ticks] == ["hour"] * 5 + ["day"] + ["hour"] * 2
-    assert [tick.main for tick in ticks].count(True) == 4
-
-
-@given(st.integers(0, 10**15))
-def test_points_of_a_small_chart(length: Micros) -> None:
-    """Are groups of bins, so many that there are few points."""
-    span = Span.over(BEGIN, BEGIN + length)
-    assert 1 <= -(-span.bins // span.grouped) <= POINTS
-
-
-def test_places_are_clipped() -> None:
-    """What began before the range is drawn from its left edge."""
-    span = Span.over(BEGIN, BEGIN + HOUR - 1)
-    assert [span.place(BEGIN + offset) for offset in (-HOUR, 0, HOUR // 2, HOUR, DAY)] == [0, 0, 0.5, 1, 1]
-    assert [span.index(BEGIN + offset) for offset in (-HOUR, 0, HOUR // 2, DAY)] == [0, 0, 30, 59]
-
-
-@pytest.mark.parametrize(
-    ("length", "form"),
-    [(MINUTE, "second"), (HOUR, "hour"), (DAY, "hour"), (7 * DAY, "both"), (300 * DAY, "day")],
-)
-def test_how_bins_are_told(length: Micros, form: str) -> None:
-    """No two in the same way."""
-    assert Span.over(BEGIN, BEGIN + length - 1).form == form

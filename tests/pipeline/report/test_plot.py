@@ -9,17 +9,10 @@ from stomprelay.pipeline.report.plot import (
     Band,
     fitting,
     gaps,
-    line,
     linear,
     logarithmic,
     meanwhile,
-    percentile_paths,
-    runs,
-    spark,
     stack,
-    totals,
-    x,
-    y,
 )
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.sample import BEGIN
@@ -27,16 +20,7 @@ from tests.pipeline.report.sample import BEGIN
 SPAN = Span.over(BEGIN, BEGIN + HOUR - 1)
 
 
-LINES_SPAN = Span(0, 4 * SECOND, SECOND)
-SCALE = linear([4])
 STACK_SPAN = Span(0, 4 * SECOND, SECOND)
-
-
-def test_coordinates() -> None:
-    """A thousand units each way, from the left and from the top."""
-    assert (x(SPAN, 0), x(SPAN, 30), x(SPAN, 60)) == (0, 500, 1000)
-    assert (y(linear([4]), 0), y(linear([4]), 1), y(linear([4]), 4)) == (1000, 750, 0)
-    assert y(logarithmic([1, 100]), 10) == 500
 
 
 def test_gaps() -> None:
@@ -95,12 +79,6 @@ def test_a_logarithmic_axis() -> None:
     assert scale.place(0) == scale.place(-5) == 0
 
 
-def test_equal_values_have_a_decade() -> None:
-    """An axis has a height."""
-    assert logarithmic([1000]).ticks == (1000, 10_000)
-    assert logarithmic([]).ticks == (1, 10)
-
-
 def test_the_axis_that_fits() -> None:
     """Is logarithmic only where values span decades."""
     assert not fitting([100, 4_000]).logarithmic
@@ -122,30 +100,6 @@ def test_every_value_has_a_place(values: list[float]) -> None:
         assert len(scale.ticks) <= 18
 
 
-def test_runs() -> None:
-    """A zero is a value."""
-    assert list(runs([None, 0, 1, None, None, 2])) == [[(1, 0), (2, 1)], [(5, 2)]]
-    assert list(runs([None])) == list(runs([])) == []
-
-
-def test_a_line() -> None:
-    """Goes through the middle of its bins."""
-    assert line(LINES_SPAN, SCALE, [1, 2, 3, 4]) == "M125 750L375 500L625 250L875 0"
-
-
-def test_a_gap() -> None:
-    """Breaks it; what stands alone is a dash."""
-    assert line(LINES_SPAN, SCALE, [1, 2, None, 4]) == "M125 750L375 500M750 0H1000"
-
-
-def test_percentiles() -> None:
-    """An area from p50 to p99 where they are known, and a line for each, p99 first."""
-    courses: list[list[float | None]] = [[1, 1, None, 1], [2, 2, None, 2], [2, 3, None, 2]]
-    area, p99, _, p50 = percentile_paths(LINES_SPAN, SCALE, courses)
-    assert area == ("between spread", "M125 500L375 250L375 750L125 750ZM750 500L1000 500L1000 750L750 750Z")
-    assert (p99, p50[0]) == (("line line-p99", "M125 500L375 250M750 500H1000"), "line line-p50")
-
-
 def test_layers() -> None:
     """The second begins where the first ends; equal neighbours are one step; one of zeros is not drawn."""
     layers = [[1, 1, 2, 0], [0, 0, 0, 0], [1, 1, 2, 0]]
@@ -153,14 +107,3 @@ def test_layers() -> None:
         ("area c1", "M0 1000V750H500V500H750V1000H1000V1000H0Z"),
         ("area c3", "M0 750V500H500V0H750V1000H1000V1000H750V500H500V750H0Z"),
     ]
-
-
-def test_a_spark() -> None:
-    """Steps from left to right."""
-    assert spark([0, 4, 2]) == "M0 100V100H333.3V0H666.7V50H1000V100Z"
-
-
-def test_totals() -> None:
-    """By bin."""
-    assert totals([[1, 2], [3, 4]]) == [4, 6]
-    assert totals([]) == []

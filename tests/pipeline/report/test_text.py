@@ -119,20 +119,6 @@ def test_any_duration_can_be_said(micros: int) -> None:
     assert "24 h" not in said
 
 
-def test_a_duration_that_is_not_known() -> None:
-    """Is a dash."""
-    assert text.timed(None) == "\u2013"
-    assert plain(text.timed(1500)) == "1.5 ms"
-
-
-@pytest.mark.parametrize(
-    ("micros", "said"), [(100, "100 µs"), (10_000, "10 ms"), (100 * SECOND, "100 s"), (3 * HOUR, "3 h")]
-)
-def test_a_duration_on_an_axis(micros: int, said: str) -> None:
-    """Has one unit."""
-    assert plain(text.ticked(micros)) == said
-
-
 @pytest.mark.parametrize(
     ("rate", "said"),
     [(0, "0/s"), (1234, "1.2 k/s"), (0.1, "0.1/s"), (0.05, "3/min"), (0.001, "3.6/h"), (0.0016, "0.096/min")],
@@ -140,12 +126,6 @@ def test_a_duration_on_an_axis(micros: int, said: str) -> None:
 def test_rate(rate: float, said: str) -> None:
     """In the unit in which it is easy to grasp."""
     assert plain(text.rate(rate)) == said
-
-
-def test_rates_of_one_axis_have_one_unit() -> None:
-    """That of the greatest."""
-    assert [plain(text.rate(rate, like=0.08)) for rate in (0.02, 0.08)] == ["1.2/min", "4.8/min"]
-    assert plain(text.rate(0.0, like=0.001)) == "0/h"
 
 
 @pytest.mark.parametrize(
@@ -164,17 +144,6 @@ def test_rates_of_one_axis_have_one_unit() -> None:
 def test_percent(part: int, whole: int, said: str) -> None:
     """One lost of ten thousand is not none."""
     assert plain(text.percent(part, whole)) == said
-
-
-def test_count_and_plural() -> None:
-    """Whole numbers with their thousands, and the word that goes with them."""
-    assert text.count(1_234_567) == "1,234,567"
-    assert [text.plural(number, "session") for number in (0, 1, 2000)] == [
-        "0 sessions",
-        "1 session",
-        "2,000 sessions",
-    ]
-    assert text.plural(2, "stretch", "stretches") == "2 stretches"
 
 
 @pytest.mark.parametrize(
@@ -231,16 +200,3 @@ def test_whatever_text_is_a_string_of_css(said: str) -> None:
     made = text.css_string(said)
     assert re.fullmatch(r'"[A-Za-z0-9 _.\\-]*"', made)
     assert re.sub(r"\\([0-9a-f]+) ", lambda found: chr(int(found[1], 16)), made[1:-1]) == said
-
-
-@pytest.mark.parametrize(
-    ("share", "said"), [(0, "0%"), (1, "100%"), (1 / 3, "33.33%"), (0.125, "12.5%"), (0.1, "10%")]
-)
-def test_a_share(share: float, said: str) -> None:
-    """As CSS takes it."""
-    assert text.css_share(share) == said
-
-
-def test_iso() -> None:
-    """For machines, the script in the page among them."""
-    assert text.iso(BEGIN + 1_500) == "2026-11-21T08:00:00.001Z"

@@ -73,14 +73,6 @@ def test_sessions_one_behind_the_other(most: int) -> None:
     assert _of(rows, SessionRow.STATE)[1][-1] == states[1][record.TEXT]
 
 
-def test_outages() -> None:
-    """They are rows, too."""
-    script = _talk("one")
-    script.loses("a")
-    (row,) = _of(_said(script.records, script), SessionRow.OUTAGE)
-    assert (json.loads(row[s.TEXT])["broker"], row[s.KEY]) == ("a", "one")
-
-
 def test_a_session_that_is_over() -> None:
     """Nothing of it is left, unless a receipt is still awaited."""
     script = _talk("one")
@@ -132,16 +124,3 @@ def test_a_relay_that_was_killed() -> None:
     (wait,) = _waits(rows)
     assert (wait.session, wait.outcome, wait.until_ns) == ("one", "returned", script.ns + SECOND)
     assert [row[s.KEY] for row in _of(rows, SessionRow.STATE)] == ["two"]
-
-
-def test_a_session_that_says_much() -> None:
-    """It is told of in parts."""
-    script = Script()
-    script.subscribes()
-    for at in range(arrow.ROWS):
-        script.sends(f"t{at}")
-    script.gets("t1")
-    script.says("ACK", ack="t1")
-    rows = _said(script.records, script, most=5000)
-    assert len(_of(rows, s.Kind.SENT)) == arrow.ROWS
-    assert [row[s.OUTCOME] for row in rows if row[s.OUTCOME]] == ["acked"]

@@ -102,14 +102,6 @@ def test_the_relay_says_the_same(steps: list[tuple[str, str | None, str]], more:
     )
 
 
-def test_names_for_people() -> None:
-    """A subscription without a name is called by its destination."""
-    ours = Subscribed()
-    ours.subscribe(None, "/queue/a", "auto", 0)
-    ours.subscribe("1", "/queue/b", "auto", 0)
-    assert [each.shown for each in ours.opened.values()] == ["/queue/a", "1"]
-
-
 @given(steps=st.lists(STEP, max_size=40))
 def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool, bool]]) -> None:
     """Names that come again, transactions, cumulative answers, brokers that are lost, and ends of batches."""
@@ -161,22 +153,6 @@ def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool,
             mine = [copies[each] for each in mine]
             ours = PendingDeliveries.load(dumped, list(copies.values()), losses)
     assert sorted(each.order for each in ours) == sorted(theirs._by_order)
-
-
-def test_what_is_forgotten() -> None:
-    """Deliveries of a broker whose loss is over for long enough."""
-    ours = PendingDeliveries()
-    mine = Subscription("1", "/queue/a", "client", 0, named=True)
-    row: s.Transfer = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
-    ours.noted(PendingDelivery(mine, "m", "a", "a", row), alike=True, counted=True)
-    loss = BrokerLoss(None, None, "a", 5, planned=False)
-    for each in ours.of("a"):
-        each.loss = loss
-    ours.forget(100)
-    assert len(list(ours)) == 1
-    loss.recovered("b", 50, 0)
-    ours.forget(51)
-    assert (list(ours), mine.unsettled) == ([], {})
 
 
 def test_deliveries_that_the_relay_did_not_number() -> None:

@@ -2,16 +2,7 @@
 
 from typing import Any
 
-from stomprelay.pipeline.sessions.outages import OUTAGE, BrokerLoss, Brokers, Outages
-
-
-def test_several_at_a_time() -> None:
-    """While one is there, none is missing."""
-    brokers = Brokers()
-    brokers.connected("a")
-    brokers.connected("b")
-    brokers.left("a", {}, None, 5, planned=False)
-    assert (brokers.several, brokers.missing) == (True, None)
+from stomprelay.pipeline.sessions.outages import OUTAGE, Brokers, Outages
 
 
 def test_only_changes_are_told_and_old_losses_forgotten() -> None:
@@ -28,16 +19,6 @@ def test_only_changes_are_told_and_old_losses_forgotten() -> None:
     assert brokers.losses == [first]
     brokers.forget(10, set())
     assert brokers.losses == []
-
-
-def test_its_columns() -> None:
-    """A loss fills them, each once."""
-    assert (
-        len(set(OUTAGE.names))
-        == len(OUTAGE.names)
-        == len(BrokerLoss(None, None, "a", 1, planned=False).row("r", "s"))
-    )
-    assert OUTAGE.ddl.startswith("`relay` string NOT NULL")
 
 
 def _row(

@@ -1,7 +1,7 @@
-"""Receipts that a session waits for, and its transactions."""
+"""Receipts that a session waits for."""
 
 from stomprelay.pipeline.sessions import transfer as s
-from stomprelay.pipeline.sessions.publishing import PendingReceipts, Transactions
+from stomprelay.pipeline.sessions.publishing import PendingReceipts
 
 
 def _sent(number: int) -> s.Transfer:
@@ -54,31 +54,3 @@ def test_nobody_waits_for_ever() -> None:
     assert awaited
     awaited.forget(1002)
     assert not awaited
-
-
-def _sent_in(number: int) -> s.Transfer:
-    row: s.Transfer = [None] * len(s.FIELDS)
-    row[: s.KIND + 1] = ["k", number, "segment", 0, number, 0]
-    return row
-
-
-def test_what_is_doomed_is_not_committed() -> None:
-    """A transaction of that name that is begun later may be."""
-    transactions = Transactions(lambda _: None)
-    transactions.begin("x")
-    transactions.doom("x")
-    assert not transactions.commit("x", 5)
-    transactions.begin("x")
-    assert transactions.commit("x", 6)
-
-
-def test_the_relay_refuses() -> None:
-    """Afterwards, or before."""
-    transactions = Transactions(lambda _: None)
-    first, second = _sent_in(1), _sent_in(2)
-    transactions.sent("x", first)
-    transactions.commit("x", 5)
-    transactions.refused(6)
-    transactions.sent("y", second)
-    assert not transactions.commit("y", 6)
-    assert (first[s.ABORTED], second[s.ABORTED]) == (True, True)

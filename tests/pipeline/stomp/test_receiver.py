@@ -5,22 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.receiver import PendingAck, PendingAcks, Receiver
+from stomprelay.pipeline.stomp.receiver import PendingAcks, Receiver
 from stomprelay.pipeline.stomp.spool import MessageSpool, read
 from tests.e2e.raw import Connection, ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import accept, batch, message, source, until
-
-
-def test_what_is_committed_is_due_once() -> None:
-    """The last delivery below the committed sequence, by subscription; it stands for those before it."""
-    pending = PendingAcks(10)
-    for number in range(4):
-        pending.owe(b"0" if number % 2 else b"1", PendingAck(number, b"a%d" % number))
-    assert len(pending) == 4
-    assert pending.due(0) == {}
-    assert pending.due(3) == {b"1": b"a2", b"0": b"a1"}
-    assert pending.due(3) == {}
-    assert len(pending) == 1
 
 
 def test_a_message_is_known_by_its_id_and_its_body() -> None:
@@ -121,18 +109,6 @@ def test_each_subscription_is_acknowledged_by_itself(broker: ScriptedBroker, tmp
     peer.write(message(1) + message(2).replace(b"subscription:0", b"subscription:1"))
     assert {peer.frame(), peer.frame()} == {b"ACK\nid:a1\n\n\0", b"ACK\nid:a2\n\n\0"}
     assert farewell(receiver, peer) == []
-
-
-def test_a_receiver_that_lost_its_broker_says_why(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """Where there is no other."""
-    receiver = Receiver(source(tmp_path, f"tcp://127.0.0.1:{broker.port}"), 0, tmp_path / "r0")
-    receiver.start()
-    accept(broker).reset()
-    until(lambda: receiver.failure is not None)
-    assert receiver.failure is not None
-    assert f"tcp://127.0.0.1:{broker.port}" in receiver.failure
-    assert "connection to the broker was lost" in receiver.failure
-    receiver.close()
 
 
 def test_a_disk_that_fails_is_the_end_and_nothing_is_acknowledged(

@@ -13,7 +13,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import ACTIVEMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker, close_all
+from tests.e2e.raw import Connection, ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import accept, message, until
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
@@ -86,17 +86,6 @@ def connected(broker: ScriptedBroker, options: str = "") -> tuple[RelayThread, C
     return made, peer
 
 
-def test_frames_pass_both_ways(broker: ScriptedBroker) -> None:
-    """From its user to the broker, and back."""
-    made, peer = connected(broker)
-    assert made.has_brokers
-    made.feed(b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0")
-    assert peer.frame() == b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0"
-    peer.write(b"RECEIPT\nreceipt-id:7\n\n\0")
-    assert b"receipt-id:7" in heard(made, b"RECEIPT")
-    ended(made)
-
-
 def test_another_broker_is_told_all_again(broker: ScriptedBroker) -> None:
     """The core's failover, with nothing to be done by whoever uses it; meanwhile there is no broker."""
     made, peer = connected(broker)
@@ -150,34 +139,6 @@ def test_who_does_not_take_is_not_told_more(broker: ScriptedBroker) -> None:
             break
     assert got == count
     ended(made)
-
-
-def test_where_there_is_nobody_it_says_why(broker: ScriptedBroker) -> None:
-    """The end comes with the reason."""
-    port = broker.port
-    broker.__exit__(None, None, None)
-    made = relay_thread(f"tcp://127.0.0.1:{port}")
-    made.start()
-    made.feed(CONNECT)
-    assert b"ERROR\n" in heard(made, b"broker not available")
-    assert made.join(30)
-    assert made.over
-    assert f"broker tcp://127.0.0.1:{port} did not connect: connection refused" in made.why
-    assert made.take(30) == []
-    made.feed(b"x")
-    made.disconnect()
-
-
-def test_what_was_said_before_hanging_up_is_delivered(broker: ScriptedBroker) -> None:
-    """As for any client of the relay."""
-    made, peer = connected(broker)
-    made.feed(b"SEND\ndestination:/queue/a\nreceipt:1\n\nhello\0")
-    made.disconnect()
-    assert peer.frame().startswith(b"SEND\n")
-    peer.write(b"RECEIPT\nreceipt-id:1\n\n\0")
-    assert peer.rest() == GOODBYE
-    peer.close()
-    assert made.join(30)
 
 
 def test_receipts_mean_what_the_broker_is(broker: ScriptedBroker) -> None:

@@ -275,15 +275,6 @@ def test_what_cannot_be_written_waits(owner: Owner, server: socket.socket) -> No
         assert owner.told == ["made", "drained"]
 
 
-def test_a_peer_that_closes_is_lost(owner: Owner, server: socket.socket) -> None:
-    """After what it still said."""
-    _, peer = opened(owner, server)
-    with peer:
-        peer.sendall(b"last given")
-    owner.turn(lambda: owner.told == ["made", "lost: connection closed", "gone"])
-    assert owner.data == b"last given"
-
-
 def test_what_was_said_before_a_write_failed_is_heard(owner: Owner, server: socket.socket) -> None:
     """The reason why a broker hung up, as a rule."""
     line, peer = opened(owner, server)
@@ -306,19 +297,6 @@ def test_a_peer_that_does_not_close_is_left(
     with peer:
         owner.close(How.LINGER)
         owner.turn(lambda: owner.told == ["made", "gone"])
-
-
-def test_an_aborted_line_is_reset(owner: Owner, server: socket.socket) -> None:
-    """Nobody waits for anything."""
-    line, peer = opened(owner, server)
-    with peer:
-        owner.close(How.ABORT)
-        owner.turn(lambda: owner.told == ["made", "gone"])
-        with pytest.raises(ConnectionResetError):
-            peer.recv(1)
-    line.write(b"x")
-    owner.close(How.ABORT)
-    assert owner.told == ["made", "gone"]
 
 
 def test_tls_is_read_to_the_end(owner: Owner, server: socket.socket, tmp_path: Path) -> None:
