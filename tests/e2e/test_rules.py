@@ -121,7 +121,7 @@ profile = "{profile}"
 """
 BOUND = {"destination": "/topic/a", "durable": "true", "auto_delete": "false", "x_queue_name": "secret"}
 LETTER = {
-    "destination": "/queue/letters",
+    "destination": "/queue/secret-letters",
     "x_dead_letter_exchange": "",
     "x_dead_letter_routing_key": "secret",
     "x_message_ttl": "0",
