@@ -19,29 +19,10 @@ from stomprelay.pipeline.match.message import Message, is_topic
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.conversation import SessionRow
-from stomprelay.pipeline.sessions.transfer import (
-    ABORTED,
-    BROKER,
-    BY_ID,
-    BY_TRACE,
-    ENDED_NS,
-    KIND,
-    KNOWN_NS,
-    NS,
-    OUTCOME,
-    POSITION,
-    RECEIPT_NS,
-    SESSION,
-    SETTLED_NS,
-    TEXT,
-    TRANSACTION,
-    Kind,
-    Transfer,
-)
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
-_METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
+_METHODS: Final = {s.BY_TRACE: "trace", s.BY_ID: "id"}
 
 _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
@@ -95,27 +76,13 @@ class Matching:
     time, and the time in ns of the repetition.
     """
 
-    __slots__ = (
-        "_deliveries",
-        "_happenings",
-        "_kept",
-        "_key",
-        "_limits",
-        "_messages",
-        "_method",
-        "_sent",
-        "due",
-        "finals",
-        "repeats",
-    )
-
     def __init__(self, key: str, limits: TimeLimits) -> None:
         self._key = key
         self._limits = limits
         self._method = _METHODS.get(key[0], "order")
         self._messages: list[Message] = []
         self._sent: dict[tuple[str, int, int], Message] = {}
-        self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
+        self._deliveries: dict[tuple[str, int, int], tuple[Message, s.Transfer]] = {}
         self._happenings: list[_Happening] = []
         self._kept: list[str] = []
         self.due = 0
@@ -124,30 +91,30 @@ class Matching:
 
     # What is seen
 
-    def saw(self, row: Transfer) -> None:
+    def saw(self, row: s.Transfer) -> None:
         """Take one row of `transfer.FIELDS`. The matching changes it: the caller must not use it again."""
-        kind = row[KIND]
-        if kind == Kind.KEPT:
-            self._keep(row[TEXT])
+        kind = row[s.KIND]
+        if kind == s.Kind.KEPT:
+            self._keep(row[s.TEXT])
             return
-        _, ns, *place = row[:KIND]
+        _, ns, *place = row[: s.KIND]
         happenings = self._happenings
-        if kind <= Kind.SENT_MORE:
-            receipt, ended = row[RECEIPT_NS], row[ENDED_NS]
-            if kind == Kind.SENT:
-                row[RECEIPT_NS] = row[ENDED_NS] = None
+        if kind <= s.Kind.SENT_MORE:
+            receipt, ended = row[s.RECEIPT_NS], row[s.ENDED_NS]
+            if kind == s.Kind.SENT:
+                row[s.RECEIPT_NS] = row[s.ENDED_NS] = None
                 happenings.append((ns, _SENT, *place, row))
             if ended is not None:
-                happenings.append((ended, _ENDED, *place, bool(row[ABORTED])))
+                happenings.append((ended, _ENDED, *place, bool(row[s.ABORTED])))
             if receipt is not None:
                 happenings.append((receipt, _CONFIRMED, *place, None))
             return
-        known, settled, outcome = row[KNOWN_NS], row[SETTLED_NS], row[OUTCOME]
-        if kind == Kind.DELIVERED:
+        known, settled, outcome = row[s.KNOWN_NS], row[s.SETTLED_NS], row[s.OUTCOME]
+        if kind == s.Kind.DELIVERED:
             if known == ns:
                 happenings.append((ns, _DELIVERED, *place, row))
                 return
-            row[KNOWN_NS] = row[SETTLED_NS] = row[OUTCOME] = None
+            row[s.KNOWN_NS] = row[s.SETTLED_NS] = row[s.OUTCOME] = None
             happenings.append((ns, _DELIVERED, *place, row))
         if known is not None:
             happenings.append((known, _SETTLED, *place, (settled, outcome)))
@@ -206,7 +173,7 @@ class Matching:
         if not ahead:
             self.due = min((each.until(self._limits) for each in self._messages), default=0)
         kept = [["message", each.dump()] for each in self._messages]
-        if self._key[0] == BY_TRACE:
+        if self._key[0] == s.BY_TRACE:
             kept += [["ahead", happening] for happening in ahead]
         self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
 
@@ -243,14 +210,14 @@ class Matching:
             else:
                 message.became_available(ns)
 
-    def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
+    def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
         message = self._adopted(ns)
         if message is None:
             message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
         message.was_sent(transfer, ns)
         self._sent[place] = message
-        if transfer[TRANSACTION] is None:
+        if transfer[s.TRANSACTION] is None:
             message.became_available(ns)
 
     def _adopted(self, ns: int) -> Message | None:
@@ -259,7 +226,7 @@ class Matching:
                 return message
         return None
 
-    def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
+    def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
         message = self._next(ns)
         if message is None:
             message = Message(ns, topic=is_topic(transfer))
@@ -267,7 +234,7 @@ class Matching:
         before = message.was_delivered(transfer, ns)
         self._deliveries[place] = message, transfer
         if before is not None:
-            self.repeats.append((before[SESSION], before[BROKER], before[NS], ns))
+            self.repeats.append((before[s.SESSION], before[s.BROKER], before[s.NS], ns))
 
     def _next(self, ns: int) -> Message | None:
         for message in reversed(self._messages):
@@ -276,8 +243,8 @@ class Matching:
         return None
 
 
-def _place(transfer: Transfer) -> tuple[str, int, int]:
-    segment, position, number = transfer[POSITION - 1 : KIND]
+def _place(transfer: s.Transfer) -> tuple[str, int, int]:
+    segment, position, number = transfer[s.POSITION - 1 : s.KIND]
     return segment, position, number
 
 

@@ -29,8 +29,6 @@ _AHEAD: Final = "a"
 class _Current:
     """The key that is being read. `texts`: its state for the next batch; `out`: rows that were changed."""
 
-    __slots__ = ("_ahead", "_limits", "_order", "_text", "_until", "_waiting", "key", "out")
-
     def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
         self.key = key
         self.out: list[s.Transfer] = []

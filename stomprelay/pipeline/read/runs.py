@@ -225,13 +225,14 @@ class Runs:
     """Call `arrived` with the segments of each batch. It returns which segments, and parts of segments, can be used
     now, including those of earlier batches. `gone`: the runs that it forgot in the last call, with the time in ns of
     their newest record. `gaps`: of each run of which the last call found other segments to be missing than before, all
-    that are missing now, and those that came too late.
+    that are missing now, and those that came too late. `until`: up to when (ns) all runs that are
+    waited for have been read; it never decreases.
     """
 
     def __init__(self, limits: TimeLimits) -> None:
         self._limits = limits
         self._runs: dict[str, _Run] = {}
-        self._until = 0
+        self.until = 0
         self._unread: int | None = None
         self._before: dict[str, list[Gap]] = {}
         self.gone: dict[str, int] = {}
@@ -259,7 +260,7 @@ class Runs:
         after = {name: run.gaps for name, run in self._runs.items()}
         self.gaps = {name: gaps for name, gaps in after.items() if gaps != self.before(name)}
         self._forget(horizon)
-        self._until = self._read(horizon)
+        self.until = self._read(horizon)
         ready.sort(key=lambda segment: (run_of(segment.name), number_of(segment.name)))
         return ready if unread is None else [*self._within(ready, read)]
 
@@ -279,7 +280,7 @@ class Runs:
                 if held:
                     first, rest = None, each
                 elif number >= due:
-                    first, rest = each.parted(self._until)
+                    first, rest = each.parted(self.until)
                 if first is not None:
                     newest = max(newest, first.newest_ns or 0)
                     yield first
@@ -323,17 +324,12 @@ class Runs:
         )
         return newest if self._unread is None else min(newest, self._unread)
 
-    @property
-    def until(self) -> int:
-        """Return the time in ns up to which all runs that are waited for have been read. It never decreases."""
-        return self._until
-
     def _read(self, horizon: int) -> int:
         earliest = horizon - self._limits.patience
         progress = [_progress(run) for _, run in self._present() if run.waiting or not run.is_over(horizon)]
         if self._unread is not None:
             progress.append(self._unread)
-        return max(self._until, min((each for each in progress if each >= earliest), default=horizon))
+        return max(self.until, min((each for each in progress if each >= earliest), default=horizon))
 
     @property
     def newest(self) -> dict[str, int]:
@@ -387,13 +383,13 @@ class Runs:
     def dump(self) -> str:
         """Return its state as JSON; `load` reads it."""
         runs = {name: {**asdict(run), "waiting": [*run.waiting.values()]} for name, run in self._runs.items()}
-        return json.dumps([self._until, runs])
+        return json.dumps([self.until, runs])
 
     @classmethod
     def load(cls, text: str, limits: TimeLimits) -> "Runs":
         """Return the runs whose state `dump` returned."""
         self = cls(limits)
-        self._until, runs = json.loads(text)
+        self.until, runs = json.loads(text)
         self._runs = {name: _loaded(values) for name, values in runs.items()}
         return self
 

@@ -45,23 +45,6 @@ class Conversation:
     Time never goes back here: a record that is older than the one before counts as of the same time.
     """
 
-    __slots__ = (
-        "_brokers",
-        "_client",
-        "_clock",
-        "_consumption",
-        "_ended",
-        "_gone",
-        "_legs",
-        "_limits",
-        "_receipts",
-        "_transactions",
-        "_whole",
-        "name",
-        "out",
-        "relay",
-    )
-
     def __init__(self, relay: str, name: str, limits: TimeLimits) -> None:
         self.relay = relay
         self.name = name
@@ -426,8 +409,6 @@ class _Current:
     """The session whose records are being read. `text`: the state that the last batch left, None if it is
     new; `taken`: it has records in this batch.
     """
-
-    __slots__ = ("conversation", "name", "run", "taken", "text")
 
     def __init__(self, first: r.Record, limits: TimeLimits) -> None:
         self.name: str = first[r.SESSION]

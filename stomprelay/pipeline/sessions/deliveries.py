@@ -37,8 +37,6 @@ class Consumption:
     (ns): deliveries that wait longer are among `waits`.
     """
 
-    __slots__ = ("_pending_deliveries", "_subscribed", "_tell", "_version", "_waits")
-
     def __init__(self, tell: Callable[[s.Transfer], None], stuck_after: int) -> None:
         self._tell = tell
         self._waits = Waits(stuck_after)

@@ -1,6 +1,7 @@
 """The brokers of one session as they come and go, and the rows of `OUTAGE` that the table `failovers` is made of."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stomprelay.pipeline.schema import Column, Table
@@ -49,37 +50,21 @@ ns.
 """
 
 
+@dataclass(slots=True, eq=False)
 class BrokerLoss:
     """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since the row was last written."""
 
-    __slots__ = (
-        "broker",
-        "client",
-        "dirty",
-        "given_up",
-        "lost_ns",
-        "moved_to",
-        "planned",
-        "recovered_ns",
-        "resent",
-        "stale_acks",
-        "upstream",
-    )
-
-    def __init__(
-        self, client: str | None, upstream: str | None, broker: str, lost_ns: int, *, planned: bool
-    ) -> None:
-        self.client = client
-        self.upstream = upstream
-        self.broker = broker
-        self.moved_to: str | None = None
-        self.lost_ns = lost_ns
-        self.recovered_ns: int | None = None
-        self.planned = planned
-        self.given_up = False
-        self.resent = 0
-        self.stale_acks = 0
-        self.dirty = True
+    client: str | None
+    upstream: str | None
+    broker: str
+    lost_ns: int
+    planned: bool = field(kw_only=True)
+    moved_to: str | None = None
+    recovered_ns: int | None = None
+    given_up: bool = False
+    resent: int = 0
+    stale_acks: int = 0
+    dirty: bool = True
 
     @property
     def over(self) -> bool:
@@ -126,17 +111,15 @@ class BrokerLoss:
         return loss
 
 
+@dataclass
 class Brokers:
     """The brokers of one session. `live`: those that it is connected to, by address; `losses`: those that it
     lost, oldest first. `several`: it was connected to more than one at a time.
     """
 
-    __slots__ = ("live", "losses", "several")
-
-    def __init__(self) -> None:
-        self.live: dict[str, None] = {}
-        self.losses: list[BrokerLoss] = []
-        self.several = False
+    live: dict[str, None] = field(default_factory=dict)
+    losses: list[BrokerLoss] = field(default_factory=list)
+    several: bool = False
 
     def connected(self, broker: str) -> None:
         """Record a CONNECTED from this broker."""

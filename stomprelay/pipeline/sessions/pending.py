@@ -3,6 +3,7 @@ that the relay keeps (see `session.ledger`), made of what a journal has.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ TOKEN: Final = _TOKEN.decode()
 CUMULATIVE: Final = _CUMULATIVE.decode()
 
 
+@dataclass(slots=True, eq=False)
 class PendingDelivery:
     """One MESSAGE that waits for its ACK or NACK. `order`: its number in the session, below 0 if the relay
     gave none. `loss`: the loss of its broker. `answered`: time in ns and outcome of its ACK or NACK in an
@@ -23,38 +25,16 @@ class PendingDelivery:
     not for it.
     """
 
-    __slots__ = (
-        "ack",
-        "answered",
-        "broker",
-        "loss",
-        "message_id",
-        "order",
-        "replaced",
-        "subscription",
-        "transfer",
-        "upstream",
-    )
-
-    def __init__(
-        self,
-        subscription: Subscription,
-        message_id: str | None,
-        ack: str | None,
-        broker: str | None,
-        transfer: Transfer,
-        upstream: str | None = None,
-    ) -> None:
-        self.order = 0
-        self.subscription = subscription
-        self.message_id = message_id
-        self.ack = ack
-        self.broker = broker
-        self.upstream = upstream
-        self.transfer = transfer
-        self.loss: BrokerLoss | None = None
-        self.answered: tuple[int, str] | None = None
-        self.replaced = False
+    subscription: Subscription
+    message_id: str | None
+    ack: str | None
+    broker: str | None
+    transfer: Transfer
+    upstream: str | None = None
+    order: int = 0
+    loss: BrokerLoss | None = None
+    answered: tuple[int, str] | None = None
+    replaced: bool = False
 
     def replace(self) -> None:
         """Record that it is `replaced`."""
@@ -87,8 +67,6 @@ def _by_likelihood(delivery: PendingDelivery) -> tuple[bool, bool, int]:
 
 class PendingDeliveries:
     """The deliveries of one session without an ACK or NACK that took effect; iterating yields them."""
-
-    __slots__ = ("_by_ack", "_by_message", "_held", "_orders", "_others", "_pending")
 
     def __init__(self) -> None:
         self._orders = 0

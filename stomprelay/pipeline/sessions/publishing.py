@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stomprelay.pipeline.sessions.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Transfer, continuation
@@ -12,18 +13,16 @@ track of.
 """
 
 
+@dataclass(slots=True, eq=False)
 class _Asked:
     """A frame that asked for a receipt, at `ns`; `transfer` is its SEND, None for another frame. `told`: the
     brokers that sent their RECEIPT, where there are several; `at`: the time in ns of the first.
     """
 
-    __slots__ = ("at", "ns", "told", "transfer")
-
-    def __init__(self, ns: int, transfer: Transfer | None) -> None:
-        self.ns = ns
-        self.transfer = transfer
-        self.told: list[str | None] = []
-        self.at: int | None = None
+    ns: int
+    transfer: Transfer | None
+    told: list[str | None] = field(default_factory=list)
+    at: int | None = None
 
     def given(self, ns: int) -> Transfer | None:
         """Record a RECEIPT at `ns`. Return the SEND, with its receipt time set, if this is the first RECEIPT
@@ -44,8 +43,6 @@ class PendingReceipts:
     to the n-th of each broker, and the first of these counts. A frame is forgotten `give_up` ns after it was
     sent, or `linger` ns after its first RECEIPT.
     """
-
-    __slots__ = ("_by_id", "_give_up", "_linger")
 
     def __init__(self, give_up: int, linger: int) -> None:
         self._by_id: dict[str, deque[_Asked]] = {}
@@ -142,8 +139,6 @@ class Transactions:
     """The open transactions of one session, each with its SENDs; iterating yields these SENDs. `tell` is
     called with each SEND whose transaction ended, after its `ended_ns` and `aborted` are set.
     """
-
-    __slots__ = ("_committed", "_committed_ns", "_doomed", "_open", "_refused_ns", "tell")
 
     def __init__(self, tell: Callable[[Transfer], None]) -> None:
         self.tell = tell

@@ -1,5 +1,6 @@
 """A client's subscriptions, and which of them a MESSAGE is for: as the relay tells, see `session.subscriptions`."""
 
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stomprelay.pipeline.sessions.transfer import AUTO
@@ -9,24 +10,20 @@ from stomprelay.session.subscriptions import MADE as _MADE
 _MADE_NAME: Final = _MADE.decode()
 
 
+@dataclass(slots=True, eq=False)
 class Subscription:
     """One SUBSCRIBE, at `since` ns. `id`: its name toward brokers, chosen by the client or, if not `named`,
     by the relay. `unsettled`: the order numbers of its deliveries without an ACK or NACK, ascending. `mode`
     is None if the SUBSCRIBE was not seen.
     """
 
-    __slots__ = ("destination", "id", "mode", "named", "open", "since", "unsettled")
-
-    def __init__(
-        self, id: str, destination: str | None, mode: str | None, since: int | None, *, named: bool
-    ) -> None:
-        self.id = id
-        self.destination = destination
-        self.mode = mode
-        self.since = since
-        self.named = named
-        self.open = True
-        self.unsettled: dict[int, None] = {}
+    id: str
+    destination: str | None
+    mode: str | None
+    since: int | None
+    named: bool = field(kw_only=True)
+    open: bool = True
+    unsettled: dict[int, None] = field(default_factory=dict)
 
     @property
     def shown(self) -> str | None:
@@ -58,8 +55,6 @@ class Subscribed:
     """The subscriptions of one session: `opened` and, the last `LATELY` of them, `ended`, both by id.
     `acknowledging` counts those of both whose mode asks for ACKs.
     """
-
-    __slots__ = ("_made", "acknowledging", "ended", "opened")
 
     def __init__(self) -> None:
         self.opened: dict[str, Subscription] = {}

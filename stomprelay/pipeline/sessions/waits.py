@@ -78,8 +78,6 @@ def _last(wait: Wait) -> tuple[Any, ...]:
 class Waits:
     """The deliveries of a session that waited longer than `bound` ns in one batch."""
 
-    __slots__ = ("_bound", "_found")
-
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._found: dict[tuple[Any, ...], list[int]] = {}
