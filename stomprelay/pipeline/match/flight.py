@@ -20,14 +20,10 @@ Subscriber = tuple[str | None, str | None]
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A message that is known one by one: it was delivered, or a RECEIPT or the end of its transaction may come in a
-    later batch.
-
-    `name` stands for it in the key of its transfers; `number` is its turn in the order, None if no broker can deliver
-    it yet or its SEND was not seen. `first`, `last`: the times in ns of its first and last sign. `ends`: by recipient,
-    as in `Message`, the turn of its last delivery and, where a broker has the message again for this recipient, the
-    outcome: nacked or returned. `waiting`: the deliveries without an outcome. `turn` counts deliveries; `session` is
-    that of the last one. `adopted`: the place of its SEND, where that is not its name.
+    """A message that is known one by one. `number`: its turn in the order, None before a broker can deliver it or
+    without its SEND. `ends`: by recipient the turn of the last delivery and, if a broker has the message again, the
+    outcome. `waiting`: the deliveries without an outcome. `turn` counts deliveries. `adopted`: the place of its SEND,
+    if that is not its name.
     """
 
     name: str
@@ -142,9 +138,7 @@ def subscriber(values: list[str | None] | None) -> Subscriber | None:
 
 
 class Waiting:
-    """Messages that nobody was delivered yet, in order, as runs `[since, number, count, ahead]`: `since` is the slice
-    of time in which they became available; numbers ascend, and `ahead` is what the names are ahead of the numbers.
-    """
+    """Undelivered messages in order, as runs `[since, number, count, ahead]`; a name is number + ahead."""
 
     def __init__(self, give_up: int, runs: Iterable[list[int]] = ()) -> None:
         self._give_up = give_up

@@ -28,9 +28,7 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""When (ns), what, the place of the SEND or MESSAGE (segment, position, number), and a value that depends on
-what.
-"""
+"""When (ns), what, the place of the SEND or MESSAGE (segment, position, number), and a value."""
 
 
 _DELIVERY: Final = (
@@ -60,20 +58,16 @@ DDL: Final = ", ".join(
     f"`{name}` {kind}"
     for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
 )
-"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, and what the
-next batch needs of it: the state of the message in `text`, the key of its transfers in `match`, its `turn` among the
-rows of that key, and up to when (ns) it can be left alone if nothing comes (`due`).
+"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, the state in
+`text`, the key of its transfers in `match`, its `turn` among the rows of that key, and when (ns) it is due again.
 """
 
 
 class Matching:
-    """Matches the transfers of one key to messages.
-
-    Call `saw` with each row of the key, those kept by the last batch first; then `go` once. Then read
-    `finals` (rows that became final), `kept()` (state for the next batch), `due` (the time in ns up to which
-    that does not change if no row comes) and, last, `open()` (rows that are not final: first those whose state
-    is in `kept()`, in the same order). `repeats` has for each delivery that was repeated its session, broker and
-    time, and the time in ns of the repetition.
+    """Matches the transfers of one key to messages. Call `saw` with each row of the key, those kept by the last batch
+    first; then `go` once; then read `finals` (final rows), `kept()` (state for the next batch), `due` (until when (ns)
+    that holds if no row comes), `repeats` (session, broker, time and next time of repeated deliveries) and, last,
+    `open()`.
     """
 
     def __init__(self, key: str, limits: TimeLimits) -> None:
@@ -140,7 +134,7 @@ class Matching:
         """Apply the rows that were seen, once. What is later than `until` (ns) shows in `open()` alone."""
         happenings = self._happenings
         if len(happenings) > 1:
-            happenings.sort(key=_order)
+            happenings.sort(key=lambda each: each[:5])
         at = 0
         for happening in happenings:
             if happening[0] > until:
@@ -211,7 +205,8 @@ class Matching:
                 message.became_available(ns)
 
     def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
-        message = self._adopted(ns)
+        unsent = (each for each in self._messages if each.sent is None and ns <= each.until(self._limits))
+        message = next(unsent, None)
         if message is None:
             message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
@@ -220,14 +215,9 @@ class Matching:
         if transfer[s.TRANSACTION] is None:
             message.became_available(ns)
 
-    def _adopted(self, ns: int) -> Message | None:
-        for message in self._messages:
-            if message.sent is None and ns <= message.until(self._limits):
-                return message
-        return None
-
     def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
-        message = self._next(ns)
+        present = (each for each in reversed(self._messages) if ns <= each.until(self._limits))
+        message = next(present, None)
         if message is None:
             message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
@@ -236,20 +226,10 @@ class Matching:
         if before is not None:
             self.repeats.append((before[s.SESSION], before[s.BROKER], before[s.NS], ns))
 
-    def _next(self, ns: int) -> Message | None:
-        for message in reversed(self._messages):
-            if ns <= message.until(self._limits):
-                return message
-        return None
-
 
 def _place(transfer: s.Transfer) -> tuple[str, int, int]:
     segment, position, number = transfer[s.POSITION - 1 : s.KIND]
     return segment, position, number
-
-
-def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
-    return happening[:5]
 
 
 class MatchRow(IntEnum):
@@ -305,9 +285,8 @@ _WHAT, _HOUR, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name, _ in _FU
 
 @dataclass(frozen=True)
 class Matchings:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, among them those that the last
-    batch kept. It yields rows of `DDL`; rows that `SessionRow` lists are passed on. `until`: the time in ns
-    up to which all relays have been read.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, with those that the last batch kept. It
+    yields rows of `DDL`. `until`: the time in ns up to which all relays have been read.
     """
 
     limits: TimeLimits

@@ -16,12 +16,9 @@ def is_topic(transfer: Sequence[Any]) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """One message: its SEND in `sent` (None if it was not seen) and its MESSAGEs in `deliveries`, in order.
-
-    `available`: the time in ns from which a broker can deliver it, None while its transaction is open.
-    `first` and `last`: the times in ns of the first and last record of it. `ends`: the last delivery by
-    recipient (see `recipient`). `_open` counts deliveries without an ACK, NACK or return, `_bad` the
-    deliveries in `ends` that were returned.
+    """One message: its SEND, None if it was not seen, and its MESSAGEs in order. `available`: since when (ns) a broker
+    can deliver it. `ends`: the last delivery by recipient. `_open`: deliveries without an outcome; `_bad`: returned
+    ones.
     """
 
     first: int

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.match import at_once, passes, slices
 from stomprelay.pipeline.match.matching import DDL, NAMES, MatchRow
+from stomprelay.pipeline.match.slices import ROWS
 from stomprelay.pipeline.read import gaps, writing
 from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
@@ -74,15 +75,12 @@ def _limits(batch: Batch) -> TimeLimits:
 
 def runs_before(batch: Batch) -> Runs:
     """Return the runs as the last batch left them."""
-    return _runs_after(batch, batch.number - 1)
+    return runs_after(batch, batch.number - 1)
 
 
-def runs_after(batch: Batch) -> Runs:
-    """Return the runs as this batch left them."""
-    return _runs_after(batch, batch.number)
-
-
-def _runs_after(batch: Batch, number: int) -> Runs:
+def runs_after(batch: Batch, number: int | None = None) -> Runs:
+    """Return the runs as this batch left them, or the one of this number."""
+    number = batch.number if number is None else number
     noted = _noted(batch, number)
     return Runs.load(noted[_RUNS], _limits(batch)) if noted else Runs(_limits(batch))
 
@@ -108,7 +106,7 @@ def _matched(
             counts = {row["slice"]: row["count"] for row in touched.groupBy("slice").count().collect()}
         doing = slices.plan(batch_name(batch.number), known, counts, rows // 3)
         there, same = slices.parted(store, doing, touched)
-        folder = store.stage(MESSAGES.name, batch.number) if rows > slices.ROWS else None
+        folder = store.stage(MESSAGES.name, batch.number) if rows > ROWS else None
         found = passes.matched(runs, limits, said, there, parts(batch.spark, rows), folder)
         held.append(found := few(found).persist())
         hours: set[str] = set()
@@ -117,7 +115,7 @@ def _matched(
             store.adopt(MESSAGES.name, batch.number, [Path(each["text"]) for each in files])
             hours = {each["hour"] for each in files}
             found = found.where(F.col("what") != int(MatchRow.FILE))
-        if rows > slices.ROWS:
+        if rows > ROWS:
             doing.bounds = slices.bounds(found)
         after = slices.sliced(found, same, doing, batch.number)
         seen = Observation()
@@ -223,7 +221,7 @@ def changes(batch: Batch) -> Changes:
 
 def first_held_back(batch: Batch) -> str | None:
     """Return the first hour with rows of `frames` that are read again, as they wait; None if none do."""
-    times = [each.first_ns for each in _runs_after(batch, batch.number).waiting if each.first_ns]
+    times = [each.first_ns for each in runs_after(batch).waiting if each.first_ns]
     return arrow.hour(min(times)) if times else None
 
 
@@ -268,10 +266,5 @@ def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
     if lossy:
         repeats = passes.said(batch, batch.number, MatchRow.REPEAT).select("text")
         wanted = repeats.where(F.get_json_object("text", "$[0]").isin(lossy))
-        outages.repeated(_repeat(row.text) for row in wanted.sort("text").collect())
+        outages.repeated(json.loads(row.text) for row in wanted.sort("text").collect())
     return outages
-
-
-def _repeat(text: str) -> tuple[str, str | None, int, int]:
-    session, broker, ns, again_ns = json.loads(text)
-    return session, broker, ns, again_ns

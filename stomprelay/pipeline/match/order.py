@@ -28,11 +28,7 @@ _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
 
 class SendOrder:
     """The order of one key. Call `take` with each transfer, by time, SENDs first; it returns the name of its message.
-    Then call `advance` up to where the batch goes, and `dump`. `by_id`: the key is a publisher's id, so there is rarely
-    more than one message of it.
-
-    A SEND of which nothing more can come is named by a number; any other by its place, so that what comes of it in a
-    later batch finds it; a delivery without a SEND by its own place.
+    Then call `advance` up to where the batch goes, and `dump`. `by_id`: the key is a publisher's id.
     """
 
     def __init__(self, limits: TimeLimits, *, by_id: bool = False) -> None:
@@ -93,7 +89,8 @@ class SendOrder:
             if what == _CONFIRMED:
                 flight.was_confirmed(at)
             elif what == _SETTLED:
-                self._was_settled(flight, at, place, rest)
+                if self._places.pop(place, None) is not None:
+                    self._is_back(flight, flight.was_settled(at, place, rest))
             elif rest:
                 flight.was_aborted(at)
             else:
@@ -293,11 +290,6 @@ class SendOrder:
             waiting = self._waiting.pick(number)
             flight = None if waiting is None else self._flight(waiting, ns, topic=True)
         return flight if flight is not None and self._alive(flight, ns) else None
-
-    def _was_settled(self, flight: Flight, ns: int, place: Place, outcome: str | None) -> None:
-        if self._places.pop(place, None) is None:
-            return
-        self._is_back(flight, flight.was_settled(ns, place, outcome))
 
     # From batch to batch
 

@@ -45,9 +45,7 @@ _GIVEN_UP: Final = _AT["given_up"]
 Row = list[Any]
 """The values of one row of `OUTAGE`, in the table's order."""
 Repeat = tuple[str, str | None, int, int]
-"""A delivery that was repeated: its session, its broker, its time, and the time of the next delivery, both in
-ns.
-"""
+"""A repeated delivery: session, broker, its time (ns), the time of the next delivery (ns)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,9 +111,7 @@ class BrokerLoss:
 
 @dataclass
 class Brokers:
-    """The brokers of one session. `live`: those that it is connected to, by address; `losses`: those that it
-    lost, oldest first. `several`: it was connected to more than one at a time.
-    """
+    """A session's brokers: `live` by address, `losses` oldest first. `several`: there were two at a time."""
 
     live: dict[str, None] = field(default_factory=dict)
     losses: list[BrokerLoss] = field(default_factory=list)
@@ -129,9 +125,7 @@ class Brokers:
     def left(
         self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool
     ) -> BrokerLoss:
-        """Record that this broker was lost (or, `planned`, that the session is leaving it) at `ns`. Return
-        the loss; it is the one that goes on, if there is one.
-        """
+        """Record that this broker was lost at `ns`, or is left as `planned`. Return the loss, old or new."""
         loss = self.going(broker)
         if loss is None:
             loss = BrokerLoss(client, facts.get("upstream"), broker, ns, planned=planned)
@@ -198,18 +192,14 @@ class Brokers:
 
 
 class Outages:
-    """The outages whose `duplicates` can still change. Make it of what `kept` returned in the last batch,
-    call `told` with the rows of this batch, then `repeated`; then read `changed`, the rows to write.
-    """
+    """The outages whose `duplicates` can change, from `kept`. Call `told`, then `repeated`; read `changed`."""
 
     def __init__(self, kept: Iterable[Row]) -> None:
         self._rows = {(row[_SESSION], row[_BROKER], row[_LOST]): row for row in kept}
         self._changed: set[tuple[str, str, int]] = set()
 
     def told(self, rows: Iterable[Row]) -> None:
-        """Add rows of `OUTAGE` that are new, or that replace a row of the same session, broker and time;
-        their `duplicates` stay.
-        """
+        """Add new rows of `OUTAGE`, or replace those of the same session, broker and time, but for `duplicates`."""
         for row in rows:
             key = (row[_SESSION], row[_BROKER], row[_LOST])
             before = self._rows.get(key)
@@ -218,9 +208,7 @@ class Outages:
             self._changed.add(key)
 
     def repeated(self, repeats: Iterable[Repeat]) -> None:
-        """Count deliveries that a broker made before it was lost and that were repeated after it. Each counts
-        for the first loss that fits.
-        """
+        """Count deliveries that were repeated after the loss of their broker, each for the first loss that fits."""
         losses: dict[tuple[str, str | None], list[Row]] = {}
         for (session, broker, _), row in sorted(self._rows.items()):
             losses.setdefault((session, broker), []).append(row)
@@ -243,9 +231,7 @@ class Outages:
         return [self._rows[key] for key in sorted(self._changed)]
 
     def kept(self, since: int) -> list[Row]:
-        """Return the rows that the next batch needs: those that are not over, or ended at `since` (ns) or
-        later.
-        """
+        """Return the rows for the next batch: those that are not over, or ended at `since` (ns) or later."""
         return [
             row
             for _, row in sorted(self._rows.items())

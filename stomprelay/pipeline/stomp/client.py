@@ -31,12 +31,8 @@ class Lost(Exception):
 
 
 class Client:
-    """One STOMP session. `unacknowledged`: how many deliveries may wait for their ACK before no more frames
-    are read.
-
-    The constructor raises `sockets.Unreachable` for an address that cannot be connected to from Spark. Call
-    `connect` first. Every method that waits raises `Lost` when the session ends. Call `close` at the end, or
-    use the client in a `with`.
+    """One STOMP session. The constructor raises `sockets.Unreachable`; call `connect` first and `close` last. Every
+    method that waits raises `Lost` when the session ends. `unacknowledged`: deliveries that may wait for their ACK.
     """
 
     def __init__(
@@ -107,9 +103,7 @@ class Client:
             self.send(b"".join([b"%b\nid:%b\n\n\0" % (names.ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """Yield the frames that were received, waiting up to `timeout` seconds for the first; none if there
-        was none. A frame is valid only until the next one. Raises `Lost` for an ERROR, too.
-        """
+        """Yield frames, each valid until the next; wait `timeout` seconds for the first. Raises `Lost`."""
         waiting = self._chunks
         waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
         if not waiting and self._relay_thread.over:
@@ -127,9 +121,7 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait for its RECEIPT, dropping messages. Return the ids of other RECEIPTs. Raises `Lost`
-        after `within` seconds.
-        """
+        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs. Raises `Lost`."""
         self.send(b"%b\nreceipt:%b\n\n\0" % (names.DISCONNECT, BYE))
         receipts: list[bytes] = []
         deadline = time.monotonic() + within
