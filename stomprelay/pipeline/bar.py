@@ -23,9 +23,7 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class Bar:
-    """One line that changes: `name`, the bar, and how many `unit` are done of `total`, both as `begin` and `set` say.
-    `octets`: they are bytes, and written with their own unit. Any thread may call its methods.
-    """
+    """A line that shows `name`, a bar and how many `unit` are done; `octets`: these are bytes. For any thread."""
 
     def __init__(
         self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
@@ -43,9 +41,7 @@ class Bar:
         self._width = 0
 
     def begin(self, name: str, total: float = 0, done: float = 0) -> None:
-        """Begin with something of which `done` was done before; 0 as `total`: it is not known. Raises `ImportError`
-        on a terminal, where what draws it is not installed.
-        """
+        """Begin; `done` was done before, `total` may be 0 for unknown. Raises `ImportError` on a terminal."""
         if self.live:
             import tqdm  # noqa: F401 - the command line is there without the pipeline's packages
         self._name, self._total, self._share = name, total, 0.0
@@ -55,9 +51,7 @@ class Bar:
     def set(
         self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
     ) -> None:
-        """Say how far it is; what is None stays as it is. `share`: how much of the time is over, from 0 to 1, where
-        that is not the share of what is done.
-        """
+        """Say how far it is; None: as before. `share`: how much of the time is over, if not that of `done`."""
         self._done, self._share = done, share
         self._total = self._total if total is None else total
         self._name = self._name if name is None else name
@@ -107,9 +101,7 @@ class Bar:
 
     @contextmanager
     def going(self, look: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Draw it every now and then while something is done in this thread, and take it away at the end. `look`:
-        called before each drawing, in another thread, to say how far it is.
-        """
+        """Draw it while something is done here, and take it away at the end. `look`: called before each drawing."""
         over = Event()
 
         def follow() -> None:
@@ -172,9 +164,7 @@ class Bar:
 
 
 class Tasks:
-    """Counts the tasks of Spark's jobs from now on: those that are done, and those that are planned so far. Spark plans
-    a query's next stages when it has seen the results of those before them.
-    """
+    """Counts the tasks of Spark's jobs from now on, done and planned so far; Spark plans more as it goes."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -234,9 +224,7 @@ def spelled(seconds: float) -> str:
 
 
 class Shares:
-    """How far something of several steps is, from 0 to 1, by how long each of them took the last time. `usual`: seconds
-    of each step, in their order, before there was a last time.
-    """
+    """How far several steps are, from 0 to 1. `usual`: seconds of each step, before there was a last time."""
 
     def __init__(self, usual: Mapping[str, float], clock: Callable[[], float]) -> None:
         self._took = dict(usual)
@@ -274,9 +262,7 @@ class Shares:
 
 
 class Steps:
-    """Shows with a bar which of several steps something is at. `usual`: their names, in their order, and how long they
-    take beside each other.
-    """
+    """Shows which of several steps something is at. `usual`: their names in order, and their relative lengths."""
 
     def __init__(self, bar: Bar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar

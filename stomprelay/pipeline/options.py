@@ -206,9 +206,8 @@ def session(
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session as the options of `add_spark` ask for; the user's `--conf` wins over `conf`. The
-    rest, and what is raised, is as in `launch.session`; end it with `launch.stop`. Where `options` have a format of
-    tables, the session has what it needs.
+    """Return a Spark session as the options of `add_spark` ask for; `--conf` wins over `conf`. See `launch.session` for
+    the rest; end it with `launch.stop`.
     """
     bar = Bar(sys.stderr)
     told = None if say is None else bar.beside(say)

@@ -33,10 +33,8 @@ HOURLY: Final = (
 
 @dataclass(frozen=True)
 class Table:
-    """One table. Its files lie in folders named by `partitions`, columns that the files themselves do not hold.
-
-    `incremental`: each batch adds rows of its own, under `batch=N`. Otherwise a batch writes the partitions anew that
-    it has something for.
+    """One table. `partitions`: columns that are in the folders' names alone. `incremental`: batches add rows under
+    `batch=N`; else they write whole partitions anew.
     """
 
     name: str

@@ -54,15 +54,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Run the query. Return the exit status. Raises `StoreError`, and `ValueError` for SQL that cannot be
-    run.
-    """
+    """Run the query. Return the exit status. Raises `StoreError`, and `ValueError` for bad SQL."""
     sql = sys.stdin.read() if given.sql == "-" else given.sql
     spark = options.session(given, "query", brief=True, say=options.say)
     with launch.ending(spark), tasks(sys.stderr, "query", spark) as bar:
         views(spark, opened(spark, given.tables, options.table_format(given), given.as_of))
         found = _asked(spark, sql)
-        _WRITERS[given.format](found.columns, _beside(bar, _rows(found)), sys.stdout)
+        _WRITERS[given.format](found.columns, _rows(found, bar), sys.stdout)
         sys.stdout.flush()
     return 0
 
@@ -89,17 +87,13 @@ def _asked(spark: "SparkSession", sql: str) -> "DataFrame":
     return found.withColumns({name: found[f"`{name}`"].cast("string") for name in bare})
 
 
-def _rows(found: "DataFrame") -> Iterator[Row]:
-    with as_value_error():
-        yield from map(tuple, found.toLocalIterator())
-
-
-def _beside(bar: Bar, rows: Iterator[Row]) -> Iterator[Row]:
+def _rows(found: "DataFrame", bar: Bar) -> Iterator[Row]:
     """Yield the rows; where they go to a terminal, the bar makes way for the first."""
-    for row in rows:
-        if sys.stdout.isatty():
-            bar.end()
-        yield row
+    with as_value_error():
+        for row in found.toLocalIterator():
+            if sys.stdout.isatty():
+                bar.end()
+            yield tuple(row)
 
 
 # ---------------------------------------------------------------- how rows are written
@@ -166,9 +160,7 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    """Return a time in UTC without its zone. PySpark returns times in the zone of this process, without
-    stating it.
-    """
+    """Return a time, which PySpark gives in the zone of this process, in UTC without its zone."""
     return value.astimezone(UTC).replace(tzinfo=None)
 
 

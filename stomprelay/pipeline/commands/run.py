@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 _SMALL: Final = 64 << 20
 """Bytes of a journal that counts as small: some hundred thousand frames."""
 _LARGE: Final = 2 << 30
-"""Bytes of a journal with which Java may be busy for so long that it gains by compiling thoroughly: with 900 MiB it
-takes a quarter more processor time so.
-"""
+"""Bytes of a journal from which Java gains by compiling thoroughly."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do the run. Return the exit status. Raises `ValueError` for impossible settings, and what `Stream`
-    raises.
-    """
+    """Do the run. Return the exit status. Raises `ValueError`, and what `Stream` raises."""
     from stomprelay.pipeline.follow.stream import Stream
 
     settings = options.settings(given)

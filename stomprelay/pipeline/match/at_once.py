@@ -41,9 +41,8 @@ _LATE: Final = tuple(f"{transfer.BY_ORDER}{each}" for each in TOPICS)
 
 @dataclass(frozen=True)
 class AtOnce:
-    """Call it with the `record.FIELDS` of batch `number`, of about `rows` rows, in any order. It writes the batch's
-    rows of `messages` to a folder as `Store.stage` returns them, and those of slices to another. It yields one row, as
-    JSON: `made`, `gone` and `final` as `Done` has them, and the files in both folders, `messages` and `slices`.
+    """Call it with all `record.FIELDS` of a batch. It writes rows of `messages` and of slices to files, and yields one
+    row of JSON: `made`, `gone` and `final` as in `Done`, and the files, `messages` and `slices`.
     """
 
     number: int

@@ -2,20 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stomprelay.pipeline.schema import NACKED, RETURNED
-from stomprelay.pipeline.sessions.transfer import (
-    BROKER,
-    CLIENT,
-    COPY,
-    KNOWN_NS,
-    MESSAGE_ID,
-    OUTCOME,
-    RELAY,
-    SESSION,
-    SUBSCRIPTION,
-)
+from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
 
 COPIED: Final = "\0"
@@ -27,49 +18,32 @@ Place = tuple[str, int, int]
 Subscriber = tuple[str | None, str | None]
 
 
+@dataclass(slots=True, eq=False)
 class Flight:
-    """A message that is known one by one: it was delivered, or a RECEIPT or the end of its transaction may come in a
-    later batch.
-
-    `name` stands for it in the key of its transfers; `number` is its turn in the order, None if no broker can deliver
-    it yet or its SEND was not seen. `first`, `last`: the times in ns of its first and last sign. `ends`: by recipient,
-    as in `Message`, the turn of its last delivery and, where a broker has the message again for this recipient, the
-    outcome: nacked or returned. `waiting`: the deliveries without an outcome. `turn` counts deliveries; `session` is
-    that of the last one. `adopted`: the place of its SEND, where that is not its name.
+    """A message that is known one by one. `number`: its turn in the order, None before a broker can deliver it or
+    without its SEND. `ends`: by recipient the turn of the last delivery and, if a broker has the message again, the
+    outcome. `waiting`: the deliveries without an outcome. `turn` counts deliveries. `adopted`: the place of its SEND,
+    if that is not its name.
     """
 
-    __slots__ = (
-        "aborted",
-        "adopted",
-        "ends",
-        "first",
-        "last",
-        "name",
-        "names",
-        "number",
-        "relay",
-        "sent",
-        "session",
-        "topic",
-        "turn",
-        "unconfirmed",
-        "waiting",
-    )
+    name: str
+    first: int
+    topic: bool = field(kw_only=True)
+    sent: bool = field(kw_only=True)
+    last: int = 0
+    number: int | None = None
+    unconfirmed: bool = False
+    aborted: bool = False
+    turn: int = 0
+    session: str | None = None
+    relay: str | None = None
+    adopted: Place | None = None
+    ends: dict[Subscriber | None, tuple[int, str | None]] = field(default_factory=dict)
+    waiting: dict[Place, tuple[Subscriber | None, int]] = field(default_factory=dict)
+    names: list[tuple[str | None, str]] = field(default_factory=list)
 
-    def __init__(self, name: str, first: int, *, topic: bool, sent: bool) -> None:
-        self.name = name
-        self.number: int | None = None
-        self.first = self.last = first
-        self.sent = sent
-        self.topic = topic
-        self.unconfirmed = self.aborted = False
-        self.turn = 0
-        self.session: str | None = None
-        self.relay: str | None = None
-        self.adopted: Place | None = None
-        self.ends: dict[Subscriber | None, tuple[int, str | None]] = {}
-        self.waiting: dict[Place, tuple[Subscriber | None, int]] = {}
-        self.names: list[tuple[str | None, str]] = []
+    def __post_init__(self) -> None:
+        self.last = self.first
 
     def until(self, limits: TimeLimits) -> int:
         """Return the time in ns up to which a sign still counts as one of this message."""
@@ -102,17 +76,17 @@ class Flight:
         to = recipient(row, topic=self.topic)
         self.turn += 1
         self.last = max(self.last, ns)
-        self.session = row[SESSION]
+        self.session = row[s.SESSION]
         if not self.sent:
-            self.relay = self.relay or row[RELAY]
-        settled = row[KNOWN_NS] == ns
-        self.ends[to] = self.turn, _back(row[OUTCOME]) if settled else None
+            self.relay = self.relay or row[s.RELAY]
+        settled = row[s.KNOWN_NS] == ns
+        self.ends[to] = self.turn, _back(row[s.OUTCOME]) if settled else None
         if not settled:
             self.waiting[place] = to, self.turn
-        if row[MESSAGE_ID] is not None:
-            self.names.append((row[BROKER], row[MESSAGE_ID]))
-        if row[COPY] is not None:
-            self.names.append((COPIED, row[COPY]))
+        if row[s.MESSAGE_ID] is not None:
+            self.names.append((row[s.BROKER], row[s.MESSAGE_ID]))
+        if row[s.COPY] is not None:
+            self.names.append((COPIED, row[s.COPY]))
         return to
 
     def was_settled(self, ns: int, place: Place, outcome: str | None) -> Subscriber | None:
@@ -151,7 +125,7 @@ class Flight:
 
 def recipient(row: Sequence[Any], *, topic: bool) -> Subscriber | None:
     """Return whom a MESSAGE is for, as `Message.recipient` tells it: None for a queue's."""
-    return (row[CLIENT], row[SUBSCRIPTION]) if topic else None
+    return (row[s.CLIENT], row[s.SUBSCRIPTION]) if topic else None
 
 
 def _back(outcome: str | None) -> str | None:
@@ -164,11 +138,7 @@ def subscriber(values: list[str | None] | None) -> Subscriber | None:
 
 
 class Waiting:
-    """Messages that nobody was delivered yet, in order, as runs `[since, number, count, ahead]`: `since` is the slice
-    of time in which they became available; numbers ascend, and `ahead` is what the names are ahead of the numbers.
-    """
-
-    __slots__ = ("_give_up", "_grain", "runs")
+    """Undelivered messages in order, as runs `[since, number, count, ahead]`; a name is number + ahead."""
 
     def __init__(self, give_up: int, runs: Iterable[list[int]] = ()) -> None:
         self._give_up = give_up

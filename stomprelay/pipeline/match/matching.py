@@ -19,37 +19,16 @@ from stomprelay.pipeline.match.message import Message, is_topic
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.conversation import SessionRow
-from stomprelay.pipeline.sessions.transfer import (
-    ABORTED,
-    BROKER,
-    BY_ID,
-    BY_TRACE,
-    ENDED_NS,
-    KIND,
-    KNOWN_NS,
-    NS,
-    OUTCOME,
-    POSITION,
-    RECEIPT_NS,
-    SESSION,
-    SETTLED_NS,
-    TEXT,
-    TRANSACTION,
-    Kind,
-    Transfer,
-)
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
-_METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
+_METHODS: Final = {s.BY_TRACE: "trace", s.BY_ID: "id"}
 
 _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""When (ns), what, the place of the SEND or MESSAGE (segment, position, number), and a value that depends on
-what.
-"""
+"""When (ns), what, the place of the SEND or MESSAGE (segment, position, number), and a value."""
 
 
 _DELIVERY: Final = (
@@ -79,35 +58,17 @@ DDL: Final = ", ".join(
     f"`{name}` {kind}"
     for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
 )
-"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, and what the
-next batch needs of it: the state of the message in `text`, the key of its transfers in `match`, its `turn` among the
-rows of that key, and up to when (ns) it can be left alone if nothing comes (`due`).
+"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, the state in
+`text`, the key of its transfers in `match`, its `turn` among the rows of that key, and when (ns) it is due again.
 """
 
 
 class Matching:
-    """Matches the transfers of one key to messages.
-
-    Call `saw` with each row of the key, those kept by the last batch first; then `go` once. Then read
-    `finals` (rows that became final), `kept()` (state for the next batch), `due` (the time in ns up to which
-    that does not change if no row comes) and, last, `open()` (rows that are not final: first those whose state
-    is in `kept()`, in the same order). `repeats` has for each delivery that was repeated its session, broker and
-    time, and the time in ns of the repetition.
+    """Matches the transfers of one key to messages. Call `saw` with each row of the key, those kept by the last batch
+    first; then `go` once; then read `finals` (final rows), `kept()` (state for the next batch), `due` (until when (ns)
+    that holds if no row comes), `repeats` (session, broker, time and next time of repeated deliveries) and, last,
+    `open()`.
     """
-
-    __slots__ = (
-        "_deliveries",
-        "_happenings",
-        "_kept",
-        "_key",
-        "_limits",
-        "_messages",
-        "_method",
-        "_sent",
-        "due",
-        "finals",
-        "repeats",
-    )
 
     def __init__(self, key: str, limits: TimeLimits) -> None:
         self._key = key
@@ -115,7 +76,7 @@ class Matching:
         self._method = _METHODS.get(key[0], "order")
         self._messages: list[Message] = []
         self._sent: dict[tuple[str, int, int], Message] = {}
-        self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
+        self._deliveries: dict[tuple[str, int, int], tuple[Message, s.Transfer]] = {}
         self._happenings: list[_Happening] = []
         self._kept: list[str] = []
         self.due = 0
@@ -124,30 +85,30 @@ class Matching:
 
     # What is seen
 
-    def saw(self, row: Transfer) -> None:
+    def saw(self, row: s.Transfer) -> None:
         """Take one row of `transfer.FIELDS`. The matching changes it: the caller must not use it again."""
-        kind = row[KIND]
-        if kind == Kind.KEPT:
-            self._keep(row[TEXT])
+        kind = row[s.KIND]
+        if kind == s.Kind.KEPT:
+            self._keep(row[s.TEXT])
             return
-        _, ns, *place = row[:KIND]
+        _, ns, *place = row[: s.KIND]
         happenings = self._happenings
-        if kind <= Kind.SENT_MORE:
-            receipt, ended = row[RECEIPT_NS], row[ENDED_NS]
-            if kind == Kind.SENT:
-                row[RECEIPT_NS] = row[ENDED_NS] = None
+        if kind <= s.Kind.SENT_MORE:
+            receipt, ended = row[s.RECEIPT_NS], row[s.ENDED_NS]
+            if kind == s.Kind.SENT:
+                row[s.RECEIPT_NS] = row[s.ENDED_NS] = None
                 happenings.append((ns, _SENT, *place, row))
             if ended is not None:
-                happenings.append((ended, _ENDED, *place, bool(row[ABORTED])))
+                happenings.append((ended, _ENDED, *place, bool(row[s.ABORTED])))
             if receipt is not None:
                 happenings.append((receipt, _CONFIRMED, *place, None))
             return
-        known, settled, outcome = row[KNOWN_NS], row[SETTLED_NS], row[OUTCOME]
-        if kind == Kind.DELIVERED:
+        known, settled, outcome = row[s.KNOWN_NS], row[s.SETTLED_NS], row[s.OUTCOME]
+        if kind == s.Kind.DELIVERED:
             if known == ns:
                 happenings.append((ns, _DELIVERED, *place, row))
                 return
-            row[KNOWN_NS] = row[SETTLED_NS] = row[OUTCOME] = None
+            row[s.KNOWN_NS] = row[s.SETTLED_NS] = row[s.OUTCOME] = None
             happenings.append((ns, _DELIVERED, *place, row))
         if known is not None:
             happenings.append((known, _SETTLED, *place, (settled, outcome)))
@@ -173,7 +134,7 @@ class Matching:
         """Apply the rows that were seen, once. What is later than `until` (ns) shows in `open()` alone."""
         happenings = self._happenings
         if len(happenings) > 1:
-            happenings.sort(key=_order)
+            happenings.sort(key=lambda each: each[:5])
         at = 0
         for happening in happenings:
             if happening[0] > until:
@@ -206,7 +167,7 @@ class Matching:
         if not ahead:
             self.due = min((each.until(self._limits) for each in self._messages), default=0)
         kept = [["message", each.dump()] for each in self._messages]
-        if self._key[0] == BY_TRACE:
+        if self._key[0] == s.BY_TRACE:
             kept += [["ahead", happening] for happening in ahead]
         self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
 
@@ -243,46 +204,32 @@ class Matching:
             else:
                 message.became_available(ns)
 
-    def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
-        message = self._adopted(ns)
+    def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
+        unsent = (each for each in self._messages if each.sent is None and ns <= each.until(self._limits))
+        message = next(unsent, None)
         if message is None:
             message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
         message.was_sent(transfer, ns)
         self._sent[place] = message
-        if transfer[TRANSACTION] is None:
+        if transfer[s.TRANSACTION] is None:
             message.became_available(ns)
 
-    def _adopted(self, ns: int) -> Message | None:
-        for message in self._messages:
-            if message.sent is None and ns <= message.until(self._limits):
-                return message
-        return None
-
-    def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
-        message = self._next(ns)
+    def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
+        present = (each for each in reversed(self._messages) if ns <= each.until(self._limits))
+        message = next(present, None)
         if message is None:
             message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
         before = message.was_delivered(transfer, ns)
         self._deliveries[place] = message, transfer
         if before is not None:
-            self.repeats.append((before[SESSION], before[BROKER], before[NS], ns))
-
-    def _next(self, ns: int) -> Message | None:
-        for message in reversed(self._messages):
-            if ns <= message.until(self._limits):
-                return message
-        return None
+            self.repeats.append((before[s.SESSION], before[s.BROKER], before[s.NS], ns))
 
 
-def _place(transfer: Transfer) -> tuple[str, int, int]:
-    segment, position, number = transfer[POSITION - 1 : KIND]
+def _place(transfer: s.Transfer) -> tuple[str, int, int]:
+    segment, position, number = transfer[s.POSITION - 1 : s.KIND]
     return segment, position, number
-
-
-def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
-    return happening[:5]
 
 
 class MatchRow(IntEnum):
@@ -338,9 +285,8 @@ _WHAT, _HOUR, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name, _ in _FU
 
 @dataclass(frozen=True)
 class Matchings:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, among them those that the last
-    batch kept. It yields rows of `DDL`; rows that `SessionRow` lists are passed on. `until`: the time in ns
-    up to which all relays have been read.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, with those that the last batch kept. It
+    yields rows of `DDL`. `until`: the time in ns up to which all relays have been read.
     """
 
     limits: TimeLimits

@@ -15,24 +15,9 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.segment import CLOSED
-from stomprelay.pipeline.match import at_once, passes
+from stomprelay.pipeline.match import at_once, passes, slices
 from stomprelay.pipeline.match.matching import DDL, NAMES, MatchRow
-from stomprelay.pipeline.match.slices import (
-    KEPT,
-    ROWS,
-    SPECIAL,
-    Done,
-    Plan,
-    Slice,
-    bounds,
-    dumped,
-    hits,
-    loaded,
-    parted,
-    plan,
-    sliced,
-    special,
-)
+from stomprelay.pipeline.match.slices import ROWS
 from stomprelay.pipeline.read import gaps, writing
 from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
@@ -46,7 +31,7 @@ from stomprelay.pipeline.spark.bundles import parts
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store.store import Batch, batch_name
 
-STATE: Final = {KEPT: DDL}
+STATE: Final = {slices.KEPT: DDL}
 """What is kept in slices with columns of `messages`: its schema by its name, for who migrates it."""
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
@@ -69,8 +54,10 @@ def advance(batch: Batch) -> list[str]:
     ready = runs.arrived(segments(batch), batch.unread)
     rows = sum(each.rows for each in ready)
     missing = gaps.advance(batch, runs)
-    known = loaded(before.get(_SLICES, {}))
-    batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in SPECIAL)])
+    known = slices.loaded(before.get(_SLICES, {}))
+    batch.store.keep_slices(
+        slices.KEPT, [*known, *(slices.special(number - 1, what) for what in slices.SPECIAL)]
+    )
     done = None if batch.again else at_once.advance(batch, runs, limits, ready, known, rows)
     if done is None:
         count = parts(batch.spark, rows)
@@ -88,15 +75,12 @@ def _limits(batch: Batch) -> TimeLimits:
 
 def runs_before(batch: Batch) -> Runs:
     """Return the runs as the last batch left them."""
-    return _runs_after(batch, batch.number - 1)
+    return runs_after(batch, batch.number - 1)
 
 
-def runs_after(batch: Batch) -> Runs:
-    """Return the runs as this batch left them."""
-    return _runs_after(batch, batch.number)
-
-
-def _runs_after(batch: Batch, number: int) -> Runs:
+def runs_after(batch: Batch, number: int | None = None) -> Runs:
+    """Return the runs as this batch left them, or the one of this number."""
+    number = batch.number if number is None else number
     noted = _noted(batch, number)
     return Runs.load(noted[_RUNS], _limits(batch)) if noted else Runs(_limits(batch))
 
@@ -105,10 +89,10 @@ def _matched(
     batch: Batch,
     runs: Runs,
     limits: TimeLimits,
-    known: Mapping[str, Slice],
+    known: Mapping[str, slices.Slice],
     said: DataFrame,
     rows: int,
-) -> Done:
+) -> slices.Done:
     """Match these transfers with what is open in the slices `known`, and write the rows."""
     store = batch.store
     held: list[DataFrame] = []
@@ -118,10 +102,10 @@ def _matched(
         # Of a batch that was cut short nobody knows which slices' rows it has removed: all are written anew.
         if rows * _WORTH < sum(counts.values()) and not batch.again:
             held.append(said := said.persist())
-            held.append(touched := hits(store, known, passes.keys(said), runs.until).persist())
+            held.append(touched := slices.hits(store, known, passes.keys(said), runs.until).persist())
             counts = {row["slice"]: row["count"] for row in touched.groupBy("slice").count().collect()}
-        doing = plan(batch_name(batch.number), known, counts, rows // 3)
-        there, same = parted(store, doing, touched)
+        doing = slices.plan(batch_name(batch.number), known, counts, rows // 3)
+        there, same = slices.parted(store, doing, touched)
         folder = store.stage(MESSAGES.name, batch.number) if rows > ROWS else None
         found = passes.matched(runs, limits, said, there, parts(batch.spark, rows), folder)
         held.append(found := few(found).persist())
@@ -132,14 +116,14 @@ def _matched(
             hours = {each["hour"] for each in files}
             found = found.where(F.col("what") != int(MatchRow.FILE))
         if rows > ROWS:
-            doing.bounds = bounds(found)
-        after = sliced(found, same, doing, batch.number)
+            doing.bounds = slices.bounds(found)
+        after = slices.sliced(found, same, doing, batch.number)
         seen = Observation()
         watched = few(after).observe(seen, *_watched(doing))
         gone = {name: each.hours for name, each in doing.gone.items()}
         store.replace_open(batch.number, watched.where(F.col("final").isNotNull()), doing.made, gone)
         kept = few(after.where(F.col("slice").isNotNull()).select(*NAMES, "slice"))
-        store.save_slices(KEPT, kept)
+        store.save_slices(slices.KEPT, kept)
     finally:
         for each in held:
             each.unpersist()
@@ -147,7 +131,7 @@ def _matched(
     return _done(doing, {**had, _FINAL: {*had[_FINAL], *hours}})
 
 
-def _watched(doing: Plan) -> Sequence[Column]:
+def _watched(doing: slices.Plan) -> Sequence[Column]:
     """Return what is observed of the rows: hours of final ones; hours, rows and due of each new slice."""
     finals = F.col("final") & F.col("slice").isNull()
     told = [
@@ -161,30 +145,32 @@ def _watched(doing: Plan) -> Sequence[Column]:
     return told
 
 
-def _done(doing: Plan, had: Mapping[str, Any]) -> Done:
+def _done(doing: slices.Plan, had: Mapping[str, Any]) -> slices.Done:
     """Return what was done, by what was seen of the rows that were written, see `_watched`."""
     hours: dict[str, set[str]] = {}
     for row in had["hours"]:
         if row["hour"] is not None:
             hours.setdefault(row["slice"], set()).add(row["hour"])
     made = {
-        name: Slice(had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())), doing.is_late(name))
+        name: slices.Slice(
+            had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())), doing.is_late(name)
+        )
         for at, name in enumerate(doing.made)
         if had[f"rows{at}"]
     }
-    return Done(made, doing.gone, sorted(had[_FINAL]))
+    return slices.Done(made, doing.gone, sorted(had[_FINAL]))
 
 
 def _note(
-    batch: Batch, runs: Runs, before: Mapping[str, Any], known: Mapping[str, Slice], done: Done
+    batch: Batch, runs: Runs, before: Mapping[str, Any], known: Mapping[str, slices.Slice], done: slices.Done
 ) -> None:
     """Leave what the next batch and the other tables must know, as texts."""
     store, number = batch.store, batch.number
-    slices = {name: each for name, each in known.items() if name not in done.gone} | done.made
+    there = {name: each for name, each in known.items() if name not in done.gone} | done.made
     outages = _outages(batch, before.get(_LOSSES, []))
     store.save_text(_OUTAGES, number, json.dumps(outages.changed))
     losses = outages.kept(runs.horizon - _limits(batch).give_up)
-    noted = {_RUNS: runs.dump(), _LOSSES: losses, _SLICES: dumped(slices), _FINAL: done.final}
+    noted = {_RUNS: runs.dump(), _LOSSES: losses, _SLICES: slices.dumped(there), _FINAL: done.final}
     noted[_MADE] = {name: each.hours for name, each in done.made.items()}
     noted[_GONE] = {name: each.hours for name, each in done.gone.items()}
     store.save_text(_WATCH, number, json.dumps(noted))
@@ -229,13 +215,13 @@ class Changes:
 def changes(batch: Batch) -> Changes:
     """Return what this batch changed. Call it after `advance`, as all functions below."""
     noted = _noted(batch, batch.number)
-    there = {name: each.hours for name, each in loaded(noted.get(_SLICES, {})).items()}
+    there = {name: each.hours for name, each in slices.loaded(noted.get(_SLICES, {})).items()}
     return Changes(noted.get(_FINAL, []), noted.get(_MADE, {}), noted.get(_GONE, {}), there)
 
 
 def first_held_back(batch: Batch) -> str | None:
     """Return the first hour with rows of `frames` that are read again, as they wait; None if none do."""
-    times = [each.first_ns for each in _runs_after(batch, batch.number).waiting if each.first_ns]
+    times = [each.first_ns for each in runs_after(batch).waiting if each.first_ns]
     return arrow.hour(min(times)) if times else None
 
 
@@ -258,7 +244,7 @@ def outages(batch: Batch) -> list[tuple[Any, ...]]:
 
 def waits(batch: Batch) -> list[Wait]:
     """Return the waits that ended in this batch and those that go on, in no order, on the driver."""
-    if not batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT)):
+    if not batch.store.has_slice(slices.KEPT, slices.special(batch.number, SessionRow.WAIT)):
         return []
     told = passes.said(batch, batch.number, SessionRow.WAIT).select("text").collect()
     return [Wait(*json.loads(each.text)) for each in told]
@@ -280,10 +266,5 @@ def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
     if lossy:
         repeats = passes.said(batch, batch.number, MatchRow.REPEAT).select("text")
         wanted = repeats.where(F.get_json_object("text", "$[0]").isin(lossy))
-        outages.repeated(_repeat(row.text) for row in wanted.sort("text").collect())
+        outages.repeated(json.loads(row.text) for row in wanted.sort("text").collect())
     return outages
-
-
-def _repeat(text: str) -> tuple[str, str | None, int, int]:
-    session, broker, ns, again_ns = json.loads(text)
-    return session, broker, ns, again_ns

@@ -17,29 +17,7 @@ from typing import Any, Final
 
 from stomprelay.pipeline.match.flight import COPIED, Flight, Place, Subscriber, Waiting, recipient, subscriber
 from stomprelay.pipeline.match.message import is_topic
-from stomprelay.pipeline.sessions.transfer import (
-    ABORTED,
-    AGAIN,
-    BROKER,
-    COPY,
-    ENDED_NS,
-    KIND,
-    KNOWN_NS,
-    MESSAGE_ID,
-    NS,
-    NUMBER,
-    OUTCOME,
-    POSITION,
-    RECEIPT,
-    RECEIPT_NS,
-    RELAY,
-    SEGMENT,
-    SESSION,
-    SINCE_NS,
-    SUBSCRIPTION,
-    TRANSACTION,
-    Kind,
-)
+from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
 
 TIMES: Final = 4096
@@ -50,34 +28,8 @@ _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
 
 class SendOrder:
     """The order of one key. Call `take` with each transfer, by time, SENDs first; it returns the name of its message.
-    Then call `advance` up to where the batch goes, and `dump`. `by_id`: the key is a publisher's id, so there is rarely
-    more than one message of it.
-
-    A SEND of which nothing more can come is named by a number; any other by its place, so that what comes of it in a
-    later batch finds it; a delivery without a SEND by its own place.
+    Then call `advance` up to where the batch goes, and `dump`. `by_id`: the key is a publisher's id.
     """
-
-    __slots__ = (
-        "_back",
-        "_by_id",
-        "_by_number",
-        "_flights",
-        "_flying",
-        "_happenings",
-        "_last",
-        "_limits",
-        "_low",
-        "_name",
-        "_named",
-        "_number",
-        "_orphans",
-        "_places",
-        "_reached",
-        "_recent",
-        "_times",
-        "_unconfirmed",
-        "_waiting",
-    )
 
     def __init__(self, limits: TimeLimits, *, by_id: bool = False) -> None:
         self._limits = limits
@@ -102,12 +54,12 @@ class SendOrder:
 
     def take(self, row: Sequence[Any]) -> str:
         """Return the name of the message that a transfer is of."""
-        kind, ns = row[KIND], row[NS]
-        place: Place = (row[SEGMENT], row[POSITION], row[NUMBER])
-        if kind == Kind.SENT:
+        kind, ns = row[s.KIND], row[s.NS]
+        place: Place = (row[s.SEGMENT], row[s.POSITION], row[s.NUMBER])
+        if kind == s.Kind.SENT:
             self.advance(ns)
             return self._was_sent(row, ns, place)
-        if kind == Kind.DELIVERED:
+        if kind == s.Kind.DELIVERED:
             self.advance(ns, _DELIVERED)
             return self._was_delivered(row, ns, place)
         flight = self._places.get(place)
@@ -117,12 +69,12 @@ class SendOrder:
 
     def _more(self, row: Sequence[Any], place: Place, name: str) -> None:
         happenings = self._happenings
-        if row[ENDED_NS] is not None:
-            heappush(happenings, (row[ENDED_NS], _ENDED, place, name, bool(row[ABORTED])))
-        if row[RECEIPT_NS] is not None:
-            heappush(happenings, (row[RECEIPT_NS], _CONFIRMED, place, name, None))
-        if row[KNOWN_NS] is not None:
-            heappush(happenings, (row[KNOWN_NS], _SETTLED, place, name, row[OUTCOME]))
+        if row[s.ENDED_NS] is not None:
+            heappush(happenings, (row[s.ENDED_NS], _ENDED, place, name, bool(row[s.ABORTED])))
+        if row[s.RECEIPT_NS] is not None:
+            heappush(happenings, (row[s.RECEIPT_NS], _CONFIRMED, place, name, None))
+        if row[s.KNOWN_NS] is not None:
+            heappush(happenings, (row[s.KNOWN_NS], _SETTLED, place, name, row[s.OUTCOME]))
 
     def advance(self, ns: int, before: int = 0) -> None:
         """Apply what happened before `ns`, and at `ns` what comes before this."""
@@ -137,7 +89,8 @@ class SendOrder:
             if what == _CONFIRMED:
                 flight.was_confirmed(at)
             elif what == _SETTLED:
-                self._was_settled(flight, at, place, rest)
+                if self._places.pop(place, None) is not None:
+                    self._is_back(flight, flight.was_settled(at, place, rest))
             elif rest:
                 flight.was_aborted(at)
             else:
@@ -146,8 +99,8 @@ class SendOrder:
     # Publishers
 
     def _was_sent(self, row: Sequence[Any], ns: int, place: Place) -> str:
-        receipt, transaction = row[RECEIPT] is not None, row[TRANSACTION] is not None
-        whole = not transaction and not (receipt and row[RECEIPT_NS] is None)
+        receipt, transaction = row[s.RECEIPT] is not None, row[s.TRANSACTION] is not None
+        whole = not transaction and not (receipt and row[s.RECEIPT_NS] is None)
         flight = self._adopting(row, ns)
         if flight is not None:
             flight.was_sent(ns, unconfirmed=receipt)
@@ -180,7 +133,7 @@ class SendOrder:
             if first.sent or ns > first.until(self._limits):
                 orphans.popleft()
                 continue
-            elsewhere = first.relay != row[RELAY] and ns - first.first <= self._limits.linger
+            elsewhere = first.relay != row[s.RELAY] and ns - first.first <= self._limits.linger
             return orphans.popleft() if self._by_id or elsewhere else None
         return None
 
@@ -221,7 +174,7 @@ class SendOrder:
         for name in flight.names[-2:]:
             self._named[name] = flight
         if topic and flight.number is not None:
-            subscriber = (row[SESSION], row[SUBSCRIPTION])
+            subscriber = (row[s.SESSION], row[s.SUBSCRIPTION])
             self._reached[subscriber] = max(flight.number, self._reached.get(subscriber, flight.number))
         if place in flight.waiting:
             self._places[place] = flight
@@ -238,13 +191,13 @@ class SendOrder:
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
         """Return the earlier message with this message-id and broker, or this `relay-copy`; or None."""
-        found = None if row[MESSAGE_ID] is None else self._named.get((row[BROKER], row[MESSAGE_ID]))
-        if found is None and row[COPY] is not None:
-            found = self._named.get((COPIED, row[COPY]))
+        found = None if row[s.MESSAGE_ID] is None else self._named.get((row[s.BROKER], row[s.MESSAGE_ID]))
+        if found is None and row[s.COPY] is not None:
+            found = self._named.get((COPIED, row[s.COPY]))
         return found if found is not None and self._alive(found, ns) else None
 
     def _of_queue(self, row: Sequence[Any], ns: int) -> Flight | None:
-        if row[AGAIN]:
+        if row[s.AGAIN]:
             found = self._again(None, ns) or self._lost_sight_of(row, ns)
             if found is not None:
                 return found
@@ -289,18 +242,18 @@ class SendOrder:
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
                 self._flying.popleft()
                 continue
-            return None if flight.session == row[SESSION] else flight
+            return None if flight.session == row[s.SESSION] else flight
         return None
 
     def _of_topic(self, row: Sequence[Any], ns: int) -> Flight | None:
         """Return the subscription's next message; or, if there is none or the broker says so, one that went back."""
         to = recipient(row, topic=True)
-        if row[AGAIN]:
+        if row[s.AGAIN]:
             found = self._again(to, ns)
             if found is not None:
                 return found
-        reached = self._reached.get((row[SESSION], row[SUBSCRIPTION]))
-        at = self._since(row[SINCE_NS] or 0) if reached is None else reached + 1
+        reached = self._reached.get((row[s.SESSION], row[s.SUBSCRIPTION]))
+        at = self._since(row[s.SINCE_NS] or 0) if reached is None else reached + 1
         found = self._from(at, ns)
         if found is None and reached is None:
             # The two came by different connections, and the broker had the subscription first.
@@ -337,11 +290,6 @@ class SendOrder:
             waiting = self._waiting.pick(number)
             flight = None if waiting is None else self._flight(waiting, ns, topic=True)
         return flight if flight is not None and self._alive(flight, ns) else None
-
-    def _was_settled(self, flight: Flight, ns: int, place: Place, outcome: str | None) -> None:
-        if self._places.pop(place, None) is None:
-            return
-        self._is_back(flight, flight.was_settled(ns, place, outcome))
 
     # From batch to batch
 

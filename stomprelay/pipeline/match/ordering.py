@@ -19,17 +19,12 @@ from stomprelay.pipeline.spark import arrow
 
 _SCHEMA: Final = arrow.schema(s.FIELDS)
 _TIMES: Final = (s.RECEIPT_NS, s.ENDED_NS, s.KNOWN_NS)
-_KEY: Final = s.KEY
-_NS: Final = s.NS
-_KIND: Final = s.KIND
 _AHEAD: Final = "a"
 """Begins a text that holds a row; any other is the state of the order, with the time up to which it counts before."""
 
 
 class _Current:
     """The key that is being read. `texts`: its state for the next batch; `out`: rows that were changed."""
-
-    __slots__ = ("_ahead", "_limits", "_order", "_text", "_until", "_waiting", "key", "out")
 
     def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
         self.key = key
@@ -62,7 +57,7 @@ class _Current:
         while self._waiting and _phase(self._waiting[-1]) <= _phase(row):
             self._again(self._waiting.pop())
         until = self._until
-        if row[_NS] > until or any((row[time] or 0) > until for time in _TIMES):
+        if row[s.NS] > until or any((row[time] or 0) > until for time in _TIMES):
             self._split([*row])
             return None
         return f"{self.key}#{self._known().take(row)}"
@@ -74,19 +69,19 @@ class _Current:
 
     def _split(self, row: s.Transfer) -> None:
         """Leave what comes after `until` for the next batch, and take what came before."""
-        if row[_NS] > self._until:
+        if row[s.NS] > self._until:
             self._ahead.append(row)
             return
         later: s.Transfer = [None] * len(row)
-        later[: _KIND + 1] = row[: _KIND + 1]
-        later[_KIND] |= 1
+        later[: s.KIND + 1] = row[: s.KIND + 1]
+        later[s.KIND] |= 1
         for time, fields in s.PARTS:
             if (row[time] or 0) > self._until:
                 for field in fields:
                     later[field], row[field] = row[field], None
         self._ahead.append(later)
-        if row[_KIND] != later[_KIND] or any(row[time] is not None for time in _TIMES):
-            row[_KEY] = f"{self.key}#{self._known().take(row)}"
+        if row[s.KIND] != later[s.KIND] or any(row[time] is not None for time in _TIMES):
+            row[s.KEY] = f"{self.key}#{self._known().take(row)}"
             self.out.append(row)
 
     def end(self) -> Iterator[s.Transfer]:
@@ -120,15 +115,13 @@ class _Current:
 
 
 def _phase(row: Any) -> tuple[Any, ...]:
-    return (row[_NS], row[_KIND] >> 1, *row[s.SEGMENT : _KIND], row[_KIND])
+    return (row[s.NS], row[s.KIND] >> 1, *row[s.SEGMENT : s.KIND], row[s.KIND])
 
 
 @dataclass(frozen=True)
 class Orders:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, among them those that the last batch kept of
-    orders (`Kind.KEPT`). It yields rows of the same fields: all others as they were, those of an order with the key of
-    their message, and what the next batch needs (`SessionRow.ORDER`). `until`: the time
-    in ns up to which all relays have been read; what comes after it is done again in the next batch.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, with those that the last batch kept of
+    orders. It yields rows of the same fields: those of an order with the key of their message, and `SessionRow.ORDER`.
     """
 
     limits: TimeLimits
@@ -139,8 +132,8 @@ class Orders:
         with arrow.uncollected():
             current: _Current | None = None
             for batch in batches:
-                keys = batch.column(_KEY).to_pylist()
-                kinds = batch.column(_KIND).to_pylist()
+                keys = batch.column(s.KEY).to_pylist()
+                kinds = batch.column(s.KIND).to_pylist()
                 if not any(
                     key is not None and key[0] != s.BY_TRACE and kind < SessionRow.STATE
                     for key, kind in zip(keys, kinds, strict=True)
@@ -150,15 +143,15 @@ class Orders:
                 stay: list[bool] = []
                 rows: list[s.Transfer] = []
                 for at, row in enumerate(zip(*map(arrow.listed, batch.columns), strict=True)):
-                    key = row[_KEY]
-                    if row[_KIND] >= SessionRow.STATE or key[0] == s.BY_TRACE:
+                    key = row[s.KEY]
+                    if row[s.KIND] >= SessionRow.STATE or key[0] == s.BY_TRACE:
                         stay.append(True)
                         continue
                     if current is None or current.key != key:
                         if current is not None:
                             rows += current.end()
                         current = _Current(key, self.limits, self.until)
-                    if row[_KIND] == s.Kind.KEPT:
+                    if row[s.KIND] == s.Kind.KEPT:
                         current.restore(row[s.TEXT])
                         stay.append(False)
                         continue
@@ -166,7 +159,7 @@ class Orders:
                     stay.append(name is not None)
                     if name is not None:
                         keys[at] = name
-                named = batch.set_column(_KEY, _SCHEMA.field(_KEY), pa.array(keys, pa.string()))
+                named = batch.set_column(s.KEY, _SCHEMA.field(s.KEY), pa.array(keys, pa.string()))
                 named = named.cast(_SCHEMA)
                 yield named if all(stay) else named.filter(pa.array(stay, pa.bool_()))
                 yield from _batches(rows)

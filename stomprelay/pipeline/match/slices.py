@@ -19,9 +19,7 @@ from stomprelay.pipeline.spark.tasks import together
 from stomprelay.pipeline.store.store import Store, batch_name
 
 KEPT: Final = "kept"
-"""Under this name the store has the slices: rows of `matching.DDL`; and, of a kind each, the rows of a batch that are
-of no message, see `special`.
-"""
+"""The store's name for slices: rows of `matching.DDL`, and the rows that are of no message, see `special`."""
 SPECIAL: Final = (*SessionRow, MatchRow.REPEAT)
 """The kinds of these."""
 _INDEX: Final = "match string, due bigint"
@@ -36,9 +34,8 @@ _PARTS: Final = 256
 
 
 class Slice(NamedTuple):
-    """How many rows a slice has, up to when (ns) none of them changes by itself, and the hours of the rows. `late`:
-    they are of topics and known by their order, of which other relays may tell deliveries at any time. Large batches
-    do not tell these apart; the first small one that touches their slices does.
+    """The number of rows, up to when (ns) none of them changes by itself, and their hours. `late`: rows of topics that
+    are known by their order, of which other relays may tell deliveries at any time.
     """
 
     rows: int
@@ -49,9 +46,8 @@ class Slice(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a batch does with slices. `gone`: those that it reads, and whose place others take; `into`: the slice that
-    the untouched rows of each go to; `fresh`: the slice for the rows that the batch makes; of many, the further ones
-    begin with rows of the times `bounds` (µs).
+    """What a batch does with slices. `gone`: those that it reads and replaces; `into`: the new slice for the untouched
+    rows of each; `bounds` (µs): the times by which the new rows are cut into the slices `fresh`.
     """
 
     name: str
@@ -96,11 +92,8 @@ class Done:
 
 
 def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> Plan:
-    """Return what to do for a batch that touches so many rows of these slices, and makes about `fresh` rows. `name`
-    begins the names of its slices.
-
-    What is due soon and what is not stay apart, and so does what is late, so that not all slices are touched again and
-    again.
+    """Return what to do for a batch that touches so many rows of these slices and makes about `fresh` rows. `name`
+    begins the names of its slices. Slices that are due late, or `late`, stay apart from others.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []

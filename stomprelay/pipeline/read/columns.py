@@ -18,8 +18,6 @@ from stomprelay.wire.dialect import Dialect
 class FrameColumns:
     """Collects rows one behind the other; `arrays` returns the columns that only frames have."""
 
-    __slots__ = ("_bodies", "_body_sizes", "_ends", "_names", "_rows", "_sizes", "_values")
-
     def __init__(self) -> None:
         self._rows: list[tuple[bytes | None, ...]] = []
         self._ends = [0]

@@ -22,9 +22,7 @@ FILES: Final = "path string, modificationTime timestamp, length bigint, content 
 """The columns of Spark's format `binaryFile`."""
 _LEAST: Final = 4 << 20
 _MOST: Final = 64 << 20
-"""Bytes that are worth a task, and so many that another one is worth it though no processor is free for it. A task
-writes one file for each hour that it finds.
-"""
+"""Bytes that are worth a task, and those that are worth one though no processor is free for it."""
 _QUARANTINE: Final = "segment string, position bigint, length bigint, reason string"
 _AGAIN: Final = "its segment was read already, from another file of the same run and number"
 Rows = Callable[[Iterator[Any]], Iterator[Any]]

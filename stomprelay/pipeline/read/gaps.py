@@ -39,10 +39,7 @@ class MissingRow(NamedTuple):
 
 
 def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[SegmentFile], list[SegmentFile]]:
-    """Return the files that are to be read, and those of which another one of the same run and number was read before
-    (as `runs` knows) or is among them; of these the largest is read, and a copy under another name only if it is
-    alone.
-    """
+    """Return the files to read, and those of a run and number that was read or is here twice; the largest is read."""
     best: dict[tuple[str, int], SegmentFile] = {}
     again = []
     for arrival in arrivals:

@@ -4,25 +4,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
+from stomprelay.wire import names
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_2, Dialect
-from stomprelay.wire.names import (
-    ACK,
-    ACK_HEADER,
-    DESTINATION,
-    ERROR,
-    ID,
-    MESSAGE,
-    MESSAGE_ID,
-    NACK,
-    RECEIPT,
-    RECEIPT_HEADER,
-    RECEIPT_ID,
-    SUBSCRIBE,
-    SUBSCRIPTION,
-    TRANSACTION,
-    UNESCAPED,
-    UNSUBSCRIBE,
-)
 
 COLUMNS: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
 """The columns that hold headers."""
@@ -35,20 +18,20 @@ Head = tuple[bytes, dict[bytes, bytes]]
 
 
 def _named(
-    subscription: bytes | None = None, ack: bytes | None = None, receipt: bytes = RECEIPT_HEADER
+    subscription: bytes | None = None, ack: bytes | None = None, receipt: bytes = names.RECEIPT_HEADER
 ) -> Named:
-    return DESTINATION, subscription, MESSAGE_ID, ack, receipt, TRANSACTION
+    return names.DESTINATION, subscription, names.MESSAGE_ID, ack, receipt, names.TRANSACTION
 
 
 USUAL: Final = _named()
 NAMED: Final = {
-    MESSAGE: _named(SUBSCRIPTION, ACK_HEADER),
-    SUBSCRIBE: _named(ID, ACK_HEADER),
-    UNSUBSCRIBE: _named(ID),
-    ACK: _named(SUBSCRIPTION, ID),
-    NACK: _named(SUBSCRIPTION, ID),
-    RECEIPT: _named(receipt=RECEIPT_ID),
-    ERROR: _named(receipt=RECEIPT_ID),
+    names.MESSAGE: _named(names.SUBSCRIPTION, names.ACK_HEADER),
+    names.SUBSCRIBE: _named(names.ID, names.ACK_HEADER),
+    names.UNSUBSCRIBE: _named(names.ID),
+    names.ACK: _named(names.SUBSCRIPTION, names.ID),
+    names.NACK: _named(names.SUBSCRIPTION, names.ID),
+    names.RECEIPT: _named(receipt=names.RECEIPT_ID),
+    names.ERROR: _named(receipt=names.RECEIPT_ID),
 }
 """The `Named` of each command; other commands have `USUAL`."""
 
@@ -85,6 +68,6 @@ def _with_care(head: bytes, spoken: Dialect) -> Head:
     rest = rest.removesuffix(b"\n")
     rest = rest.removesuffix(b"\r") if rest.endswith(b"\n\r") or rest == b"\r" else rest
     headers: dict[bytes, bytes] = {}
-    for name, value in spoken.read(rest, crlf=crlf, escaped=command not in UNESCAPED):
+    for name, value in spoken.read(rest, crlf=crlf, escaped=command not in names.UNESCAPED):
         headers.setdefault(name, value)
     return command, headers

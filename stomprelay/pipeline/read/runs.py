@@ -19,14 +19,10 @@ its relay `within` until it speaks again."""
 
 
 class Segment(NamedTuple):
-    """A segment that a batch read: the times in ns of its first and newest record, None if nothing of it
-    could be read; and whether the run ended with it. `found_ns`: when somebody found that its relay was gone, 0 where
-    nobody did. `within_ns`: what `journal alive` promises in it, 0 for nothing.
-
-    It has `rows`, and may be a part of one: what has offsets from `begin` on, below `end` where that is not 0. It can
-    be parted at its `marks`: each has the number of rows before it, the offset of the next, and the newest time (ns) of
-    those before. `relay` wrote it; `events` of the rows are events; the relay says that it `dropped` so many frames;
-    `cut` bytes were cut off a torn end.
+    """A segment that a batch read: its first and newest record (ns; None if unreadable), and whether the run ended with
+    it. `found_ns`: when its relay was found dead, or 0. `within_ns`: what `journal alive` promises in it. `begin`,
+    `end`: the offsets of a part. `marks`: where it can be parted: rows before, offset of the next, newest time before.
+    `dropped`: frames; `cut`: bytes of a torn end.
     """
 
     name: str
@@ -74,9 +70,8 @@ def number_of(segment: str) -> int:
 
 
 class Gap(NamedTuple):
-    """Segments `first` to `last` of a run were not there when a later one was; where `first` is 1, there was no earlier
-    one. `waits`: what follows is kept until they come, or for `patience`. Else what follows was read without them, and
-    `came` are those that came after that.
+    """Segments `first` to `last` of a run were not there when a later one was. `waits`: what follows is kept until they
+    come, or for `patience`; else `came` are those that came after it was read.
     """
 
     first: int
@@ -100,9 +95,7 @@ class _Skipped:
 
 @dataclass
 class Told:
-    """What all segments of a run say together, those that wait, too: see `schema.RUNS`. `outcome`: how it ended, empty
-    where it did not.
-    """
+    """What all segments of a run say together: see `schema.RUNS`. `outcome`: how it ended, empty if it did not."""
 
     relay: str = ""
     began_ns: int | None = None
@@ -147,10 +140,9 @@ class Told:
 
 @dataclass
 class _Run:
-    """The state of one run. `due`: the number of the next segment to read on; `waiting`: segments behind a
-    gap, by number; `skipped`: gaps that were not waited for any longer. `since`: the batch that found the run;
-    `heard_ns`: the newest record of all runs when it brought something last. `gone`: it was forgotten, but for the
-    numbers of its segments.
+    """One run. `due`: the number of the next segment; `waiting`: segments behind a gap; `skipped`: gaps that nobody
+    waits for. `since`: the batch that found it; `heard_ns`: the newest record of all runs at its last news. `gone`:
+    forgotten.
     """
 
     since: int
@@ -222,26 +214,23 @@ class _Run:
 
 
 class Runs:
-    """Call `arrived` with the segments of each batch. It returns which segments, and parts of segments, can be used
-    now, including those of earlier batches. `gone`: the runs that it forgot in the last call, with the time in ns of
-    their newest record. `gaps`: of each run of which the last call found other segments to be missing than before, all
-    that are missing now, and those that came too late.
+    """Call `arrived` with the segments of each batch. `gone`: the runs that the last call forgot, with their newest
+    record (ns). `gaps`: all gaps of each run whose gaps the last call changed. `until`: up to when (ns) all runs have
+    been read.
     """
 
     def __init__(self, limits: TimeLimits) -> None:
         self._limits = limits
         self._runs: dict[str, _Run] = {}
-        self._until = 0
+        self.until = 0
         self._unread: int | None = None
         self._before: dict[str, list[Gap]] = {}
         self.gone: dict[str, int] = {}
         self.gaps: dict[str, list[Gap]] = {}
 
     def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
-        """Add segments that were read, in any order. Return those that can be used now, in order of run and
-        number; of several with the same number only one. `unread`: the time in ns when the first of those was begun
-        that are there and will be read later; None if there are none. Where there are, what comes after `until` is left
-        for then: it could only be kept until the others' records are there.
+        """Add segments, in any order. Return the segments and parts that can be used now, in order of run and number.
+        `unread`: the first time in ns of segments that will be read later; what comes after `until` is then left.
         """
         self._unread = unread
         read = {name: (run.due, run.newest_ns) for name, run in self._runs.items()}
@@ -259,7 +248,7 @@ class Runs:
         after = {name: run.gaps for name, run in self._runs.items()}
         self.gaps = {name: gaps for name, gaps in after.items() if gaps != self.before(name)}
         self._forget(horizon)
-        self._until = self._read(horizon)
+        self.until = self._read(horizon)
         ready.sort(key=lambda segment: (run_of(segment.name), number_of(segment.name)))
         return ready if unread is None else [*self._within(ready, read)]
 
@@ -279,7 +268,7 @@ class Runs:
                 if held:
                     first, rest = None, each
                 elif number >= due:
-                    first, rest = each.parted(self._until)
+                    first, rest = each.parted(self.until)
                 if first is not None:
                     newest = max(newest, first.newest_ns or 0)
                     yield first
@@ -323,17 +312,12 @@ class Runs:
         )
         return newest if self._unread is None else min(newest, self._unread)
 
-    @property
-    def until(self) -> int:
-        """Return the time in ns up to which all runs that are waited for have been read. It never decreases."""
-        return self._until
-
     def _read(self, horizon: int) -> int:
         earliest = horizon - self._limits.patience
         progress = [_progress(run) for _, run in self._present() if run.waiting or not run.is_over(horizon)]
         if self._unread is not None:
             progress.append(self._unread)
-        return max(self._until, min((each for each in progress if each >= earliest), default=horizon))
+        return max(self.until, min((each for each in progress if each >= earliest), default=horizon))
 
     @property
     def newest(self) -> dict[str, int]:
@@ -344,7 +328,11 @@ class Runs:
         """Return the row of each run that was not forgotten, or of each one that was, see `Told.row`."""
         horizon = self.horizon
         return {
-            name: run.told.row(name, sum(map(_lacking, run.gaps)), silent=run.is_over(horizon))
+            name: run.told.row(
+                name,
+                sum(each.last - each.first + 1 - len(each.came) for each in run.gaps),
+                silent=run.is_over(horizon),
+            )
             for name, run in self._runs.items()
             if run.gone is gone and run.told.segments
         }
@@ -387,13 +375,13 @@ class Runs:
     def dump(self) -> str:
         """Return its state as JSON; `load` reads it."""
         runs = {name: {**asdict(run), "waiting": [*run.waiting.values()]} for name, run in self._runs.items()}
-        return json.dumps([self._until, runs])
+        return json.dumps([self.until, runs])
 
     @classmethod
     def load(cls, text: str, limits: TimeLimits) -> "Runs":
         """Return the runs whose state `dump` returned."""
         self = cls(limits)
-        self._until, runs = json.loads(text)
+        self.until, runs = json.loads(text)
         self._runs = {name: _loaded(values) for name, values in runs.items()}
         return self
 
@@ -409,10 +397,6 @@ def _loaded(values: Any) -> _Run:
     return _Run(
         **values, told=told, skipped=skipped, waiting={number_of(each.name): each for each in segments}
     )
-
-
-def _lacking(gap: Gap) -> int:
-    return gap.last - gap.first + 1 - len(gap.came)
 
 
 def _progress(run: _Run) -> int:

@@ -23,28 +23,12 @@ from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.spark import arrow
 from stomprelay.wire.dialect import Dialect
 
-_KINDS: Final = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "timestamp": arrow.MICROSECONDS,
-    "binary": pa.binary(),
-    "map<string,string>": arrow.MAP,
-}
 FURTHER: Final = (("hour", "string"), ("length", "bigint"), ("reason", "string"))
-"""Further columns: `hour`, the partition; for a damage in place of a frame, its `length` in bytes and its
-`reason`. In the row of a damage, `segment` is the file's path.
-"""
-DDL: Final = ", ".join(
-    f"`{name}` {kind}"
-    for name, kind in [*((column.name, column.kind) for column in FRAMES.columns), *FURTHER]
-)
+"""Further columns: the partition `hour`; for a damage, whose `segment` is a path, `length` in bytes and `reason`."""
+_NAMED: Final = (*((column.name, column.kind) for column in FRAMES.columns), *FURTHER)
+DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
 """The columns of the rows, as a schema string for Spark."""
-SCHEMA: Final = pa.schema(
-    [
-        *((column.name, _KINDS[column.kind]) for column in FRAMES.columns),
-        *((name, _KINDS[kind]) for name, kind in FURTHER),
-    ]
-)
+SCHEMA: Final = arrow.schema(_NAMED)
 """The columns of the rows, as an Arrow schema."""
 ROWS: Final = 16384
 """Rows in an Arrow batch, about."""
@@ -122,7 +106,7 @@ class _Reading:
         except KeyError:
             known = self.contexts[block.context] = self._context(block.context)
         if known is None:
-            self._reject(block, "its context cannot be understood")
+            self.reject(Damage(block.offset, block.length, "its context cannot be understood"))
         elif block.kind is BlockKind.FRAMES:
             self._frames(block, *known)
         else:
@@ -138,9 +122,6 @@ class _Reading:
             return None
         self.known.append(context)
         return len(self.known) - 1, heads.dialect(context.version)
-
-    def _reject(self, block: Block, reason: str) -> None:
-        self.reject(Damage(block.offset, block.length, reason))
 
     def reject(self, damage: Damage) -> None:
         """Add a damage."""
@@ -158,7 +139,7 @@ class _Reading:
             told = json.loads(block.payload)
             event, said, facts = told["event"], told["text"], dict(told["facts"])
         except (ValueError, KeyError, TypeError):
-            self._reject(block, "its event cannot be understood")
+            self.reject(Damage(block.offset, block.length, "its event cannot be understood"))
             return
         self._events.append((self.count, str(event), str(said), facts))
         self._columns.blank()
@@ -168,15 +149,12 @@ class _Reading:
 
     def flushed(self) -> pa.RecordBatch:
         """Return the rows collected so far as one Arrow batch, and begin a new one."""
-        made = self._batch()
-        self._clear()
-        return made
-
-    def _batch(self) -> pa.RecordBatch:
         made = self._of_blocks() | self._columns.arrays()
         if self._events:
             self._of_events(made)
-        return _batch_of(self.count, made)
+        flushed = _batch_of(self.count, made)
+        self._clear()
+        return flushed
 
     def _of_blocks(self) -> dict[str, Any]:
         """Return the columns whose values are the same for all rows of a block."""

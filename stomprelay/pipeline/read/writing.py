@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.files import NewFile
 
@@ -32,39 +33,31 @@ SUMS: Final = (
     *("segment", "oldest", "newest", "ended", "found", "within", "frames", "marks"),
     *("relay", "events", "dropped", "cut"),
 )
-"""What is told of each segment: its name without the ending, the times of its oldest and newest record; whether the run
-ended with it, when its relay was found to be gone, within what time it speaks again; its rows, and places where it can
-be parted, see `runs.Segment`; its relay, events among its rows, frames that the relay says it dropped, and bytes that
-were cut off a torn end.
+"""Of each segment: its name; its oldest and newest record; whether the run ended with it, when its relay was found dead
+and how soon it promised to speak; rows; `marks` as in `runs.Segment`; relay, events, frames dropped, bytes cut off.
 """
 READ: Final = ("segment", "ns", "event", "facts", "relay")
 """Columns of `frames` of which these are made."""
 WRITTEN: Final = (
-    ("file", pa.string()),
-    ("segment", pa.string()),
-    ("frames", pa.int64()),
-    ("oldest", pa.int64()),
-    ("newest", pa.int64()),
-    ("ended", pa.bool_()),
-    ("found", pa.int64()),
-    ("within", pa.float64()),
-    ("marks", pa.list_(pa.list_(pa.int64()))),
-    ("relay", pa.string()),
-    ("events", pa.int64()),
-    ("dropped", pa.int64()),
-    ("cut", pa.int64()),
-    ("position", pa.int64()),
-    ("length", pa.int64()),
-    ("reason", pa.string()),
+    ("file", "string"),
+    ("segment", "string"),
+    ("frames", "bigint"),
+    ("oldest", "bigint"),
+    ("newest", "bigint"),
+    ("ended", "boolean"),
+    ("found", "bigint"),
+    ("within", "double"),
+    ("marks", "array<array<bigint>>"),
+    ("relay", "string"),
+    ("events", "bigint"),
+    ("dropped", "bigint"),
+    ("cut", "bigint"),
+    ("position", "bigint"),
+    ("length", "bigint"),
+    ("reason", "string"),
 )
-DDL: Final = (
-    "file string, segment string, frames bigint, oldest bigint, newest bigint, ended boolean, found bigint, "
-    "within double, marks array<array<bigint>>, relay string, events bigint, dropped bigint, cut bigint, "
-    "position bigint, length bigint, reason string"
-)
-"""What a task tells of its work, as a schema string for Spark: each `file`; `SUMS` of each segment; or a damage, as in
-`segments.DDL`, which alone has a `reason`.
-"""
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in WRITTEN)
+"""What a task returns, for Spark: each `file`; `SUMS` of each segment; or a damage, which alone has a `reason`."""
 OPEN: Final = 8
 """Files that a task writes to at a time, at most."""
 
@@ -75,7 +68,7 @@ _SAYING: Final = pa.array(
     ],
     pa.string(),
 )
-_SUMMARY: Final = pa.schema(WRITTEN)
+_SUMMARY: Final = arrow.schema(WRITTEN)
 _FRAMES: Final = pa.schema([field for field in SCHEMA if field.name not in dict(FURTHER)])
 _DAMAGE: Final = ("segment", "position", "length", "reason")
 

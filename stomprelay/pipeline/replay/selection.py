@@ -56,9 +56,8 @@ _HEAD: Final = ("destination", "messages", "octets", "first", "last")
 
 @dataclass(frozen=True)
 class Selection:
-    """Messages by a condition of Spark SQL over the columns of `frames` and `FURTHER`, sent from `since` on and before
-    `until` (microseconds since 1970). They go to `destination`, or where they went with prefixes in `renames` replaced,
-    of which the longest that fits counts.
+    """Messages by a condition of Spark SQL over `frames` and `FURTHER`, sent from `since` on and before `until` (µs
+    since 1970). They go to `destination`, or where they went with the longest prefix of `renames` replaced.
     """
 
     where: str | None = None
@@ -79,9 +78,8 @@ def _hour(microseconds: int) -> str:
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":
-    """Return the messages that meet the condition: `COLUMNS`, `turn_ns`, `reason` (null for those that can be
-    sent) and `blanked`, the names of headers that are left out. Raises `StoreError` if there are no tables,
-    and `ValueError` for a condition that Spark cannot read.
+    """Return the messages: `COLUMNS`, `turn_ns`, `reason` (null: can be sent) and `blanked`, the headers left out.
+    Raises `StoreError` without tables, and `ValueError` for a bad condition.
     """
     from pyspark.sql import functions as f
 
@@ -138,9 +136,7 @@ def _sufficient(frames: "DataFrame", where: str) -> bool:
 
 
 def _ends(chosen: "DataFrame", frames: "DataFrame") -> "DataFrame":
-    """How, and when, the transactions of these messages ended: by session and number. A leg's numbers are in its order,
-    and the name of a transaction may be used again.
-    """
+    """Return how and when these messages' transactions ended, by session and number; names may be used again."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -203,9 +199,7 @@ def _destination(selection: Selection) -> "Column":
 
 
 class DestinationTotal(NamedTuple):
-    """A destination: where messages would go, how many, with how many bytes of bodies, and when the first and the last
-    of them were sent, UTC.
-    """
+    """A destination: how many messages and bytes would go there, and when (UTC) the first and last were sent."""
 
     destination: str
     messages: int

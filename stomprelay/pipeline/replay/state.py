@@ -56,9 +56,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Frozen:
-    """A selection that no longer changes. `asked`: the options that made it; `files`: names within the
-    folder, each with its number of messages.
-    """
+    """A selection that no longer changes. `asked`: its options; `files`: names, each with its number of messages."""
 
     asked: Mapping[str, Any]
     files: Sequence[tuple[str, int]]
@@ -70,9 +68,7 @@ class Frozen:
 
 
 class State(AbstractContextManager["State"]):
-    """The folder of one replay, locked while the context is entered. Entering raises `StateError` if the
-    folder is in use, is no replay's, or cannot be written.
-    """
+    """The folder of one replay, locked while entered. Entering raises `StateError` where it cannot be used."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -109,9 +105,7 @@ class State(AbstractContextManager["State"]):
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """Return the selection that was frozen, None if there is none. Raises `StateError` if other options
-        made it, or if it cannot be read.
-        """
+        """Return the frozen selection, or None. Raises `StateError` if it is unreadable, or of other options."""
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
@@ -136,9 +130,7 @@ class State(AbstractContextManager["State"]):
         return known
 
     def place(self) -> Path:
-        """Remove an unfinished selection, and return a new path for the files of the next one. The folder
-        does not exist yet. Call `freeze` once they are written.
-        """
+        """Remove an unfinished selection. Return a new path to write the next one to; then call `freeze`."""
         for path in self.folder.glob(f"{_SELECTION}*"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.progress, ignore_errors=True)
@@ -185,9 +177,8 @@ class Passed(NamedTuple):
 
 
 def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path, int]]:
-    """Write the rows of `selected` that can be sent to a folder of the file system, all messages to one
-    destination in one file. Return the files, each with its number of messages. Raises `ValueError` where the
-    query fails.
+    """Write the rows of `selected` that can be sent, each destination's to one file. Return the files, each with its
+    number of messages. Raises `ValueError`.
     """
     import pyarrow.parquet as pq
     from pyspark.sql import functions as f
@@ -205,9 +196,7 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
 
 
 def read(path: Path, passed: int) -> Iterator[Any]:
-    """Yield the messages of a file in Arrow batches. A `Passed` may stand in place of those among the first
-    `passed`.
-    """
+    """Yield a file's messages as Arrow batches; a `Passed` may stand for some of the first `passed`."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, buffer_size=1 << 20) as file:

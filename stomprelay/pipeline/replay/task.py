@@ -17,9 +17,7 @@ from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""What a task returns: the number of its share, how many messages were confirmed, and why it failed (null if
-not).
-"""
+"""What a task returns: its share's number, the messages confirmed, and why it failed, or null."""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
@@ -33,9 +31,7 @@ _PAUSE: Final = 0.05
 def sender(
     sink: Sink, shares: Sequence[Share], id: str, log: str
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What runs in Spark's Python processes: numbers of shares to rows of `DDL`. A failure is in the row, for
-    Spark would make a page of it. `log`: how much of what the sink logs is written, one of `launch.LEVELS`.
-    """
+    """Return what each task runs: numbers of shares to rows of `DDL`. `log`: one of `launch.LEVELS`."""
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -55,9 +51,7 @@ def sender(
 
 
 def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
-    """Send the messages of a share that are not confirmed. Return how many were confirmed, and None; if it
-    failed, 0 and the reason.
-    """
+    """Send a share's messages that are not confirmed. Return their number and None, or 0 and the reason."""
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{share.number}"):
@@ -84,9 +78,7 @@ def logged(level: str) -> Iterator[None]:
 
 @contextmanager
 def alone(path: Path, within: float = _TURN) -> Iterator[None]:
-    """Hold a lock on `path` while the context is entered, so that no two processes send the same. Waits up to
-    `within` seconds, then raises `ProgressError`.
-    """
+    """Hold a lock on `path` while entered. Raises `ProgressError` if it is not free `within` seconds."""
     with path.open("ab") as file:
         deadline = time.monotonic() + within
         while not _locked(file):

@@ -19,9 +19,7 @@ _PARTING: Final = 10.0
 
 
 class Watch:
-    """Shows how many of `total` messages are confirmed. `confirmed`: returns that number; `before`: how many
-    an earlier run sent.
-    """
+    """Shows how many of `total` messages are `confirmed` (called to know it), of which `before` are old."""
 
     def __init__(
         self,
@@ -41,9 +39,8 @@ class Watch:
         self._bar.begin("replay", total, before)
 
     def follow(self, work: Callable[[], T]) -> T:
-        """Do `work` in another thread and show the progress. Return what it returns, or raise what it raises.
-        This thread gets the KeyboardInterrupt; within a call to Java it would be reported as a failure of
-        that call.
+        """Do `work` in another thread and show the progress; return or raise what it does. An interrupt comes to this
+        thread: within a call to Java it would look like a failure of that call.
         """
         outcome: Future[T] = Future()
 

@@ -38,29 +38,10 @@ _SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Conversation:
-    """One session. Call `take` with each record in order. `out` has the rows of its transfers so far: copy
-    it, call `flush`, and go on. At the end of a batch `dump` returns the state that the next batch goes on
-    from.
-
-    Time never goes back here: a record that is older than the one before counts as of the same time.
+    """One session. Call `take` with each record in order; copy `out`, the rows of its transfers so far, and call
+    `flush`. `dump` returns the state for the next batch. A record that is older than the one before counts as of the
+    same time.
     """
-
-    __slots__ = (
-        "_brokers",
-        "_client",
-        "_clock",
-        "_consumption",
-        "_ended",
-        "_gone",
-        "_legs",
-        "_limits",
-        "_receipts",
-        "_transactions",
-        "_whole",
-        "name",
-        "out",
-        "relay",
-    )
 
     def __init__(self, relay: str, name: str, limits: TimeLimits) -> None:
         self.relay = relay
@@ -101,9 +82,7 @@ class Conversation:
             _EVENTS[record[r.EVENT]](self, facts, ns)
 
     def _tell(self, transfer: s.Transfer) -> None:
-        """Add a transfer's continuation to `out`, now that more of it is known. A transfer that is still in
-        `out` needs none.
-        """
+        """Add the continuation of a transfer that is no longer in `out`."""
         if transfer[s.KIND] >= s.LATER:
             transfer[s.KIND] -= s.LATER
             self.out.append(transfer)
@@ -256,9 +235,7 @@ class Conversation:
     # What is written, and what is kept
 
     def flush(self) -> None:
-        """Empty `out`, which the caller has copied. What becomes known of its transfers later is written as
-        continuations.
-        """
+        """Empty `out`, which the caller has copied; what becomes known later is written as continuations."""
         self.out = []
         for transfers in (self._receipts, self._transactions, self._consumption):
             for transfer in transfers:
@@ -270,25 +247,20 @@ class Conversation:
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
-        """Yield the times in which deliveries waited too long. Call it once, at the end of a batch. `now`: the time in
-        ns up to which its relay's run has been read; `present`: whether that run still writes; `over`: nothing more
-        will come of the session.
+        """Yield the waits that were too long; once a batch. `now`: up to when (ns) the run was read; `over`: nothing
+        more comes.
         """
         waits = self._consumption.waits(now)
         return waits.told(self.relay, self.name, self._client, present=present, over=over)
 
     def over(self, now: int) -> bool:
-        """Return whether nothing that matters can come any more: the client is gone, and no RECEIPT is
-        missing or it is too late for one. `now`: the newest time in ns of its relay.
-        """
+        """Return whether nothing that matters can come after `now` (ns), the newest time of its relay."""
         if self._ended is None:
             return False
         return now > self._ended + self._limits.patience or not self._receipts
 
     def dump(self, now: int) -> str:
-        """Return its state as JSON; `load` reads it. `now`: the newest time in ns of its relay; what is too
-        old to matter at that time is dropped.
-        """
+        """Return its state as JSON; what is too old at `now` (ns), the newest time of its relay, is dropped."""
         self._receipts.forget(now)
         consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
         values = [
@@ -343,9 +315,7 @@ EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
 
 
 class SessionRow(IntEnum):
-    """What a row of `transfer.FIELDS` is that is no transfer: the values of its `kind`. Its `text` has the
-    content, as JSON, and its `key` is the session.
-    """
+    """The `kind` of a row of `transfer.FIELDS` that is no transfer: `text` has its JSON, `key` the session."""
 
     STATE = 20
     """The state of the conversation, for the next batch."""
@@ -357,12 +327,9 @@ class SessionRow(IntEnum):
 
 @dataclass(frozen=True)
 class Conversations:
-    """Call it with rows of `record.FIELDS` sorted by `record.SORTED`, in each session first the state that
-    the last batch left. It yields rows of `transfer.FIELDS`: transfers, and the rows that `SessionRow` lists.
-
-    `newest`: the time in ns up to which each run has been read; sessions of other runs are dropped. `gone`:
-    runs that ended since the last batch, whose sessions are written for the last time. `present`: the runs
-    that still write. `ended`: the runs that have ended, and when (ns).
+    """Call it with rows of `record.FIELDS` sorted by `record.SORTED`, each session's state first. It yields transfers
+    and rows of `SessionRow`. `newest`: up to when (ns) each run was read; `gone`, `ended`: runs that nobody waits for
+    any more, and that ended, with a time (ns); `present`: the runs that still write.
     """
 
     limits: TimeLimits
@@ -423,11 +390,7 @@ class Conversations:
 
 
 class _Current:
-    """The session whose records are being read. `text`: the state that the last batch left, None if it is
-    new; `taken`: it has records in this batch.
-    """
-
-    __slots__ = ("conversation", "name", "run", "taken", "text")
+    """A session that is being read. `text`: its last state, or None; `taken`: this batch has records of it."""
 
     def __init__(self, first: r.Record, limits: TimeLimits) -> None:
         self.name: str = first[r.SESSION]

@@ -32,12 +32,9 @@ _BY_MESSAGE: Final = _naming(DeliveryNaming.MESSAGE_ID)
 
 
 class Consumption:
-    """The subscriptions of one session and its deliveries that wait for an ACK or NACK; iterating yields the
-    rows of these deliveries. `tell` is called with the row of each delivery once it is settled. `stuck_after`
-    (ns): deliveries that wait longer are among `waits`.
+    """A session's subscriptions and unanswered deliveries; iterating yields the rows of these. `tell` is called with
+    the row of each delivery that is settled. Those that wait longer than `stuck_after` (ns) are among `waits`.
     """
-
-    __slots__ = ("_pending_deliveries", "_subscribed", "_tell", "_version", "_waits")
 
     def __init__(self, tell: Callable[[s.Transfer], None], stuck_after: int) -> None:
         self._tell = tell
@@ -133,9 +130,7 @@ class Consumption:
         self._pending_deliveries.aborted(transaction)
 
     def lost(self, loss: BrokerLoss, ns: int, transactions: Transactions) -> None:
-        """Record the loss of a broker at `ns`: its deliveries count as returned, and transactions with ACKs
-        for them cannot be committed.
-        """
+        """Record the loss of a broker at `ns`: deliveries count as returned, their transactions are doomed."""
         for transaction in self._pending_deliveries.answering(loss.broker):
             transactions.doom(transaction)
         for delivery in self._pending_deliveries.of(loss.broker):
@@ -156,9 +151,7 @@ class Consumption:
             self._tell(transfer)
 
     def waits(self, now: int) -> Waits:
-        """Return the deliveries that had waited too long when they were settled, and those that have at `now`
-        (ns). Call it once, at the end of a batch.
-        """
+        """Return the deliveries that waited too long, also those that wait at `now` (ns). Call it once a batch."""
         for delivery in self._pending_deliveries:
             if delivery.loss is None:
                 self._waits.goes_on(delivery, now)
@@ -167,9 +160,7 @@ class Consumption:
     # From batch to batch
 
     def dump(self, brokers: Brokers, before: int) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it. Losses that ended before `before`
-        (ns) are dropped, and their deliveries.
-        """
+        """Return its state for JSON; losses that ended before `before` (ns) are dropped with their deliveries."""
         self._pending_deliveries.forget(before)
         brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
         numbers: dict[Subscription, int] = {}

@@ -1,6 +1,7 @@
 """The brokers of one session as they come and go, and the rows of `OUTAGE` that the table `failovers` is made of."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stomprelay.pipeline.schema import Column, Table
@@ -44,42 +45,24 @@ _GIVEN_UP: Final = _AT["given_up"]
 Row = list[Any]
 """The values of one row of `OUTAGE`, in the table's order."""
 Repeat = tuple[str, str | None, int, int]
-"""A delivery that was repeated: its session, its broker, its time, and the time of the next delivery, both in
-ns.
-"""
+"""A repeated delivery: session, broker, its time (ns), the time of the next delivery (ns)."""
 
 
+@dataclass(slots=True, eq=False)
 class BrokerLoss:
     """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since the row was last written."""
 
-    __slots__ = (
-        "broker",
-        "client",
-        "dirty",
-        "given_up",
-        "lost_ns",
-        "moved_to",
-        "planned",
-        "recovered_ns",
-        "resent",
-        "stale_acks",
-        "upstream",
-    )
-
-    def __init__(
-        self, client: str | None, upstream: str | None, broker: str, lost_ns: int, *, planned: bool
-    ) -> None:
-        self.client = client
-        self.upstream = upstream
-        self.broker = broker
-        self.moved_to: str | None = None
-        self.lost_ns = lost_ns
-        self.recovered_ns: int | None = None
-        self.planned = planned
-        self.given_up = False
-        self.resent = 0
-        self.stale_acks = 0
-        self.dirty = True
+    client: str | None
+    upstream: str | None
+    broker: str
+    lost_ns: int
+    planned: bool = field(kw_only=True)
+    moved_to: str | None = None
+    recovered_ns: int | None = None
+    given_up: bool = False
+    resent: int = 0
+    stale_acks: int = 0
+    dirty: bool = True
 
     @property
     def over(self) -> bool:
@@ -126,17 +109,13 @@ class BrokerLoss:
         return loss
 
 
+@dataclass
 class Brokers:
-    """The brokers of one session. `live`: those that it is connected to, by address; `losses`: those that it
-    lost, oldest first. `several`: it was connected to more than one at a time.
-    """
+    """A session's brokers: `live` by address, `losses` oldest first. `several`: there were two at a time."""
 
-    __slots__ = ("live", "losses", "several")
-
-    def __init__(self) -> None:
-        self.live: dict[str, None] = {}
-        self.losses: list[BrokerLoss] = []
-        self.several = False
+    live: dict[str, None] = field(default_factory=dict)
+    losses: list[BrokerLoss] = field(default_factory=list)
+    several: bool = False
 
     def connected(self, broker: str) -> None:
         """Record a CONNECTED from this broker."""
@@ -146,9 +125,7 @@ class Brokers:
     def left(
         self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool
     ) -> BrokerLoss:
-        """Record that this broker was lost (or, `planned`, that the session is leaving it) at `ns`. Return
-        the loss; it is the one that goes on, if there is one.
-        """
+        """Record that this broker was lost at `ns`, or is left as `planned`. Return the loss, old or new."""
         loss = self.going(broker)
         if loss is None:
             loss = BrokerLoss(client, facts.get("upstream"), broker, ns, planned=planned)
@@ -215,18 +192,14 @@ class Brokers:
 
 
 class Outages:
-    """The outages whose `duplicates` can still change. Make it of what `kept` returned in the last batch,
-    call `told` with the rows of this batch, then `repeated`; then read `changed`, the rows to write.
-    """
+    """The outages whose `duplicates` can change, from `kept`. Call `told`, then `repeated`; read `changed`."""
 
     def __init__(self, kept: Iterable[Row]) -> None:
         self._rows = {(row[_SESSION], row[_BROKER], row[_LOST]): row for row in kept}
         self._changed: set[tuple[str, str, int]] = set()
 
     def told(self, rows: Iterable[Row]) -> None:
-        """Add rows of `OUTAGE` that are new, or that replace a row of the same session, broker and time;
-        their `duplicates` stay.
-        """
+        """Add new rows of `OUTAGE`, or replace those of the same session, broker and time, but for `duplicates`."""
         for row in rows:
             key = (row[_SESSION], row[_BROKER], row[_LOST])
             before = self._rows.get(key)
@@ -235,9 +208,7 @@ class Outages:
             self._changed.add(key)
 
     def repeated(self, repeats: Iterable[Repeat]) -> None:
-        """Count deliveries that a broker made before it was lost and that were repeated after it. Each counts
-        for the first loss that fits.
-        """
+        """Count deliveries that were repeated after the loss of their broker, each for the first loss that fits."""
         losses: dict[tuple[str, str | None], list[Row]] = {}
         for (session, broker, _), row in sorted(self._rows.items()):
             losses.setdefault((session, broker), []).append(row)
@@ -260,9 +231,7 @@ class Outages:
         return [self._rows[key] for key in sorted(self._changed)]
 
     def kept(self, since: int) -> list[Row]:
-        """Return the rows that the next batch needs: those that are not over, or ended at `since` (ns) or
-        later.
-        """
+        """Return the rows for the next batch: those that are not over, or ended at `since` (ns) or later."""
         return [
             row
             for _, row in sorted(self._rows.items())

@@ -3,6 +3,7 @@ that the relay keeps (see `session.ledger`), made of what a journal has.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
@@ -16,45 +17,22 @@ TOKEN: Final = _TOKEN.decode()
 CUMULATIVE: Final = _CUMULATIVE.decode()
 
 
+@dataclass(slots=True, eq=False)
 class PendingDelivery:
-    """One MESSAGE that waits for its ACK or NACK. `order`: its number in the session, below 0 if the relay
-    gave none. `loss`: the loss of its broker. `answered`: time in ns and outcome of its ACK or NACK in an
-    open transaction. `replaced`: another broker delivered it again by its name, so that ACKs of later ones are
-    not for it.
+    """A MESSAGE that waits for its ACK or NACK. `order`: its number in the session, below 0 if the relay gave none.
+    `answered`: time (ns) and outcome in an open transaction. `replaced`: another broker delivered it again by its name.
     """
 
-    __slots__ = (
-        "ack",
-        "answered",
-        "broker",
-        "loss",
-        "message_id",
-        "order",
-        "replaced",
-        "subscription",
-        "transfer",
-        "upstream",
-    )
-
-    def __init__(
-        self,
-        subscription: Subscription,
-        message_id: str | None,
-        ack: str | None,
-        broker: str | None,
-        transfer: Transfer,
-        upstream: str | None = None,
-    ) -> None:
-        self.order = 0
-        self.subscription = subscription
-        self.message_id = message_id
-        self.ack = ack
-        self.broker = broker
-        self.upstream = upstream
-        self.transfer = transfer
-        self.loss: BrokerLoss | None = None
-        self.answered: tuple[int, str] | None = None
-        self.replaced = False
+    subscription: Subscription
+    message_id: str | None
+    ack: str | None
+    broker: str | None
+    transfer: Transfer
+    upstream: str | None = None
+    order: int = 0
+    loss: BrokerLoss | None = None
+    answered: tuple[int, str] | None = None
+    replaced: bool = False
 
     def replace(self) -> None:
         """Record that it is `replaced`."""
@@ -88,8 +66,6 @@ def _by_likelihood(delivery: PendingDelivery) -> tuple[bool, bool, int]:
 class PendingDeliveries:
     """The deliveries of one session without an ACK or NACK that took effect; iterating yields them."""
 
-    __slots__ = ("_by_ack", "_by_message", "_held", "_orders", "_others", "_pending")
-
     def __init__(self) -> None:
         self._orders = 0
         self._pending: dict[int, PendingDelivery] = {}
@@ -104,9 +80,7 @@ class PendingDeliveries:
             yield from held
 
     def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
-        """Add a delivery and number it. `alike`: client and broker speak the same version; `counted`: the
-        relay gave it a number.
-        """
+        """Add a delivery and number it. `alike`: both sides speak one version; `counted`: the relay numbered it."""
         if counted:
             self._orders += 1
         else:
@@ -133,10 +107,6 @@ class PendingDeliveries:
         if delivery.ack is not None:
             self._by_ack.setdefault(delivery.ack, delivery)
 
-    def _remove(self, delivery: PendingDelivery) -> None:
-        self._take(delivery)
-        self._free(delivery)
-
     def _free(self, delivery: PendingDelivery) -> None:
         if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
             del self._by_ack[delivery.ack]
@@ -154,9 +124,7 @@ class PendingDeliveries:
     def named(
         self, name: str | None, message_id: str | None, subscription: str | None
     ) -> PendingDelivery | None:
-        """Return the delivery that an ACK or NACK with these headers is for; None if there is none. `name`:
-        its header `id`.
-        """
+        """Return the delivery that an ACK or NACK with these headers (`name`: `id`) is for, or None."""
         if name is not None:
             delivery = self._given(name) or self._by_ack.get(name)
             return None if delivery is None or delivery.answered is not None else delivery
@@ -181,9 +149,8 @@ class PendingDeliveries:
     def answered(
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
-        """Record an ACK or NACK. Return the deliveries that it is for: in cumulative mode also the earlier
-        ones of the subscription. Outside a transaction they are removed; in one they are held until
-        `committed` or `aborted` is called.
+        """Record an ACK or NACK. Return the deliveries that it is for. They are removed or, in a transaction, held
+        until `committed` or `aborted`.
         """
         gone = [delivery]
         if delivery.subscription.mode == CUMULATIVE and not delivery.replaced:
@@ -233,14 +200,13 @@ class PendingDeliveries:
         """Remove the deliveries whose broker was lost, and replaced before `until` (ns)."""
         for each in [each for each in self._pending.values() if each.loss is not None]:
             if each.loss is not None and each.loss.over and each.loss.ended_ns < until:
-                self._remove(each)
+                self._take(each)
+                self._free(each)
 
     # From batch to batch
 
     def dump(self, numbers: dict[Subscription, int], losses: list[BrokerLoss]) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it. Subscriptions appear by number:
-        those missing in `numbers` are added to it. `losses` are numbered by their place.
-        """
+        """Return its state for JSON. Subscriptions appear by number, new ones are added to `numbers`."""
         which = {id(loss): at for at, loss in enumerate(losses)}
 
         def told(delivery: PendingDelivery, transaction: str | None) -> list[Any]:

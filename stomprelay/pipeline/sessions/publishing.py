@@ -2,33 +2,26 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stomprelay.pipeline.sessions.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Transfer, continuation
 
 REFUSED: Final = "the transaction cannot be committed"
-"""The start of the `message` of the ERROR that the relay sends for a COMMIT of a transaction it has lost
-track of.
-"""
+"""The start of the `message` of the relay's ERROR for a COMMIT of a doomed transaction."""
 
 
+@dataclass(slots=True, eq=False)
 class _Asked:
-    """A frame that asked for a receipt, at `ns`; `transfer` is its SEND, None for another frame. `told`: the
-    brokers that sent their RECEIPT, where there are several; `at`: the time in ns of the first.
-    """
+    """A frame that asked for a receipt; `transfer`: its SEND. `told`: brokers that sent it; `at` (ns): the first."""
 
-    __slots__ = ("at", "ns", "told", "transfer")
-
-    def __init__(self, ns: int, transfer: Transfer | None) -> None:
-        self.ns = ns
-        self.transfer = transfer
-        self.told: list[str | None] = []
-        self.at: int | None = None
+    ns: int
+    transfer: Transfer | None
+    told: list[str | None] = field(default_factory=list)
+    at: int | None = None
 
     def given(self, ns: int) -> Transfer | None:
-        """Record a RECEIPT at `ns`. Return the SEND, with its receipt time set, if this is the first RECEIPT
-        and the frame was a SEND; else None.
-        """
+        """Record a RECEIPT at `ns`. Return the SEND, with its time set, at the first RECEIPT; else None."""
         if self.at is not None:
             return None
         self.at = ns
@@ -38,14 +31,10 @@ class _Asked:
 
 
 class PendingReceipts:
-    """The frames of one session that wait for a RECEIPT; iterating yields their SENDs.
-
-    The n-th frame with a receipt id belongs to the n-th RECEIPT with it; where a session has several brokers,
-    to the n-th of each broker, and the first of these counts. A frame is forgotten `give_up` ns after it was
-    sent, or `linger` ns after its first RECEIPT.
+    """The frames of one session that wait for a RECEIPT; iterating yields their SENDs. The n-th RECEIPT of an id, from
+    each broker, is for the n-th frame with it; the first counts. Forgotten `give_up` ns after the frame, or `linger` ns
+    after that.
     """
-
-    __slots__ = ("_by_id", "_give_up", "_linger")
 
     def __init__(self, give_up: int, linger: int) -> None:
         self._by_id: dict[str, deque[_Asked]] = {}
@@ -69,8 +58,7 @@ class PendingReceipts:
         asked.append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
-        """Record a RECEIPT from `broker` (None: from the relay itself); the session has `brokers` of them.
-        Return the SEND that it is for, with its receipt time set, if it is for one and is its first RECEIPT;
+        """Record a RECEIPT from `broker`, one of `brokers`; None: from the relay. Return its SEND at the first RECEIPT,
         else None.
         """
         asked = self._by_id.get(receipt)
@@ -139,11 +127,7 @@ class PendingReceipts:
 
 
 class Transactions:
-    """The open transactions of one session, each with its SENDs; iterating yields these SENDs. `tell` is
-    called with each SEND whose transaction ended, after its `ended_ns` and `aborted` are set.
-    """
-
-    __slots__ = ("_committed", "_committed_ns", "_doomed", "_open", "_refused_ns", "tell")
+    """A session's open transactions; iterating yields their SENDs. `tell` is called with SENDs of ended ones."""
 
     def __init__(self, tell: Callable[[Transfer], None]) -> None:
         self.tell = tell
@@ -170,15 +154,11 @@ class Transactions:
         self._open.setdefault(name, []).append(transfer)
 
     def doom(self, name: str) -> None:
-        """Record that the transaction has an ACK or NACK for a delivery of a lost broker: the relay will
-        refuse to commit it.
-        """
+        """Record an ACK or NACK in it for a lost broker's delivery: the relay will refuse to commit it."""
         self._doomed.add(name)
 
     def commit(self, name: str, ns: int) -> bool:
-        """Record a COMMIT at `ns`, passing its SENDs to `tell`. Return False if the relay refuses it: its
-        SENDs then count as aborted, and the caller must undo its ACKs and NACKs.
-        """
+        """Record a COMMIT at `ns`. Return False if the relay refuses it: the caller must undo its ACKs and NACKs."""
         self._committed, self._committed_ns = self._open.pop(name, []), ns
         doomed = name in self._doomed
         self._doomed.discard(name)
@@ -196,9 +176,7 @@ class Transactions:
         self._doomed.discard(name)
 
     def refused(self, ns: int) -> None:
-        """Record that the relay sent an ERROR at `ns` for the last COMMIT, or for the next one of the same
-        time: its SENDs count as aborted.
-        """
+        """Record an ERROR at `ns` for the last COMMIT, or the next of that time: its SENDs count as aborted."""
         self._refused_ns = ns
         self._undo(self._committed, ns)
 
@@ -216,9 +194,7 @@ class Transactions:
     # From batch to batch
 
     def dump(self, since: int) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it. A COMMIT before `since` (ns) can no
-        longer be refused, so its SENDs are dropped.
-        """
+        """Return its state for JSON, without SENDs of COMMITs before `since` (ns): nobody refuses those now."""
         if self._committed_ns < since:
             self._committed = []
         opened = {name: [each[: KIND + 1] for each in sent] for name, sent in self._open.items()}
@@ -226,9 +202,7 @@ class Transactions:
         return [opened, sorted(self._doomed), committed, self._committed_ns, self._refused_ns]
 
     def load(self, values: list[Any], continuations: dict[tuple[Any, ...], Transfer]) -> None:
-        """Restore what `dump` returned. `continuations`, by place, are the SENDs that `PendingReceipts`
-        restored: a SEND that waits for both is one row, so the same object is used here.
-        """
+        """Restore what `dump` returned. `continuations`: SENDs by place that wait for a RECEIPT as well."""
         opened, doomed, committed, self._committed_ns, self._refused_ns = values
 
         def one(place: list[Any]) -> Transfer:

@@ -45,9 +45,8 @@ _EVENTS: Final = pa.array(sorted(EVENTS), pa.string())
 
 @dataclass(frozen=True)
 class Reading:
-    """Call it with rows of `frames`, those of `COLUMNS`; it yields rows of `record.FIELDS`: the frames and events of
-    sessions that matter to messages, of these `segments` and parts of segments. `id_headers` name the headers that hold
-    a publisher's id, `keep_headers` those that are kept.
+    """Call it with rows of `frames`, those of `COLUMNS`; it yields as rows of `record.FIELDS` what matters to messages
+    in these `segments` and parts. `id_headers` hold a publisher's id, `keep_headers` are kept.
     """
 
     segments: Sequence[Segment]
@@ -63,8 +62,11 @@ class Reading:
             matters = pc.and_(matters, pc.is_valid(batch.column("session")))
             matters = pc.and_(matters, _among(batch.column("segment"), wanted))
             for each in parts:
+                inside = pc.greater_equal(batch.column("position"), each.begin)
+                if each.end:
+                    inside = pc.and_(inside, pc.less(batch.column("position"), each.end))
                 of_part = _among(batch.column("segment"), pa.array([each.name]))
-                matters = pc.and_not(matters, pc.and_not(of_part, _inside(batch.column("position"), each)))
+                matters = pc.and_not(matters, pc.and_not(of_part, inside))
             rows = batch if pc.all(matters).as_py() else batch.filter(matters)
             if len(rows):
                 yield self._recorded(rows)
@@ -144,11 +146,6 @@ def _carrying(rows: pa.RecordBatch, *commands: str) -> Any:
     return _among(rows.column("command"), pa.array(commands, pa.string())).to_numpy(zero_copy_only=False)
 
 
-def _inside(offsets: pa.Array, part: Segment) -> pa.Array:
-    behind = pc.greater_equal(offsets, part.begin)
-    return pc.and_(behind, pc.less(offsets, part.end)) if part.end else behind
-
-
 def _among(values: pa.Array, known: pa.Array) -> pa.Array:
     """Return which of these texts are among those; null is not."""
     if isinstance(values, pa.DictionaryArray):
@@ -212,9 +209,7 @@ def frames(
     then: Rows,
     ddl: str,
 ) -> "DataFrame":
-    """Return what `then` makes of the rows of `COLUMNS` that a batch wrote to `frames`, rows of `ddl`: of all that may
-    be of these segments, or parts of segments; of these hours, if they are given. Raises `OSError`.
-    """
+    """Return what `then` makes (`ddl`) of all rows of `frames` that may be of these segments. Raises `OSError`."""
     files = files_of(batch, number, hours)
     if files is None:
         rows = batch.store.read(FRAMES.name, hours, number)
@@ -229,9 +224,7 @@ def frames(
 
 
 def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[Path] | None:
-    """Return the Parquet files with the rows that a batch wrote to `frames`, of these hours, if they are given; None
-    where only Spark can read them.
-    """
+    """Return the files of `frames` that a batch wrote, of these hours; None where only Spark can read them."""
     root = local(batch.store.root)
     if root is None or batch.store.format != "parquet":
         return None
@@ -241,9 +234,7 @@ def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[P
 
 
 def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[Share]]:
-    """Return what each of so many tasks, at most, reads of these files: about as many rows, of row groups that may have
-    some of these segments, or parts of segments. Raises `OSError`.
-    """
+    """Return the row groups that each task reads, `tasks` at most, about as many rows each. Raises `OSError`."""
     groups: list[tuple[Share, int]] = []
     for file in files:
         facts = parquet.read_metadata(file)

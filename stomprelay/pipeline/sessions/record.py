@@ -35,14 +35,13 @@ FIELDS: Final = (
     ("text", "string"),
     ("facts", "string"),
 )
-"""Name and type of each value: `turn` is the number of the segment; `digest` of what was kept of the body; `trace`,
-`copy` and `redelivered` are the headers `relay-trace`, `relay-copy` and `redelivered`, `own` is the publisher's id;
-`kept` as JSON the headers of a SEND that `messages` has, `facts` as JSON, too. The rest is as in `frames`.
+"""Name and type of each value: `turn` is the segment's number, `digest` that of the kept body, `trace`, `copy` and
+`redelivered` are headers, `own` is the publisher's id, `kept` (JSON) the headers that `messages` has. The rest is as in
+`frames`.
 """
 
 SORTED: Final = ("session", "turn", "position", "number")
-"""Columns to sort records by, so that each session's frames and events come in the order they were journaled.
-"""
+"""Columns to sort records by: each session's come in the order they were journaled."""
 
 REPEATING: Final = (
     "session",
@@ -61,9 +60,7 @@ REPEATING: Final = (
 """Columns with few values."""
 
 SAID: Final = -1
-"""The `turn` of a row that holds a session's state from the end of the last batch, as JSON in `text`. It
-sorts before all records of that session.
-"""
+"""The `turn` of a row with a session's state of the last batch, in `text`; it sorts before all records."""
 
 (
     SESSION,

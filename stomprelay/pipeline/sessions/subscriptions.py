@@ -1,5 +1,6 @@
 """A client's subscriptions, and which of them a MESSAGE is for: as the relay tells, see `session.subscriptions`."""
 
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stomprelay.pipeline.sessions.transfer import AUTO
@@ -9,24 +10,19 @@ from stomprelay.session.subscriptions import MADE as _MADE
 _MADE_NAME: Final = _MADE.decode()
 
 
+@dataclass(slots=True, eq=False)
 class Subscription:
-    """One SUBSCRIBE, at `since` ns. `id`: its name toward brokers, chosen by the client or, if not `named`,
-    by the relay. `unsettled`: the order numbers of its deliveries without an ACK or NACK, ascending. `mode`
-    is None if the SUBSCRIBE was not seen.
+    """A SUBSCRIBE at `since` ns. `id`: its name toward brokers, the relay's if not `named`. `unsettled`: numbers of its
+    unanswered deliveries, ascending. `mode`: None if the SUBSCRIBE was not seen.
     """
 
-    __slots__ = ("destination", "id", "mode", "named", "open", "since", "unsettled")
-
-    def __init__(
-        self, id: str, destination: str | None, mode: str | None, since: int | None, *, named: bool
-    ) -> None:
-        self.id = id
-        self.destination = destination
-        self.mode = mode
-        self.since = since
-        self.named = named
-        self.open = True
-        self.unsettled: dict[int, None] = {}
+    id: str
+    destination: str | None
+    mode: str | None
+    since: int | None
+    named: bool = field(kw_only=True)
+    open: bool = True
+    unsettled: dict[int, None] = field(default_factory=dict)
 
     @property
     def shown(self) -> str | None:
@@ -55,11 +51,7 @@ class Subscription:
 
 
 class Subscribed:
-    """The subscriptions of one session: `opened` and, the last `LATELY` of them, `ended`, both by id.
-    `acknowledging` counts those of both whose mode asks for ACKs.
-    """
-
-    __slots__ = ("_made", "acknowledging", "ended", "opened")
+    """A session's subscriptions by id: `opened`, and the last `ended`. `acknowledging`: those that ask for ACKs."""
 
     def __init__(self) -> None:
         self.opened: dict[str, Subscription] = {}
@@ -68,9 +60,7 @@ class Subscribed:
         self._made = 0
 
     def subscribe(self, id: str | None, destination: str | None, mode: str, since: int) -> None:
-        """Record a SUBSCRIBE at `since` ns. Without an `id` it gets one as the relay would make it; one with
-        the same id is replaced.
-        """
+        """Record a SUBSCRIBE at `since` ns; it replaces one of the same id. None as `id`: the relay's name for it."""
         named = id is not None
         if id is None:
             self._made += 1
@@ -86,9 +76,7 @@ class Subscribed:
         self._forget(self.ended.pop(id, None))
 
     def unsubscribe(self, id: str | None, destination: str | None) -> None:
-        """Record an UNSUBSCRIBE: of this id, or, if that is None, of the oldest to this destination. No
-        effect if there is none.
-        """
+        """Record an UNSUBSCRIBE, if there is one of this id or, for None, the oldest to this destination."""
         subscription = self.opened.get(id) if id is not None else self._oldest(self.opened, destination)
         if subscription is None:
             return
@@ -106,9 +94,7 @@ class Subscribed:
         return next((each for each in among.values() if each.destination == destination), None)
 
     def delivered(self, id: str | None, destination: str | None) -> Subscription | None:
-        """Return the subscription that the relay takes a MESSAGE with this `subscription` header and
-        destination to be for; None if none fits.
-        """
+        """Return the subscription that a MESSAGE with this `subscription` header and destination is for, or None."""
         opened = self.opened
         named = None if id is None else opened.get(id) or self.ended.get(id)
         if named is not None:
@@ -121,9 +107,7 @@ class Subscribed:
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
     def dump(self, numbers: dict[Subscription, int]) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it. Subscriptions appear by number:
-        those missing in `numbers` are added to it.
-        """
+        """Return its state for JSON. Subscriptions appear by number; new ones are added to `numbers`."""
         for each in (*self.opened.values(), *self.ended.values()):
             numbers.setdefault(each, len(numbers))
         opened = [numbers[each] for each in self.opened.values()]

@@ -11,9 +11,7 @@ from typing import Any, Final
 from stomprelay.session.subscriptions import AUTO as _AUTO
 
 Transfer = list[Any]
-"""A row: the values of `FIELDS`, at the places that the constants below name. It is a list because it is filled in as
-the session goes on, and because there are as many of them as messages.
-"""
+"""A row: the values of `FIELDS`, at the places that the constants below name; filled in as the session goes on."""
 
 
 class Kind(IntEnum):
@@ -78,9 +76,7 @@ SORTED: Final = ("key", "ns", "segment", "position", "number", "kind")
 """In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""
 
 PHASED: Final = ("key", "ns", ("kind", 1), "segment", "position", "number", "kind")
-"""In this order `Orders` takes them: SENDs of a time before the deliveries of that time. `("kind", 1)` is the kind
-without its last bit.
-"""
+"""The order in which `Orders` takes them: SENDs before deliveries of that time. `("kind", 1)`: without its last bit."""
 
 REPEATING: Final = (
     "segment",
@@ -146,9 +142,7 @@ _APART: Final = "\x1f"
 def key_of(
     trace: str | None, own: str | None, destination: str | None, size: int | None, digest: int | None
 ) -> str:
-    """What all transfers of a message have in common: the relay's trace, else the publisher's own id and the
-    destination (a reply may have the same id), else the destination and what is known of the body.
-    """
+    """Return the key: the relay's trace, else the publisher's id and destination, else destination and body."""
     if trace is not None:
         return BY_TRACE + trace
     if own is not None:
@@ -157,18 +151,14 @@ def key_of(
 
 
 def carried(key: str) -> str | None:
-    """Return the part of a key that the message itself carries through the broker: the relay's trace or the
-    publisher's id; None for a key made of destination and body.
-    """
+    """Return the trace or publisher's id in a key; None for a key made of destination and body."""
     if key[0] == BY_TRACE:
         return key[1:]
     return key[1:].rpartition(_APART)[0] if key[0] == BY_ID else None
 
 
 def continuation(transfer: Transfer) -> Transfer:
-    """Return a new row to write more of a transfer that was already written: it has the same key and place,
-    the matching `..._MORE` kind plus `LATER`, and None everywhere else.
-    """
+    """Return an empty row to write more of a transfer: the same key and place, kind `..._MORE` plus `LATER`."""
     row: Transfer = [None] * len(FIELDS)
     row[:KIND] = transfer[:KIND]
     row[KIND] = (transfer[KIND] & ~LATER | 1) + LATER

@@ -34,9 +34,7 @@ class Wait(NamedTuple):
 
 
 def merged(waits: Iterable[Wait]) -> list[Wait]:
-    """Return the waits with those of a subscription and broker that overlap or touch made one, each subscription's by
-    time. However they are merged, by and by or all at once, the same comes of it.
-    """
+    """Return the waits, those of one subscription and broker that overlap or touch made one, by time."""
     found: list[Wait] = []
     who: Any = None
     for one in sorted(waits, key=lambda wait: (whose(wait), wait.since_ns)):
@@ -78,8 +76,6 @@ def _last(wait: Wait) -> tuple[Any, ...]:
 class Waits:
     """The deliveries of a session that waited longer than `bound` ns in one batch."""
 
-    __slots__ = ("_bound", "_found")
-
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._found: dict[tuple[Any, ...], list[int]] = {}
@@ -109,9 +105,7 @@ class Waits:
     def told(
         self, relay: str, session: str, client: str | None, *, present: bool, over: bool
     ) -> Iterator[Wait]:
-        """Yield the waits of this session: those that are final, merged, and others by their end and outcome.
-        `present`: its relay's run still writes; `over`: nothing more will come of the session.
-        """
+        """Yield this session's waits, final ones merged. `present`: the run still writes; `over`: no more comes."""
         known = []
         for (*where, until, outcome, final), (since, deliveries) in self._found.items():
             going = present and not over and outcome is None

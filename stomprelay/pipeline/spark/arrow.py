@@ -16,11 +16,15 @@ _KINDS: Final = {
     "bigint": pa.int64(),
     "int": pa.int32(),
     "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
     "timestamp": pa.timestamp("us", "UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+    "array<array<bigint>>": pa.list_(pa.list_(pa.int64())),
 }
 MICROSECONDS: Final = _KINDS["timestamp"]
 """Timestamps as Spark has them, in UTC."""
-MAP: Final = pa.map_(pa.string(), pa.string())
+MAP: Final = _KINDS["map<string,string>"]
 _HOUR: Final = 3600 * 10**9
 ROWS: Final = 8192
 """Rows in an Arrow batch, about."""

@@ -11,26 +11,11 @@ from stomprelay.pipeline.stomp.sockets import endpoint
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
+from stomprelay.wire import names
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, compose_raw
-from stomprelay.wire.names import (
-    ACCEPT_VERSION,
-    ACK,
-    BROKER_COMMANDS,
-    CONNECT,
-    CONNECTED,
-    DISCONNECT,
-    ERROR,
-    HEART_BEAT,
-    HOST,
-    MESSAGE_HEADER,
-    RECEIPT,
-    RECEIPT_HEADER,
-    RECEIPT_ID,
-    SUBSCRIBE,
-)
 
 Headers = Mapping[bytes, bytes]
 
@@ -46,12 +31,8 @@ class Lost(Exception):
 
 
 class Client:
-    """One STOMP session. `unacknowledged`: how many deliveries may wait for their ACK before no more frames
-    are read.
-
-    The constructor raises `sockets.Unreachable` for an address that cannot be connected to from Spark. Call
-    `connect` first. Every method that waits raises `Lost` when the session ends. Call `close` at the end, or
-    use the client in a `with`.
+    """One STOMP session. The constructor raises `sockets.Unreachable`; call `connect` first and `close` last. Every
+    method that waits raises `Lost` when the session ends. `unacknowledged`: deliveries that may wait for their ACK.
     """
 
     def __init__(
@@ -72,7 +53,7 @@ class Client:
         self._relay_thread = RelayThread(
             listener, self.name, {each: endpoint(each, upstream.tls) for each in upstream.brokers}
         )
-        self._decoder = Decoder(V1_2, frozenset({CONNECTED, ERROR}), upstream.limits)
+        self._decoder = Decoder(V1_2, frozenset({names.CONNECTED, names.ERROR}), upstream.limits)
         self._chunks: deque[bytes] = deque()
         self._started = False
 
@@ -94,16 +75,16 @@ class Client:
 
     def connect(self, within: float) -> None:
         """Send CONNECT and wait for CONNECTED. Raises `Lost` after `within` seconds. Call it once."""
-        headers = [(ACCEPT_VERSION, V1_2.version), (HOST, b"/"), (HEART_BEAT, b"0,0")]
+        headers = [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
         self._started = True
         self._relay_thread.start()
-        self._relay_thread.feed(compose_raw(CONNECT, headers, end=b"\0"))
+        self._relay_thread.feed(compose_raw(names.CONNECT, headers, end=b"\0"))
         deadline = time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:
             for _ in self.frames(left):
-                self._decoder.expect(V1_2, BROKER_COMMANDS)
+                self._decoder.expect(V1_2, names.BROKER_COMMANDS)
                 return
         raise self._lost(f"no broker within {within:g} s")
 
@@ -114,17 +95,15 @@ class Client:
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
         """Send SUBSCRIBE with the id `number`; an ACK of the subscription is cumulative."""
         lines = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
-        self.send(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(lines)))
+        self.send(b"%b\n%b\n\0" % (names.SUBSCRIBE, V1_2.write(lines)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
         """Send ACKs for these deliveries (header `ack` by subscription id) and all before them."""
         if acks:
-            self.send(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
+            self.send(b"".join([b"%b\nid:%b\n\n\0" % (names.ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """Yield the frames that were received, waiting up to `timeout` seconds for the first; none if there
-        was none. A frame is valid only until the next one. Raises `Lost` for an ERROR, too.
-        """
+        """Yield frames, each valid until the next; wait `timeout` seconds for the first. Raises `Lost`."""
         waiting = self._chunks
         waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
         if not waiting and self._relay_thread.over:
@@ -132,7 +111,7 @@ class Client:
         try:
             while True:
                 for frame in self._decoder.frames():
-                    if frame.command is ERROR:
+                    if frame.command is names.ERROR:
                         raise self._lost(_told(frame))
                     yield frame
                 if not waiting:
@@ -142,17 +121,15 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait for its RECEIPT, dropping messages. Return the ids of other RECEIPTs. Raises `Lost`
-        after `within` seconds.
-        """
-        self.send(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
+        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs. Raises `Lost`."""
+        self.send(b"%b\nreceipt:%b\n\n\0" % (names.DISCONNECT, BYE))
         receipts: list[bytes] = []
         deadline = time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:
             for frame in self.frames(left):
-                if frame.command is not RECEIPT:
+                if frame.command is not names.RECEIPT:
                     continue
-                receipt = frame.header(RECEIPT_ID, V1_2) or b""
+                receipt = frame.header(names.RECEIPT_ID, V1_2) or b""
                 if receipt == BYE:
                     return receipts
                 receipts.append(receipt)
@@ -174,8 +151,8 @@ class Client:
 
 def _told(error: Frame) -> str:
     """Return the text of an ERROR for people: its message, its body and the receipt it is about."""
-    message = (error.header(MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
-    receipt = error.header(RECEIPT_ID, V1_2)
+    message = (error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
+    receipt = error.header(names.RECEIPT_ID, V1_2)
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split())
-    about = f", about {RECEIPT_HEADER.decode()} {receipt.decode('utf-8', 'replace')}" if receipt else ""
+    about = f", about {names.RECEIPT_HEADER.decode()} {receipt.decode('utf-8', 'replace')}" if receipt else ""
     return f"{message}{f': {body}' if body and body != message else ''}{about}"

@@ -70,9 +70,8 @@ _OWN: Final = frozenset(
 
 
 class Columns:
-    """Collects received messages by column. Call `add` with what `read` returned for each MESSAGE; `batch`
-    returns them for the spool. `octets`: the bytes of their bodies. `subscribed`: the destinations, each at
-    the number that is its subscription's id.
+    """Collects messages by column: `add` what `read` returned of each; `batch` returns them. `octets`: bytes of bodies.
+    `subscribed`: the destinations, each at its subscription's id.
     """
 
     def __init__(self, subscribed: list[str], *, headers: bool) -> None:
@@ -141,9 +140,7 @@ class Columns:
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """Return a batch of the spool as rows of the source. `first`: the sequence of its first row; `schema`:
-    the columns of the source as an Arrow schema. Columns that an older spool lacks are null.
-    """
+    """Return rows of the source, with this `schema`, from a spool's batch; `first`: the first sequence."""
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

@@ -122,6 +122,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: dict[str, int] = {}
         self._draining = False
         self._target: dict[str, int] | None = None
+        self._more = False
         self._until = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -144,9 +145,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = None
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the offset up to which the next batch may read. Also tells the receivers that Spark has
-        committed all before `start`. Raises `SourceError` when a receiver has failed.
-        """
+        """Return how far the next batch may read; all before `start` is committed. Raises `SourceError`."""
         receivers = self._opened(start)
         receivers.check()
         receivers.start()
@@ -158,9 +157,8 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
-        """Return what the query's progress shows as latest offset, None before the first batch: the end of the spools,
-        and beside it, as Spark takes no metrics from Python, `lag`, the messages there that no batch has yet, and
-        `unacknowledged`, the deliveries that brokers wait to have acknowledged.
+        """Return the end of the spools and, as Spark takes no metrics from Python, `lag`, messages that no batch has,
+        and `unacknowledged`, deliveries without an ACK; None before the first batch.
         """
         if self._receivers is None:
             return None
@@ -184,9 +182,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._receivers
 
     def _drained(self, receivers: Receivers, start: dict[str, int]) -> dict[str, int]:
-        """Return the offset of what was there when the query began. If the broker holds messages back until
-        earlier ones are acknowledged, they count too: the offset grows as batches are committed.
-        """
+        """Return the offset of what the broker had at first; it grows if commits set more messages free."""
         receivers.settle()
         if self._target is None:
             self._until = receivers.deadline()
@@ -196,8 +192,6 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = receivers.drained(self._until)
             self._more = receivers.held or any(start.get(name, 0) < end for name, end in self._target.items())
         return self._target
-
-    _more = False
 
 
 class BatchReader(_Rows, DataSourceReader):
@@ -320,11 +314,7 @@ def _usable(spool: Path) -> None:
 
 
 class StompDataSource(DataSource):
-    """A STOMP broker, or a relay, as a source and a sink of Spark.
-
-    Spark finds it through the package `pyspark_stomp`. Each method reads the options anew and raises
-    `OptionError`.
-    """
+    """A STOMP broker, or a relay, for Spark, which finds it by `pyspark_stomp`. All methods raise `OptionError`."""
 
     options: MutableMapping[str, str]
 

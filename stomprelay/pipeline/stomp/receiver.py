@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -39,10 +39,8 @@ class PendingAck(NamedTuple):
 
 
 class PendingAcks:
-    """The deliveries that one receiver has to acknowledge once Spark has committed them. `memory`: how many
-    messages below the last committed one are remembered, in case the broker delivers them again.
-
-    Call `known` for each message; if it is new, spool it and call `remember`. Call `owe` for each delivery.
+    """The deliveries that one receiver acknowledges once Spark has committed them. Call `known` for each message,
+    `remember` if it is new and in the spool, and `owe` for each delivery. `memory`: committed messages to remember.
     """
 
     def __init__(self, memory: int) -> None:
@@ -75,27 +73,16 @@ class PendingAcks:
             while owed and owed[0].sequence < committed:
                 found[subscription] = owed.popleft().ack
                 self._count -= 1
-        for message_id in self._forgettable(committed - self._memory):
+        below = committed - self._memory
+        for message_id in [*takewhile(lambda each: self._known[each][0] < below, self._known)]:
             del self._known[message_id]
-        return found
-
-    def _forgettable(self, below: int) -> Iterable[bytes]:
-        """Return the ids of remembered messages below this sequence; they are in its order."""
-        found = []
-        for message_id, (sequence, _) in self._known.items():
-            if sequence >= below:
-                break
-            found.append(message_id)
         return found
 
 
 class Receiver:
-    """Receives messages of all destinations over one connection into one spool. The constructor opens the
-    spool and raises `SpoolError` where it cannot.
-
-    After `start` the `spool` grows, until `failure` has a reason. Call `commit` with what Spark has
-    committed, and at the end `stop`, then `close`. A receiver that is not started gives access to what is in
-    its spool.
+    """Receives all messages of one connection into a spool. The constructor raises `SpoolError`. After `start` the
+    `spool` grows until `failure` has a reason. Call `commit` with what Spark has committed; at the end `stop`, then
+    `close`.
     """
 
     def __init__(self, source: Source, number: int, folder: Path, *, first: int = 0) -> None:
@@ -241,7 +228,9 @@ class Receiver:
             known = self._pending_acks.known(message_id, body)
             if known is not None:
                 self._pending_acks.owe(subscription, PendingAck(known, ack))
-                self._settle_down()
+                if not self._columns:
+                    self._last_frame = time.monotonic()
+                    self._busy = False
                 return
             sequence = self.spool.end + len(self._columns)
             self._pending_acks.remember(sequence, message_id, body)
@@ -257,8 +246,3 @@ class Receiver:
                 self._acks.clear()
         self._last_frame = time.monotonic()
         self._busy = False
-
-    def _settle_down(self) -> None:
-        if not self._columns:
-            self._last_frame = time.monotonic()
-            self._busy = False

@@ -40,9 +40,8 @@ def place(source: Source, number: int) -> Path:
 
 
 class Receivers:
-    """The receivers of one query. The constructor opens all spools; `start` connects. `start` (offset): where
-    the query goes on, None for a new one. Raises `SpoolError`, and `SourceError` where messages are missing
-    that the query needs.
+    """The receivers of one query, with their spools. `start` (offset): where it goes on, None for a new one. Raises
+    `SpoolError`, and `SourceError` where messages are missing.
     """
 
     def __init__(self, source: Source, start: Offset | None = None) -> None:
@@ -50,7 +49,9 @@ class Receivers:
         self._parent = os.getppid()
         self._receivers: dict[int, Receiver] = {}
         try:
-            for number in sorted({*range(source.receivers), *_numbers(start or {}), *_spooled(source)}):
+            for number in sorted(
+                {*range(source.receivers), *(int(name[1:]) for name in start or ()), *_spooled(source)}
+            ):
                 self._open(number, None if start is None else start.get(f"r{number}", 0))
         except BaseException:
             self.close()
@@ -191,10 +192,6 @@ def pieces(source: Source, start: Offset, end: Offset) -> list[Piece]:
         for each in ranges
         for low in range(each.first, each.end, size)
     ]
-
-
-def _numbers(offset: Offset) -> set[int]:
-    return {int(name[1:]) for name in offset}
 
 
 def _spooled(source: Source) -> set[int]:

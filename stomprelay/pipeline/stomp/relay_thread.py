@@ -35,9 +35,7 @@ _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class ClientQueues:
-    """Bytes from the client to the core (inward) and from the core to the client (outward). All methods may
-    be called in any thread. After `close` no more bytes are taken from the client.
-    """
+    """Bytes from the client to the core (inward) and to the client (outward), for any thread."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -96,9 +94,8 @@ class ClientQueues:
 
 
 class RelayThread:
-    """One session. Call `start`; then `feed` it the client's bytes and `take` those for the client, in any
-    thread. End it with `disconnect` or `abort`, then `join`. Once `over`, no more bytes come, and `why` has
-    the reason.
+    """One session. Call `start`, then `feed` and `take` in any thread; end it with `disconnect` or `abort`, then
+    `join`. Once `over`, no more bytes come; `why` has the reason.
     """
 
     def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, Endpoint]) -> None:
@@ -233,14 +230,13 @@ class RelayThread:
     def _read_client(self) -> None:
         """Pass the client's bytes to the core, as fast as its brokers can be written to."""
         relay = self._relay
-        while not self._paused and not relay.client.closed and not self._backed_up():
+        while not self._paused and not relay.client.closed:
+            if relay.coupled and any(each.full for each in self._connections.values()):
+                return
             data = self._queues.next_inward()
             if not data:
                 return
             self._perform(relay.received(relay.client, data, time.monotonic()))
-
-    def _backed_up(self) -> bool:
-        return self._relay.coupled and any(each.full for each in self._connections.values())
 
     def _report_full(self) -> None:
         """Tell the core which brokers are slow, in a session where one broker does not set the pace for all."""
@@ -316,10 +312,13 @@ class RelayThread:
     def _wake(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if at == inf else self._loop.call_at(at, self._woke)
-
-    def _woke(self) -> None:
-        self._happened(self._relay.handle(inputs.Woke(), time.monotonic()))
+        self._timer = (
+            None
+            if at == inf
+            else self._loop.call_at(
+                at, lambda: self._happened(self._relay.handle(inputs.Woke(), time.monotonic()))
+            )
+        )
 
     def _note(self, note: Note) -> None:
         if note.event in _EXPLAINING:

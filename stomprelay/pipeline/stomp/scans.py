@@ -56,10 +56,8 @@ class Range(NamedTuple):
 
 
 class Scans:
-    """The scans of one DataFrame. `spool`: the folder of the spool; `retain`: seconds that it keeps rows, 0 for good.
-
-    All in `alone`: call `found`, and where that returns no range with an end, `note` where the rows begin, receive
-    them, and `note` where they end. Every method raises `SpoolError` for what cannot be read or written.
+    """The scans of one DataFrame, whose spool keeps rows for `retain` seconds, 0 for good. In `alone` call `found`;
+    where it returns no end, `note` the begin, receive, and `note` the end. Every method raises `SpoolError`.
     """
 
     def __init__(self, spool: Path, identity: Identity, retain: float) -> None:
@@ -92,9 +90,7 @@ class Scans:
         return found
 
     def note(self, start: Offset, end: Offset | None) -> Range:
-        """Store the range of the rows, on disk on return, and return it; `end` is None before they are received. Also
-        removes what is stored of DataFrames whose rows are no longer kept.
-        """
+        """Store the range on disk and return it; `end`: None before all is received. Removes what is outdated."""
         noted = Range(start, end, self._until)
         try:
             replace(self._path, json.dumps(noted._asdict()))

@@ -44,13 +44,9 @@ class _Group:
 
 
 class Window:
-    """The rows that were sent and not confirmed yet. At most `size` rows from the first unconfirmed one on
-    may be sent; every `every`-th asks for a receipt, which confirms all before it if the broker's receipts
-    are cumulative.
-
-    `confirmed`: the number of the first unconfirmed row; `next`: the number of the next row to send. If a
-    broker whose receipts confirm one row only sends one for a group, the window is `stuck`: the caller must
-    have the broker confirm everything by other means, such as DISCONNECT, and call `settled`.
+    """The rows that were sent and not confirmed: `size` at most, from `confirmed` on; `next` is the next to send. Every
+    `every`-th asks for a receipt. If that confirms itself alone, the window is `stuck`: the caller must have all
+    confirmed by other means, such as DISCONNECT, and call `settled`.
     """
 
     def __init__(self, size: int, every: int, first: int = 0) -> None:
@@ -107,9 +103,7 @@ class SharedRate:
 
     @classmethod
     def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
-        """Return a job's rate, shared by a file in `folder`, else by one with the job's `name` on each machine; or
-        None.
-        """
+        """Return a job's rate, shared in `folder`, else by `name` on each machine; None without a rate."""
         if rate is None:
             return None
         if folder is not None:
@@ -152,11 +146,8 @@ class Job(NamedTuple):
 
 
 class TaskSender:
-    """Sends the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
-    `ProgressError`, and `SchemaError` for a row that cannot be sent.
-
-    However it ends, at most one window of rows was sent beyond the stored progress: the progress is written
-    before more is sent.
+    """Sends the rows of one task; `run` returns once all are confirmed, and raises `Lost`, `ProgressError` and
+    `SchemaError`. However it ends, one window of rows at most was sent beyond the stored progress.
     """
 
     def __init__(self, sink: Sink, job: Job, pace: SharedRate | None) -> None:

@@ -38,9 +38,8 @@ class Unreachable(ValueError):
 
 
 class Endpoint(NamedTuple):
-    """Where to connect to: `host` and `port`, or, if `host` is empty, the Unix socket `path`. `bind`: the
-    local address, if any. `tls`: the context for TLS, None without; `name`: the host name that the
-    certificate must have.
+    """Where to connect to: `host` and `port`, or the Unix socket `path` if `host` is empty. `bind`: the local address;
+    `tls`: the context; `name`: the host name in the certificate.
     """
 
     host: str
@@ -228,9 +227,8 @@ class LegConnection(asyncio.Protocol):
         return True
 
     def close(self, how: How) -> bool:
-        """Close the connection. Return whether it is there: then the owner's `gone` is called, and no other of its
-        methods; else the caller must cancel `open`. Calling it again with `How.ABORT` ends a connection that is still
-        closing.
+        """Close the connection. Return whether it is there: then the owner's `gone` is called, else the caller must
+        cancel `open`. `How.ABORT` ends one that is still closing.
         """
         closed, self._closed = self._closed, True
         transport = self._transport

@@ -59,11 +59,8 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 class MessageSpool:
-    """Writes one spool; a lock allows one writer for a folder. It holds the sequences from `begin` up to
-    `end`, not included. `first`: the sequence to begin with if there is no segment. `patience`: seconds to
-    wait for the lock.
-
-    The constructor and the methods raise `SpoolError`, also for errors of the disk. Call `close` at the end.
+    """The only writer of a spool, with the sequences from `begin` up to `end`; `first`: the begin of an empty one. It
+    waits `patience` seconds for its lock. All raises `SpoolError`. Call `close` at the end.
     """
 
     def __init__(
@@ -174,9 +171,7 @@ class MessageSpool:
 
 
 def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[Group]:
-    """Yield the rows from `first` up to `end`, not included, in order, mapped into memory. Raises
-    `SpoolError` if any is missing; if not `strict`, yields those that are there.
-    """
+    """Yield the rows from `first` up to `end`, mapped into memory. Raises `SpoolError` if `strict` and some miss."""
     found = segments(folder)
     at = first
     for number, (_, path) in enumerate(found):

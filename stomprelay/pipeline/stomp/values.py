@@ -30,9 +30,7 @@ _SPELLED: Final = {
         "JMSType",
     )
 }
-"""Brokers' headers in which case counts, by their name in lower case: Spark passes names of options in lower
-case.
-"""
+"""Brokers' headers in which case counts, by lower case, in which Spark passes names of options."""
 
 
 class OptionError(ValueError):
@@ -49,9 +47,7 @@ class GivenOptions:
         return name.lower() in self._said
 
     def only(self, names: Iterable[str], foreign: Mapping[str, str]) -> None:
-        """Raise `OptionError` for an option that is not among `names`. `foreign`: what to say of names that people
-        know from elsewhere; one that ends with a dot is for all that begin so.
-        """
+        """Raise `OptionError` for an option not in `names`. `foreign`: what to say of others; "x." is for all "x.…"."""
         known = {name.lower(): name for name in names}
         words = {name.lower(): said for name, said in foreign.items()}
         for name in self._said:

@@ -1,6 +1,7 @@
 """What a task sends."""
 
 import fcntl
+import logging
 import subprocess
 import sys
 import threading
@@ -15,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stomprelay.pipeline.replay.state import BATCH, Share
-from stomprelay.pipeline.replay.task import DDL, SCHEMA, alone, run, sender
+from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
+from stomprelay.pipeline.spark.launch import LEVELS
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
 from stomprelay.pipeline.stomp.sending import SharedRate
 from stomprelay.pipeline.stomp.sends import SendFrames
@@ -259,3 +261,14 @@ print(answer.to_pylist()[0]["error"])
     assert "refused" in said.out
     assert written in said.err
     assert bool(said.err) == bool(written)
+
+
+def test_the_log_is_as_it_was_afterwards() -> None:
+    """For what else the process does."""
+    log = logging.getLogger(LOGGER)
+    before = log.level
+    for level in LEVELS:
+        with logged(level):
+            assert log.isEnabledFor(logging.CRITICAL) == (level != "off")
+            assert log.isEnabledFor(logging.WARNING) == (level in ("warn", "info"))
+        assert log.level == before

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.pipeline.report.findings import (
     Client,
@@ -19,7 +21,7 @@ from stomprelay.pipeline.report.findings import (
     Trouble,
 )
 from stomprelay.pipeline.report.page import PageOptions, page, titles
-from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
+from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, visible
 from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, HOSTILE, compared, damaged, sample
 from tests.pipeline.report.test_findings import NOTHING
@@ -170,6 +172,27 @@ def test_names_that_mean_harm() -> None:
     assert "{{ 7 * 7 }}{% raw %}" in root.one("main").text
     assert "49" not in {name.text for name in root.all("bdi")}
     assert all(len(name.text) < 1_000 for name in root.all("bdi"))
+
+
+def of_one_client(name: str) -> Element:
+    """The body of a page about one client, with one error."""
+    findings = replace(
+        NOTHING,
+        recorded=[True] * 60,
+        errors=[1] * 60,
+        clients=[Client(name, 1, 1, 1, 1)],
+        troubles=[Trouble(name, "broker", 1, 1, BEGIN, BEGIN)],
+    )
+    return outline(page(findings, WISHES)).one("body")
+
+
+@given(st.text("<>&\"'/= ab", min_size=1) | st.text(min_size=1))
+def test_any_text_stays_text(name: str) -> None:
+    """No text becomes an element or an attribute."""
+    body, plain = of_one_client(name), of_one_client("a")
+    assert body.text.count(visible(name)) >= 2
+    assert [each.name for each in body.all()] == [each.name for each in plain.all()]
+    assert [[*each.attributes] for each in body.all()] == [[*each.attributes] for each in plain.all()]
 
 
 @pytest.mark.parametrize("title", HOSTILE)
