@@ -127,7 +127,7 @@ def carrying(client: str) -> Feed:
         relay = Relay(Listener("bench", "", upstream), b"bench", Counters())
         relay.handle(inputs.Opened(), 0.0)
         relay.received(relay.client, b"CONNECT\n%b\n\0" % version, 0.0)
-        broker = relay.links[0].leg
+        broker = relay.links[0].state.leg
         assert broker is not None
         relay.handle(inputs.BrokerConnected(broker), 0.0)
         relay.received(broker, b"CONNECTED\nversion:1.2\n\n\0", 0.0)

@@ -8,8 +8,7 @@ from typing import Final
 
 from fuzz.broker import PRODUCTS, VERSIONS, Address, Embedded, Scripted
 from fuzz.words import Words
-from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms

@@ -339,7 +339,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         """
         asked = [peer for peer in self.brokers if uri in (None, peer.uri)]
         assert asked, "no such broker was asked for"
-        current = [link.leg for link in self.relay.links]
+        current = [link.state.leg for link in self.relay.links]
         return [peer for peer in asked if uri or not peer.arriving or peer.leg in current][-1]
 
     # The service's part
@@ -412,7 +412,9 @@ class Playbook(AbstractContextManager["Playbook"]):
                 case Open(leg, broker):
                     self.opened.append(broker)
                     self.brokers.append(Peer(leg, broker.uri))
-                    self.brokers[-1].arriving = any(leg is link.next_leg for link in self.relay.links)
+                    self.brokers[-1].arriving = any(
+                        link.following is not None and link.following.leg is leg for link in self.relay.links
+                    )
                 case Close(leg, how):
                     peer = self._peer(leg)
                     assert peer.closed is None, "closed twice"

@@ -13,8 +13,7 @@ from stomprelay.config.endpoint import client, server
 from stomprelay.config.upstream import PARTS
 from stomprelay.config.values import BODIES, NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull
-from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.rates import RateLimits, Scope, spell_number
 from stomprelay.relay.model.rules import AccessRules

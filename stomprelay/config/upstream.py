@@ -9,8 +9,7 @@ from stomprelay.config.settings import SETTINGS, built
 from stomprelay.config.table import Table
 from stomprelay.config.uri import Location, locate
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
-from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Broker, Checks
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from stomprelay.relay.effects import Pass
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.link import Ended, Link
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Leg
 from stomprelay.wire.errors import StompError
@@ -152,7 +152,7 @@ def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
 def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
     """Return the error for want of a link's broker, without the reason, which may have addresses in it."""
     name = link.upstream.name
-    if link.unwelcome:
+    if isinstance(link.state, Ended) and link.state.unwelcome:
         return StompError(link.reason, f"upstream {name}", receipt=receipt)
     advice = "try again later; the relay's log says why"
     if link.fresh or not link.upstream.movable:

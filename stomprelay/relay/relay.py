@@ -29,9 +29,8 @@ from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.flow import LOST, DisconnectState, Flow
 from stomprelay.relay.forward import TURN, give_receipts
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
-from stomprelay.relay.link.handshake import Accepted
-from stomprelay.relay.link.link import Link
-from stomprelay.relay.link.suspicion import STRANGE
+from stomprelay.relay.link.link import Accepted, Handshake, Link, Waiting
+from stomprelay.relay.link.search import STRANGE
 from stomprelay.relay.model.access import ANYBODY, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import BrokerTally
@@ -51,6 +50,7 @@ from stomprelay.relay.notes import (
     ended,
     failed,
     fell_silent,
+    found,
     not_renewed,
     stopped,
     unheard,
@@ -461,8 +461,8 @@ class ClientConnection:
         deadline = min(self.shutdown.deadline, self.turns.deadline)
         for link in self.flow.links:
             deadline = min(deadline, link.until)
-            for leg in (link.state.leg, link.next_leg):
-                if leg is not None and leg.state is State.CONNECTED:
+            for leg in link.legs:
+                if leg.state is State.CONNECTED:
                     deadline = min(deadline, leg.heartbeat.deadline)
         return deadline
 
@@ -586,7 +586,7 @@ class ClientConnection:
             if not leg.gone:
                 self.shutdown.vanished(reason, now)
                 self._hurry()
-        elif link is not None and link.asking:
+        elif link is not None and isinstance(link.state, Handshake):
             link.refused(f"connection closed before CONNECTED: {reason}", now)
             self._sought([link], now)
         elif link is not None:
@@ -631,7 +631,7 @@ class ClientConnection:
             self._wake()
             return
         links = self.flow.links
-        legs = [leg for each in links for leg in (each.leg, each.next_leg)]
+        legs = [leg for link in links for leg in link.legs]
         dead = self._outbox.beat([self._client, *legs] if self.shutdown.listening else legs, now)
         if dead is not None:
             self._fell_silent(dead, now)
@@ -656,7 +656,7 @@ class ClientConnection:
         self._wake()
 
     def _reconsidered(self, event: inputs.Reconsidered, now: float) -> None:
-        waiting = [link for link in self.flow.links if link.waiting]
+        waiting = [link for link in self.flow.links if isinstance(link.state, Waiting)]
         for link in waiting:
             link.reconsidered(now)
         self._sought(waiting, now)
@@ -728,7 +728,7 @@ class ClientConnection:
         link = self._link(leg)
         if link is None:
             return
-        asked, answer = link.asked, None
+        asked, answer = link.broker_at(leg), None
         try:
             answer = link.answered(data, now)
         except StompError as wrong:
@@ -768,7 +768,10 @@ class ClientConnection:
             flow.connected(link, now)
         except StompError as error:
             failure = error
-        outbox.insert(at, accepted.note(broker, before, link.upstream, counters["frames_resent"] - resent))
+        version, again = accepted.accord.dialect.version, counters["frames_resent"] - resent
+        outbox.insert(
+            at, found(accepted.text, broker, before, link.upstream, version, accepted.product, again)
+        )
         if failure is not None:
             self._fail(client, failure, now)
             return
@@ -776,7 +779,7 @@ class ClientConnection:
         self.shutdown.found(now)
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
-        more = not first or link.done or link.moving  # than to carry what came meanwhile
+        more = not first or link.done or link.moving is not None  # than to carry what came meanwhile
         if (not client.gone or link.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
         self._hurry()
@@ -863,8 +866,8 @@ class ClientConnection:
     def _hurry(self) -> None:
         """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
         for link in self.flow.links:
-            if link.hasty and link.leg is not None:
-                self.turns.give_way(link.leg)
+            if link.hasty and link.state.leg is not None:
+                self.turns.give_way(link.state.leg)
         self._wake()
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
@@ -922,7 +925,7 @@ class ClientConnection:
     def _arriving(self, leg: Leg) -> Link | None:
         """Return the link that has this leg to the broker that it is to move to; None where there is none."""
         for link in self.flow.links:
-            if link.next_leg is leg:
+            if link.following is not None and link.following.leg is leg:
                 return link
         return None
 
@@ -987,10 +990,10 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        found = link.move(now) if link.leaving else link.go_on(How.ABORT, now)
+        accepted = link.go_on(now)
         self._sought([link], now, lost=True)
-        if found is not None:
-            self._accepted(link, found, now)
+        if accepted is not None:
+            self._accepted(link, accepted, now)
         if not self.over:
             self._carried(self._client, before, None, now)
 

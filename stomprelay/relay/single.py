@@ -12,8 +12,7 @@ from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import Link
-from stomprelay.relay.link.states import Connected
+from stomprelay.relay.link.link import Connected, Link
 from stomprelay.relay.resend.committing import unknown_outcome
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Pause, Resume
@@ -115,7 +114,7 @@ class Single:
         state, resender = self._link.state, self._resender
         if type(state) is not Connected or (resender is not None and resender.careful):
             return False
-        return state.move is None or not (self._link.departing and self._session.quiet)
+        return self._link.moving is None or not (self._link.departing and self._session.quiet)
 
     @property
     def _careful(self) -> bool:
@@ -153,7 +152,7 @@ class Single:
     def passes(self) -> list[Pass]:
         """Return what may pass straight on: all that needs no look, while nothing but frames has to be done."""
         link = self._link
-        if not link.up or link.moving or self._careful or self._paused or self.erred:
+        if not link.up or link.moving is not None or self._careful or self._paused or self.erred:
             return []
         if self.disconnect is not DisconnectState.NONE or self._tracer is not None:
             return []
@@ -401,7 +400,7 @@ class Single:
         if resender is not None and self._link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             if receipt is not None:
-                self._link.bids_farewell()
+                self._link.broker_leaves()
             return False
         self.erred = True
         counters["errors_passed"] += 1

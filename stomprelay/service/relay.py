@@ -21,10 +21,9 @@ from stomprelay.relay.inputs import Ruled
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.brokers.brokers import Brokers
+from stomprelay.service.brokers.brokers import Brokers, Pauses
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
-from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.clients.admission import Admission
 from stomprelay.service.clients.clients import Clients
 from stomprelay.service.clients.identification import Identification

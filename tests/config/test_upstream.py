@@ -7,8 +7,7 @@ import pytest
 
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.upstream import location, moved, read
-from stomprelay.relay.model.group import Policy
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Checks, Policy
 from stomprelay.relay.model.profile import PROFILES
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials

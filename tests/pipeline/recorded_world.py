@@ -16,7 +16,7 @@ from stomprelay.journal.settings import ALL, NOTHING
 from stomprelay.pipeline.settings import SECOND
 from stomprelay.relay import effects as asked
 from stomprelay.relay import inputs
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Checks
 from stomprelay.relay.model.listener import Listener
 from stomprelay.session.effects import Close, Event, Note, Send
 from stomprelay.session.leg import Leg

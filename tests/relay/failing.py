@@ -80,7 +80,7 @@ def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", wel
     """
     if play.brokers[-1].arriving and play.brokers[-1].closed is None:
         play.brokers[-1].arriving = False
-        assert link(play).leg is play.brokers[-1].leg
+        assert link(play).state.leg is play.brokers[-1].leg
         return
     asked(play)
     play.broker_accepts()

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from stomprelay.relay.effects import Open
-from stomprelay.relay.link.probe import Watch
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.brokers.checks import Watch
 from stomprelay.session.effects import Send
 from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.failing import movable, over, said_welcome

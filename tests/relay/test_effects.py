@@ -14,7 +14,7 @@ def test_the_order_of_a_session() -> None:
     relay = Relay(listener(), b"s", Counters())
     assert list(relay.handle(inputs.Opened(), 1.0)) == [Wake(11.0)]
     effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
-    leg = relay.links[0].leg
+    leg = relay.links[0].state.leg
     assert leg is not None
     assert effects == [Wake(12.0), Open(leg, relay.listener.upstream.brokers[0])]
     assert list(relay.handle(inputs.BrokerConnected(leg), 3.0)) == [
@@ -41,7 +41,7 @@ def test_bytes_of_one_chunk_leave_in_one_send() -> None:
     relay = Relay(listener(), b"s", Counters())
     relay.handle(inputs.Opened(), 0.0)
     relay.received(relay.client, SAY_HELLO[b"1.1"], 0.0)
-    leg = relay.links[0].leg
+    leg = relay.links[0].state.leg
     assert leg is not None
     relay.handle(inputs.BrokerConnected(leg), 0.0)
     relay.received(leg, SAY_WELCOME[b"1.1"], 0.0)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from stomprelay.relay import inputs
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Checks
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import (

@@ -294,7 +294,9 @@ def test_it_may_stay(cut: Cut) -> None:
         play.broker_says(message(b"1.2", b"1"))
         play.client_reads()
         asked_to_leave(play, 3.0, to=1, may_stay=True)
-        assert link(play).may_stay
+        move = link(play).moving
+        assert move is not None
+        assert move.may_stay
         play.time_passes(3.1)
         assert not link(play).moving
         play.client_says(b"ACK\nid:k-1\n\n\0" + SEND % b"x")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from stomprelay.relay.forward import TURN
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Checks
 from stomprelay.relay.resend.caution import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs

@@ -26,8 +26,7 @@ from hypothesis.stateful import (
 )
 
 from stomprelay.relay import inputs
-from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Broker, Checks
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
 from tests.relay.reference import Pairs

@@ -9,6 +9,7 @@ from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Pass
+from stomprelay.relay.link.link import Move
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.connection.driver import Driver
 from stomprelay.service.connection.protocol import LegProtocol
@@ -82,15 +83,15 @@ class Link:
 
     def __init__(self, on: Broker | None = None, **facts: Any) -> None:
         self.broker = on
-        self.leg: Leg | None = None
-        self.quiet = self.moving = self.may_stay = False
-        self.next_leg: Leg | None = None
+        self.legs: list[Leg] = []
+        self.quiet = False
+        self.moving: Move | None = None
         self.stays = ""
         self.__dict__.update(facts)
 
     def movable(self, now: float) -> bool:
         """Whether it may be asked to move."""
-        return not self.moving
+        return self.moving is None
 
 
 class ScriptedRelay:

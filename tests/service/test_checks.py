@@ -8,8 +8,7 @@ import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
-from stomprelay.relay.model.group import Group, Policy, Reconnect
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Checks, Group, Policy, Reconnect
 from stomprelay.service.brokers import checks
 from tests.service.harness import (
     CONNECT,
@@ -288,7 +287,8 @@ def test_a_session_that_was_asked_counts_where_it_goes() -> None:
     for _ in range(5):
         brokers.harness.reactor.advance(1)  # nobody confirms DISCONNECT
     moving = sum(
-        link.moving or link.broker is not brokers.harness.service.state.brokers.configured[0].broker
+        link.moving is not None
+        or link.broker is not brokers.harness.service.state.brokers.configured[0].broker
         for session in brokers.harness.service.state.sessions
         for link in session.relay.links
     )
@@ -310,7 +310,7 @@ def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, log
         calls.append(brokers.harness.reactor.seconds())
         raise ZeroDivisionError
 
-    monkeypatch.setattr(checks, "moves", fails)
+    monkeypatch.setattr(Group, "shifts", fails)
     brokers.pass_time(3)
     assert calls == [1.0, 2.0, 3.0]
     assert sum(line.startswith("critical: a round failed") for line in log) == 3

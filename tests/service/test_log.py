@@ -22,7 +22,7 @@ from twisted.logger import (
 from twisted.python import log as older
 from twisted.python.failure import Failure
 
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Checks
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.brokers.outages import LAST, LONGEST
 from stomprelay.service.connection.driver import spell_text

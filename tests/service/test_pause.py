@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.brokers.brokers import ALL, Brokers
-from stomprelay.service.brokers.pause import Pauses
+from stomprelay.relay.link.link import Move
+from stomprelay.service.brokers.brokers import ALL, Brokers, Pauses
 from tests.service.harness import JournalHarness, failover, listener, movable, upstream
 from tests.service.scripted import Link, ScriptedSession
 
@@ -51,7 +51,7 @@ def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
     harness.switchover.pause(harness.brokers.find(ALL))
     harness.told()
     log.clear()
-    harness.scripted_sessions[0].relay.links[0].moving = True
+    harness.scripted_sessions[0].relay.links[0].moving = Move(None, False, 0.0)
     harness.scripted_sessions[2].relay.links = (Link(harness.one),)
     harness.switchover.pause(harness.brokers.find(ALL))
     assert harness.told() == [[], [("leave", harness.two, 5.0, None)], [("leave", harness.one, 5.0, None)]]
@@ -60,7 +60,7 @@ def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
 
 def test_an_operator_who_loses_patience(harness: PausedBrokers) -> None:
     """A time that is said holds for sessions that are leaving, too."""
-    harness.scripted_sessions[0].relay.links[0].moving = True
+    harness.scripted_sessions[0].relay.links[0].moving = Move(None, False, 0.0)
     harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"), 0.0)
     assert harness.told() == [[("leave", harness.one, 0.0, None)], [], []]
 

@@ -11,8 +11,8 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
 from stomprelay.relay.link.probe import Probe
-from stomprelay.relay.model.health import Checks
-from stomprelay.service.brokers.probe import ProbeDriver
+from stomprelay.relay.model.group import Checks
+from stomprelay.service.brokers.checks import ProbeDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import client_endpoint

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from twisted.internet.error import ConnectionRefusedError
 
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Checks
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.admin.readiness import parse, spell
 from tests.service.harness import (

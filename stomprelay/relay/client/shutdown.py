@@ -267,7 +267,7 @@ class Shutdown:
         for link in flow.links:
             link.session.received(error.receipt)  # of the frame at fault, which no broker was sent
             # What the broker sends cannot be read any more; or it is wrong again while the session ends.
-            if link.leg is leg and (self.ending or not isinstance(error, Refused)):
+            if link.state.leg is leg and (self.ending or not isinstance(error, Refused)):
                 self.lose([link])
                 link.end()
         if leg is not client and not isinstance(error, Refused):
@@ -300,9 +300,9 @@ class Shutdown:
             flow.stop_messages()
             for link in flow.links:
                 link.stay()
-                if link.up and link.leg is not None:
+                if link.up and link.state.leg is not None:
                     # The receipts that are awaited may stand behind messages that nobody will be sent.
-                    self._outbox.put(Resume(link.leg))
+                    self._outbox.put(Resume(link.state.leg))
         if client.state is State.CONNECTING or not self._said or all(link.ended for link in flow.links):
             self.conclude()
 
@@ -331,9 +331,9 @@ class Shutdown:
         self._buffer.stop()
         for link in flow.links:
             link.stay()
-            if link.up and link.leg is not None:
+            if link.up and link.state.leg is not None:
                 # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
-                self._outbox.put(Resume(link.leg))
+                self._outbox.put(Resume(link.state.leg))
 
     @property
     def drained(self) -> bool:

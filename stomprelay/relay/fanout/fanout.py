@@ -289,7 +289,7 @@ class Fanout:
         self._go_on(now)
 
     def _member(self, leg: Leg) -> Member:
-        return next(member for link, (_, member) in self._places.items() if link.leg is leg)
+        return next(member for link, (_, member) in self._places.items() if link.state.leg is leg)
 
     def _go_on(self, now: float) -> None:
         """Write what was put in, give the client its receipts, and send the DISCONNECT that waited for them."""

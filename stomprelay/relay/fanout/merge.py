@@ -122,7 +122,7 @@ class Merge:
         if target.upstream.movable and member.link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             if receipt is not None:
-                member.link.bids_farewell()
+                member.link.broker_leaves()
             return False
         if receipt is not None:
             member.resender.refused(receipt)

@@ -1,38 +1,279 @@
 """A session's link to one group of brokers: the broker that it has, or the search for one."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
-from stomprelay.relay.effects import Outbox
-from stomprelay.relay.link.handshake import Accepted, Handshake
-from stomprelay.relay.link.schedule import Schedule
-from stomprelay.relay.link.states import (
-    Asking,
-    Attempts,
-    Connected,
-    Ended,
-    Leaving,
-    Move,
-    Next,
-    Staying,
-    Waiting,
+from stomprelay.relay.bridge.negotiation import (
+    Bridges,
+    asked,
+    bridges_between,
+    client_address,
+    credentials,
+    profile,
 )
-from stomprelay.relay.link.suspicion import CLOSED, STRANGE
-from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.effects import Open, Outbox
+from stomprelay.relay.link.search import CLOSED, STRANGE, Schedule, Suspicion
+from stomprelay.relay.model.group import Broker, BrokerTally, Group, Sight
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import left, lost, moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
-from stomprelay.session.effects import Close, How, Resume
-from stomprelay.session.handshake import Offer
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.effects import Close, Event, How, Note, Resume
+from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
+from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.names import CONNECTED
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import CONNECTED, VERSION
 
 AGAIN: Final = 30.0
 """Seconds after which a session that no other broker took may be asked to move again, for the sake of balance."""
+
+
+class Accepted(NamedTuple):
+    """A broker accepted the session: the bridges to it, what it agreed to, which product it is, a line for the log."""
+
+    bridges: Bridges
+    accord: Accord
+    product: Profile
+    text: str
+
+
+class Handshake:
+    """A session asks one broker for CONNECTED. `tracked`: the session keeps account of its deliveries whatever the
+    versions.
+
+    Call `ask`, `connect` when the connection is there, then `read` with what the broker sends. `until`: when CONNECTED
+    must be there; before `ask`, when to call it. `told`: CONNECT was sent. `sight`: how the broker was when it was
+    asked. `accepted`: its answer.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_loss",
+        "_offer",
+        "_outbox",
+        "_retried",
+        "_session",
+        "_tracked",
+        "_tried",
+        "_upstream",
+        "accepted",
+        "broker",
+        "leg",
+        "sight",
+        "told",
+        "until",
+    )
+
+    def __init__(
+        self,
+        listener: Listener,
+        upstream: Upstream,
+        broker: Broker,
+        offer: Offer,
+        session: Session,
+        outbox: Outbox,
+        *,
+        tracked: bool = False,
+    ) -> None:
+        self._tracked = tracked
+        self.broker = broker
+        self._upstream = upstream
+        self._loss = listener.loss
+        self._offer = offer
+        self._session = session
+        self._outbox = outbox
+        self._asked = asked(upstream, broker, session.dialect)
+        self._tried = self._asked
+        self._retried = False
+        self.leg = Leg(Side.UPSTREAM, upstream.limits)
+        self.until = inf
+        self.told = False
+        self.sight: Sight | None = None
+        self.accepted: Accepted | None = None
+
+    def ask(self, now: float) -> None:
+        """Ask for the broker's connection."""
+        self.until = now + self._upstream.connect_timeout
+        self.told = False
+        self.sight = self.broker.health.sight()
+        self._outbox.put(Open(self.leg, self.broker))
+
+    def connect(self, address: str | None, now: float) -> None:
+        """Send CONNECT; `address` is the client's, None where that is unknown."""
+        upstream = self._upstream
+        self.told = True
+        frame = self._offer.connect(
+            self._asked,
+            upstream.heart_beat,
+            host=upstream.host,
+            credentials=credentials(upstream, self.broker, self._offer.credentials),
+            added=client_address(upstream, self.broker, address),
+        )
+        self._outbox.send(self.leg, frame, now)
+
+    def read(self, data: bytes, now: float) -> Accepted | Frame | None:
+        """Return what CONNECTED settled, or the frame that came in its place; None while its answer is awaited. Raises
+        `StompError` for what is not STOMP, and for an unknown version.
+        """
+        self.leg.decoder.feed(data)
+        for frame in self.leg.decoder.frames():
+            if frame.command is CONNECTED:
+                self.accepted = self._accept(frame, now)
+                return self.accepted
+            return None if self._retry(frame, now) else frame
+        return None
+
+    def _accept(self, frame: Frame, now: float) -> Accepted:
+        upstream = self._upstream
+        accord = Accord.read(frame)
+        product = profile(upstream, self.broker, accord, self._offer)
+        if self._retried:
+            self.broker.speaks(self._asked)
+        dialect = self._session.dialect
+        bridges = bridges_between(
+            dialect.version,
+            accord.dialect.version,
+            product.name,
+            self._loss,
+            tracked=self._tracked,
+            parting=product.parts_silently and self.broker.path is not None,
+        )
+        self.leg.enter(State.CONNECTED, bridges.broker)
+        self.leg.heartbeat.agree(
+            self._offer.terms_toward(self._asked, upstream.heart_beat),
+            accord.terms,
+            now,
+        )
+        if upstream.keep_alive and not accord.dialect.heart_beats:
+            self.leg.heartbeat.keep_alive(upstream.keep_alive, now)
+        pair_of_versions = f"STOMP {dialect.version.decode()} to {accord.dialect.version.decode()}"
+        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
+
+    def _retry(self, frame: Frame, now: float) -> bool:
+        """Read an ERROR that came instead of CONNECTED. Where it names other versions of the broker, close the leg, ask
+        with these on a new one, and return True. The broker is known to have them once CONNECTED names one: ActiveMQ
+        does not escape an ERROR, so its `version` may be the client's text.
+        """
+        upstream = self._upstream
+        spoken = versions(frame.raw(VERSION) or b"") & frozenset(DIALECTS)
+        # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
+        if not spoken or spoken & self._tried or upstream.versions is not None:
+            return False
+        self._asked = spoken
+        self._retried = True
+        self._tried |= spoken
+        only = spell_versions(spoken).decode()
+        facts = {"broker": str(self.broker), "upstream": upstream.name, "versions": only}
+        self._outbox.put(Note(Event.RETRIED, f"broker {self.broker} speaks {only} only", facts))
+        self._close(How.FLUSH)
+        self.leg = Leg(Side.UPSTREAM, upstream.limits)
+        self.ask(now)
+        return True
+
+    def drop(self) -> None:
+        """The broker is not needed: close its connection, where one was asked for."""
+        if self.sight is not None and not self.leg.closed:
+            self._close(How.LINGER)
+
+    def _close(self, how: How) -> None:
+        self.leg.enter(State.CLOSED)
+        self._outbox.put(Close(self.leg, how))
+
+
+@dataclass(slots=True)
+class Waiting:
+    """The link waits for the time of its next attempt, at `target`; without one, until an operator resumes a broker."""
+
+    leg: ClassVar[None] = None
+    target: Broker | None = None
+
+
+@dataclass(slots=True)
+class Connected:
+    """Frames flow between the client and this broker.
+
+    `done`: the broker is to be left at once. `silent`: it did not answer. `place`: the session's number there.
+    `sent_frames` and `received_frames` count the client's and the broker's frames; `tally` has them, and those of
+    queues.
+    """
+
+    leg: Leg
+    broker: Broker
+    bridges: Bridges
+    product: Profile
+    done: bool = False
+    silent: bool = False
+    place: int = 0
+    sent_frames: int = 0
+    received_frames: int = 0
+    _queue_sends: int = 0
+    _queue_messages: int = 0
+
+    def queue_sent(self, count: int) -> None:
+        """Count so many SENDs to queues, fewer where that is negative."""
+        self._queue_sends += count
+
+    def queue_gave(self, count: int) -> None:
+        """Count so many MESSAGEs from queues."""
+        self._queue_messages += count
+
+    def took_back(self, messages: int, sends: int) -> int:
+        """Uncount MESSAGEs that go back, and SENDs that go to the next broker. Returns the uncounted SENDs."""
+        again = min(sends, self._queue_sends)
+        self._queue_sends -= again
+        self._queue_messages -= min(messages, self._queue_messages)
+        return again
+
+    @property
+    def tally(self) -> BrokerTally:
+        """What was counted since it was there."""
+        return BrokerTally(
+            sent_frames=self.sent_frames,
+            received_frames=self.received_frames,
+            queue_sends=self._queue_sends,
+            queue_messages=self._queue_messages,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Leaving(Connected):
+    """The broker was sent DISCONNECT with `receipt` because the session moves: what it still sends is the client's."""
+
+    receipt: bytes
+
+
+@dataclass(slots=True)
+class Ended:
+    """No broker was found, for a `reason` that a client may read, or the session is over. `leg`: that of the last
+    attempt, if it is still open. `unwelcome`: the client's CONNECT is the reason.
+    """
+
+    reason: str = ""
+    leg: Leg | None = None
+    unwelcome: bool = False
+
+
+@dataclass(slots=True)
+class Move:
+    """The session leaves its broker once another one accepts it: at a quiet moment, or at `leave_by`; with `may_stay`
+    it stays then.
+
+    `target`: the only broker to go to. `left`: brokers not asked yet. `refusal`: why the last one refused. `again`: no
+    move for balance before this time.
+    """
+
+    target: Broker | None
+    may_stay: bool
+    leave_by: float
+    left: list[Broker] = field(default_factory=list)
+    refusal: str = ""
+    again: float = 0.0
 
 
 class Link:
@@ -40,23 +281,31 @@ class Link:
 
     Call `seek` first, then the method for each event; call `woke` at `until`. `resender`: None where the session ends
     with its broker and has no other link (`resends`). `before`: the broker before this one. `recovering`: it was lost.
-    `seeks_since`: when the search for the present broker began.
+    `seeks_since`: when the search for the present broker began. `fresh`: no broker accepted the session yet. `moving`:
+    the move under way. `following`: the broker to move to, where one is asked. `stays`: why the session has the broker
+    that it was to leave.
     """
 
     __slots__ = (
-        "_attempts",
+        "_again",
         "_chance",
-        "_fresh",
         "_listener",
+        "_offer",
         "_outbox",
         "_resent",
+        "_schedule",
+        "_suspicion",
         "before",
+        "following",
+        "fresh",
         "group",
+        "moving",
         "recovering",
         "resender",
         "seeks_since",
         "session",
         "state",
+        "stays",
         "until",
         "upstream",
     )
@@ -76,9 +325,12 @@ class Link:
         self.upstream = upstream
         self.group = group
         self.session = session
-        self.state: Waiting | Asking | Connected | Ended = Waiting()
+        self.state: Waiting | Handshake | Connected | Ended = Waiting()
+        self.moving: Move | None = None
+        self.following: Handshake | None = None
+        self.stays, self._again = "", 0.0
         self.before: Broker | None = None
-        self.recovering, self._fresh = False, True
+        self.recovering, self.fresh = False, True
         self.seeks_since = 0.0
         self._resent = 0
         self.until = inf
@@ -90,7 +342,9 @@ class Link:
         self._listener = listener
         self._outbox = outbox
         self._chance = chance
-        self._attempts: Attempts | None = Attempts(offer, Schedule(group, upstream.reconnect_rate, chance))
+        self._offer: Offer | None = offer
+        self._schedule: Schedule | None = Schedule(group, upstream.reconnect_rate, chance)
+        self._suspicion: Suspicion | None = None
 
     # What there is
 
@@ -100,82 +354,28 @@ class Link:
         return type(self.state) is Connected
 
     @property
-    def waiting(self) -> bool:
-        """Whether it waits for the time of its next attempt."""
-        return isinstance(self.state, Waiting)
-
-    @property
-    def asking(self) -> bool:
-        """Whether a broker was asked for CONNECTED and has not answered."""
-        return isinstance(self.state, Asking)
-
-    @property
     def leaving(self) -> bool:
         """Whether its broker was sent DISCONNECT because the session moves."""
-        return isinstance(self.state, Leaving)
+        return type(self.state) is Leaving
 
     @property
     def ended(self) -> bool:
         """Whether it has no broker and looks for none."""
-        return isinstance(self.state, Ended)
-
-    @property
-    def _move(self) -> Move | None:
-        """How it is to leave its broker."""
-        state = self.state
-        return state.move if isinstance(state, Connected) and isinstance(state.move, Move) else None
-
-    @property
-    def moving(self) -> bool:
-        """Whether it is to leave its broker at a quiet moment."""
-        return self._move is not None
+        return type(self.state) is Ended
 
     @property
     def departing(self) -> bool:
         """Whether it leaves its broker at the next quiet moment: another broker accepted, or none may be asked."""
-        state = self.state
-        move = state.move if isinstance(state, Connected) else None
-        return isinstance(move, Move) and (move.next is None or move.next.accepted is not None)
+        return self.moving is not None and (self.following is None or self.following.accepted is not None)
 
     def leaves(self, now: float) -> bool:
         """Return whether a link that is `departing` goes now: it is quiet, or its time is over."""
-        move = self._move
+        move = self.moving
         return self.quiet or (self.up and move is not None and now >= move.leave_by and not move.may_stay)
-
-    @property
-    def _staying(self) -> Staying | None:
-        state = self.state
-        return state.move if isinstance(state, Connected) and isinstance(state.move, Staying) else None
-
-    @property
-    def stays(self) -> str:
-        """Why it has the broker that it was to leave: no other one took it; empty where that is not so."""
-        staying = self._staying
-        return "" if staying is None else staying.reason
 
     def movable(self, now: float) -> bool:
         """Return whether it may be asked to move for the sake of balance: no other broker refused it lately."""
-        staying = self._staying
-        return not self.moving and (staying is None or now >= staying.again)
-
-    @property
-    def _following(self) -> Next | None:
-        """The broker that it is to move to, where one is asked."""
-        move = self._move
-        return None if move is None else move.next
-
-    @property
-    def next_leg(self) -> Leg | None:
-        """The leg to the broker that it is to move to, where one was asked."""
-        state = self.state
-        move = state.move if isinstance(state, Connected) else None
-        return move.next.handshake.leg if isinstance(move, Move) and move.next is not None else None
-
-    @property
-    def may_stay(self) -> bool:
-        """Whether it is to leave its broker at a quiet moment only, and stays where there is none in time."""
-        move = self._move
-        return move is not None and move.may_stay
+        return self.moving is None and now >= self._again
 
     @property
     def done(self) -> bool:
@@ -183,21 +383,11 @@ class Link:
         return isinstance(self.state, Connected) and self.state.done
 
     @property
-    def fresh(self) -> bool:
-        """Whether no broker accepted the session yet."""
-        return self._fresh
-
-    @property
     def connection(self) -> Connected:
         """The broker that it has, with its leg and the bridges to it. Raises `LookupError` while there is none."""
         if not isinstance(self.state, Connected):
             raise LookupError("there is no broker")
         return self.state
-
-    @property
-    def leg(self) -> Leg | None:
-        """The leg to the broker that it has, or asks."""
-        return self.state.leg
 
     @property
     def broker(self) -> Broker | None:
@@ -211,26 +401,22 @@ class Link:
         return state.broker if type(state) is Connected and not (state.done or state.silent) else None
 
     @property
-    def asked(self) -> Broker | None:
-        """The broker that is asked for CONNECTED now."""
-        return self.state.handshake.broker if isinstance(self.state, Asking) else None
+    def legs(self) -> list[Leg]:
+        """The legs to the broker that it has, or asks, and to the one that it is to move to."""
+        legs = [] if self.state.leg is None else [self.state.leg]
+        return legs if self.following is None else [*legs, self.following.leg]
 
     def broker_at(self, leg: Leg) -> Broker | None:
         """Return the broker to which a leg of this link leads; None where it has no such leg."""
-        state = self.state
-        if leg is state.leg:
-            return state.broker if isinstance(state, Connected) else self.asked
-        return self._following.handshake.broker if self._following and leg is self.next_leg else None
+        for each in (self.state, self.following):
+            if isinstance(each, Handshake | Connected) and each.leg is leg:
+                return each.broker
+        return None
 
     @property
     def reason(self) -> str:
         """Why no broker could be had, in words that a client may read."""
         return self.state.reason if isinstance(self.state, Ended) else ""
-
-    @property
-    def unwelcome(self) -> bool:
-        """Whether no broker could be had because of what the client said in CONNECT."""
-        return isinstance(self.state, Ended) and self.state.unwelcome
 
     @property
     def quiet(self) -> bool:
@@ -261,77 +447,77 @@ class Link:
     # The search
 
     @property
-    def _search(self) -> Attempts:
-        """What leads from attempt to attempt; a link without a resender that had its broker has none."""
-        assert self._attempts is not None
-        return self._attempts
+    def _search(self) -> Schedule:
+        """Which broker is tried next; a link without a resender that had its broker has no such schedule."""
+        assert self._schedule is not None
+        return self._schedule
 
     def seek(self, now: float, prefer: Broker | None = None) -> None:
         """Look for a broker, first of all for this one where one is preferred."""
         self.seeks_since = now
-        if self._attempts is None:
+        if self._schedule is None:
             self.state = Ended()
         else:
-            self._attempts.schedule.begin(now, start=self._fresh, prefer=prefer)
-            self._next(now)
+            self._schedule.begin(now, start=self.fresh, prefer=prefer)
+            self._next(self._schedule, now)
 
-    def _next(self, now: float, rest: float = 0.0) -> None:
-        search = self._search
-        attempt = search.schedule.next(now)
+    def _next(self, schedule: Schedule, now: float, rest: float = 0.0) -> None:
+        attempt = schedule.next(now)
         if attempt is None:
-            self._give_up(now)
+            self._give_up(schedule.verdict(now))
             return
         at = max(attempt.at, now + rest)
-        if search.schedule.vain:
-            self._outbox.put(vain(self.group, self.upstream, search.schedule.passes))
-        if self.asking:
+        if schedule.vain:
+            self._outbox.put(vain(self.group, self.upstream, schedule.passes))
+        if isinstance(self.state, Handshake):
             self.hang_up(How.ABORT)
         self.state = Waiting(attempt.broker)
-        self.until = min(at, search.schedule.deadline)
+        self.until = min(at, schedule.deadline)
         if at <= now:
-            self._open(attempt.broker, now)
+            self._open(schedule, attempt.broker, now)
 
-    def _give_up(self, now: float) -> None:
-        search = self._search
-        reason = search.schedule.verdict(now)
-        search.schedule.ended()
-        self.state = Ended(reason, self.leg)
+    def _give_up(self, reason: str, *, unwelcome: bool = False) -> None:
+        self._search.ended()
+        self.state = Ended(reason, self.state.leg, unwelcome)
         self.until = inf
 
-    def _open(self, broker: Broker | None, now: float) -> None:
+    def _open(self, schedule: Schedule, broker: Broker | None, now: float) -> None:
         """Open a connection to `broker`, or plan the next attempt where this one is not worth it any more."""
-        search = self._search
-        if search.suspicion.proved:
-            self._reject()
+        if self._rejected():
             return
-        if broker is None or not search.schedule.stands(now):
-            self._next(now)
+        if broker is None or not schedule.stands(now):
+            self._next(schedule, now)
             return
-        self._ask(self._handshake(broker), now)
+        handshake = self.state = self._handshake(broker)
+        handshake.ask(now)
+        self.until = min(handshake.until, schedule.deadline)
+
+    def _rejected(self) -> bool:
+        """Return whether the session was given up, because of what its client said in CONNECT."""
+        suspicion = self._suspicion
+        if suspicion is None or not suspicion.proved:
+            return False
+        self.session.counters["connects_rejected"] += 1
+        self._give_up(suspicion.fault, unwelcome=True)
+        return True
 
     def _handshake(self, broker: Broker) -> Handshake:
+        assert self._offer is not None
         return Handshake(
             self._listener,
             self.upstream,
             broker,
-            self._search.offer,
+            self._offer,
             self.session,
             self._outbox,
             tracked=self.resender is not None,
         )
 
-    def _ask(self, handshake: Handshake, now: float) -> None:
-        deadline = now + self.upstream.connect_timeout
-        self.state = Asking(handshake, deadline, handshake.broker.health.sight())
-        self.until = min(deadline, self._search.schedule.deadline)
-        handshake.open()
-
     def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
         """The connection that was asked for is there, for a client at this IP address."""
-        asked = self.state if isinstance(self.state, Asking) else self._following
-        if asked is not None and asked.handshake.leg is leg:
-            asked.told = True
-            self._outbox.send(leg, asked.handshake.connect(address), now)
+        asked = self.state if isinstance(self.state, Handshake) else self.following
+        if asked is not None and asked.leg is leg:
+            asked.connect(address, now)
         else:
             self._outbox.put(Close(leg, How.ABORT))
 
@@ -339,42 +525,35 @@ class Link:
         """Read what the asked broker sent. Returns the accord, or the client's ERROR frame; None while the search goes
         on. Raises `StompError` for what is not STOMP.
         """
-        if not isinstance(self.state, Asking):
+        handshake = self.state
+        if not isinstance(handshake, Handshake):
             return None
-        handshake = self.state.handshake
-        decoder = handshake.leg.decoder
-        decoder.feed(data)
-        for frame in decoder.frames():
-            if frame.command is CONNECTED:
-                accepted = handshake.accepted(frame, now)
-                self._accepted(handshake, accepted, now)
-                return accepted
-            if handshake.retry(frame):
-                self._ask(handshake, now)
-                return None
-            if self.upstream.movable and self.upstream.profile.unavailable(frame):
-                self.refused("it answered CONNECT with an ERROR: unavailable", now, STRANGE)
-                return None
-            self._undecided(self.state)
-            return frame.wire
-        return None
+        answer = handshake.read(data, now)
+        if isinstance(answer, Accepted):
+            self._accepted(handshake, answer, now)
+            return answer
+        self.until = min(handshake.until, self._search.deadline)
+        if answer is None:
+            return None
+        if self.upstream.movable and self.upstream.profile.unavailable(answer):
+            self.refused("it answered CONNECT with an ERROR: unavailable", now, STRANGE)
+            return None
+        self._undecided(handshake)
+        return answer.wire
 
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
-        search = self._search
-        leg, broker, bridges = handshake.leg, handshake.broker, accepted.bridges
-        self.state = Connected(leg, broker, bridges, accepted.product)
+        leg, broker, bridges, product = handshake.leg, handshake.broker, accepted.bridges, accepted.product
+        broker.health.answered()
+        self.state = Connected(leg, broker, bridges, product, place=broker.health.joined())
         self.state.queue_sent(self._resent)
         self._resent = 0
         self.until = inf
-        self._fresh = False
-        search.suspicion.cleared()
-        broker.health.answered()
-        self.state.place = broker.health.joined()
-        search.schedule.found(now)
+        self.fresh = False
+        self._suspicion = None
+        self._search.found(now)
         if self.resender is None:
-            self._attempts = None
+            self._schedule = self._offer = None
         else:
-            product = accepted.product
             self.resender.connected(
                 leg,
                 bridges.to_broker,
@@ -385,84 +564,74 @@ class Link:
 
     def refused(self, reason: str, now: float, fault: str = CLOSED) -> None:
         """The asked broker failed or refused CONNECT: ask the next one. `fault` is for a client that caused it."""
-        state = self.state
-        if not isinstance(state, Asking):
+        asked = self.state
+        if not isinstance(asked, Handshake) or asked.sight is None:
             return
-        broker = state.handshake.broker
-        if not state.told:
+        broker = asked.broker
+        if not asked.told:
             self._fail(broker, now)
         elif self.upstream.movable:
-            broker.health.doubt(state.sight)
-            if self._fresh:
-                self._search.suspicion.turned_away(broker, state.sight, fault)
-        elif not broker.health.sessions and not broker.health.answered_since(state.sight):
+            broker.health.doubt(asked.sight)
+            if self.fresh:
+                self._suspicion = self._suspicion or Suspicion()
+                self._suspicion.turned_away(broker, asked.sight, fault)
+        elif not broker.health.sessions and not broker.health.answered_since(asked.sight):
             self._fail(broker, now)  # nobody probes a plain address
         self._refused(broker, reason, now)
 
-    def _undecided(self, state: Asking) -> None:
+    def _undecided(self, asked: Handshake) -> None:
         """The attempt is over, and shows nothing: where the others wait for what it finds, a probe has to find it."""
-        health = state.handshake.broker.health
-        if health.up is False:
-            health.doubt(state.sight)
+        health = asked.broker.health
+        if health.up is False and asked.sight is not None:
+            health.doubt(asked.sight)
 
     def _fail(self, broker: Broker, now: float) -> None:
         broker.speaks(None)  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
-        search = self._search
         self.session.counters["brokers_refused"] += 1
         self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
-        if search.suspicion.proved:
-            self._reject()
-        else:
-            self._next(now, search.suspicion.rest)
-
-    def _reject(self) -> None:
-        """Give the session up, because of what its client said in CONNECT."""
-        search = self._search
-        search.schedule.ended()
-        self.session.counters["connects_rejected"] += 1
-        self.state = Ended(search.suspicion.fault, self.leg, unwelcome=True)
-        self.until = inf
+        if not self._rejected():
+            self._next(self._search, now, 0.0 if self._suspicion is None else self._suspicion.rest)
 
     def prevented(self, reason: str, now: float) -> None:
         """This process could not ask the broker: ask the next one. The broker's health stays as it is."""
-        broker = self.asked
-        if broker is None:
+        if not isinstance(self.state, Handshake):
             return
         self.session.counters["connects_prevented"] += 1
-        self._outbox.put(refused(broker, self.upstream, f"could not be asked: {reason}"))
+        self._outbox.put(refused(self.state.broker, self.upstream, f"could not be asked: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
-        self._next(now)
+        self._next(self._search, now)
 
     def reconsidered(self, now: float) -> None:
         """A broker came back: where none is being asked, try again at once."""
-        if self.waiting:
-            self._search.schedule.reconsider(now)
-            self._next(now)
+        if isinstance(self.state, Waiting):
+            self._search.reconsider(now)
+            self._next(self._search, now)
 
     def woke(self, now: float) -> None:
         """The time `until` has come: begin or end an attempt, leave the broker, or stay with it."""
         match self.state:
-            case Asking(deadline=deadline) as state if now >= deadline:
-                broker = state.handshake.broker
-                if not broker.health.answered_since(state.sight):
+            case Handshake(until=until, broker=broker) as asked if now >= until:
+                if asked.sight is None or not broker.health.answered_since(asked.sight):
                     self._fail(broker, now)
                 self._refused(broker, "no CONNECTED in time", now)
-            case Asking() as state:
-                self._undecided(state)
+            case Handshake() as asked:
+                self._undecided(asked)
                 self.hang_up(How.ABORT)
-                self._give_up(now)
-            case Waiting() if now >= self._search.schedule.deadline:
-                self._give_up(now)
-            case Waiting(broker=next_broker):
-                self._open(next_broker, now)
-            case Connected(move=Move() as move) if self.up:
-                self._move_due(move, now)
+                self._give_up(self._search.verdict(now))
+            case Waiting(target=target):
+                schedule = self._search
+                if not schedule.kept() and now >= schedule.deadline:
+                    self._give_up(schedule.verdict(now))
+                else:
+                    self._open(schedule, target, now)
+            case Connected() if self.moving is not None and self.up:
+                self._move_due(self.moving, now)
 
     # Ends
 
@@ -486,11 +655,11 @@ class Link:
     def lost(self, reason: str) -> None:
         """Record the loss of the broker. Call `hang_up`, then `seek`. No change where it was being left."""
         if not self.leaving and not self.done:
-            self.session.counters["brokers_lost"] += 1
             self._lost()
             self._outbox.put(lost(self.broker, self.upstream, reason))
 
     def _lost(self) -> None:
+        self.session.counters["brokers_lost"] += 1
         self.recovering = True
         self._goes_back()
         broker = self.broker
@@ -516,28 +685,27 @@ class Link:
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
-        leg = self.leg
+        leg = self.state.leg
         if leg is not None and not leg.closed:
             leg.enter(State.CLOSED)
             self._outbox.put(Close(leg, how))
-        if self._move is not None:
-            self._drop(self._move)
+        self._drop()
+        self.moving, self.stays, self._again = None, "", 0.0
         if isinstance(self.state, Connected):
-            self.state.broker.health.left(self.state.place)
-            if self.state.carried:
-                self.state.broker.count(self.state.tally)
             self.before = self.state.broker
+            self.before.health.left(self.state.place)
+            self.before.count(self.state.tally)
         self.state = Waiting()
 
     def end(self) -> None:
         """Close the leg and end the search. The connection is still read from until the broker has closed it."""
         reason = self.reason
         self._goes_back()
-        if isinstance(self.state, Asking):
+        if isinstance(self.state, Handshake):
             self._undecided(self.state)
         self.hang_up(How.LINGER)
-        if self._attempts is not None:
-            self._attempts.schedule.ended()
+        if self._schedule is not None:
+            self._schedule.ended()
         self.state = Ended(reason)
         self.until = inf
 
@@ -550,18 +718,18 @@ class Link:
         if not self.up:
             return
         if not self.upstream.movable:
-            self.connection.move = Staying("there is no other", inf)
+            self.stays, self._again = "there is no other", inf
             return
-        up, move = self.connection, self._move
-        if move is not None and move.next is not None and target not in (None, move.target):
-            self._drop(move)
-        following = None if move is None else move.next
-        left = [] if following is None or move is None else move.left
-        up.move = move = Move(target, may_stay, now + within, left, following)
-        if following is None:
-            move.left = [target] if target is not None else self._others(up.broker, now)
+        move = self.moving
+        if move is not None and target not in (None, move.target):
+            self._drop()
+        left = [] if move is None or self.following is None else move.left
+        self.stays, self._again = "", 0.0
+        self.moving = move = Move(target, may_stay, now + within, left)
+        if self.following is None:
+            move.left = [target] if target is not None else self._others(self.connection.broker, now)
             if move.left:
-                self._ask_next(up, move, now)
+                self._ask_next(move, now)
         self._look_again()
 
     def _others(self, broker: Broker, now: float) -> list[Broker]:
@@ -570,78 +738,65 @@ class Link:
         order += [each for each in self.group.brokers if each not in order]
         return [each for each in order if each is not broker and not each.health.paused]
 
-    def _ask_next(self, up: Connected, move: Move, now: float) -> None:
+    def _ask_next(self, move: Move, now: float) -> None:
         """Ask the next broker for CONNECTED, at its turn. Without one the session stays."""
         move.left = [each for each in move.left if not each.health.paused]
         if not move.left:
-            up.move = Staying(move.refusal, move.again)
+            self.moving, self.stays, self._again = None, move.refusal, move.again
             return
         broker = move.left.pop(0)
-        move.next = Next(self._handshake(broker), broker.health.slot(self.upstream.reconnect_rate, now))
-        if move.next.at <= now:
-            self._open_next(move.next, now)
-
-    def _open_next(self, following: Next, now: float) -> None:
-        following.deadline = now + self.upstream.connect_timeout
-        following.sight = following.handshake.broker.health.sight()
-        following.handshake.open()
+        self.following = self._handshake(broker)
+        self.following.until = broker.health.slot(self.upstream.reconnect_rate, now)
+        if self.following.until <= now:
+            self.following.ask(now)
 
     def _look_again(self) -> None:
         """Have it looked at again when something of the move is due."""
         if not self.up:
             return  # it leaves, or is lost, by a time of its own
-        move, self.until = self._move, inf
+        move, self.until = self.moving, inf
         if move is None:
             return
         if self.departing or move.may_stay:
             self.until = move.leave_by
-        if move.next is not None and move.next.accepted is None:
-            self.until = min(self.until, move.next.at if move.next.sight is None else move.next.deadline)
+        if self.following is not None and self.following.accepted is None:
+            self.until = min(self.until, self.following.until)
 
     def _move_due(self, move: Move, now: float) -> None:
-        following = move.next
+        following = self.following
         if now >= move.leave_by and move.may_stay:
             self.stay()
         elif now >= move.leave_by and self.departing:
             self.disconnect(now)
         elif following is not None and following.accepted is None:
-            if following.handshake.broker.health.paused:
+            if following.broker.health.paused:
                 self.next_refused("is paused", now)
             elif following.sight is None:
-                self._open_next(following, now)
-            elif now >= following.deadline:
+                following.ask(now)
+            elif now >= following.until:
                 self.next_refused("no CONNECTED in time", now)
         self._look_again()
 
     def next_answered(self, data: bytes, now: float) -> None:
         """The broker that the session is to move to sent something. After its CONNECTED the session can leave."""
-        following = self._following
-        if following is None:
+        if self.following is None:
             return
-        handshake = following.handshake
         try:
-            handshake.leg.decoder.feed(data)
-            for frame in handshake.leg.decoder.frames():
-                if frame.command is CONNECTED:
-                    following.accepted = handshake.accepted(frame, now)
-                    handshake.broker.health.answered()
-                elif handshake.retry(frame):
-                    following.told = False
-                    self._open_next(following, now)
-                else:
-                    self.next_refused("answered CONNECT with an ERROR", now, alive=True)
-                break
+            answer = self.following.read(data, now)
+            if isinstance(answer, Accepted):
+                self.following.broker.health.answered()
+            elif answer is not None:
+                self.next_refused("answered CONNECT with an ERROR", now, alive=True)
         except StompError as error:
             self.next_refused(f"answered CONNECT with what is not STOMP: {error.message}", now)
         self._look_again()
 
     def next_refused(self, reason: str, now: float, *, alive: bool = False) -> None:
         """The broker to move to cannot be had: ask the next one, or stay. `alive`: it answered."""
-        up, move = self.connection, self._move
-        if move is None or move.next is None:
+        move, following = self.moving, self.following
+        if move is None or following is None:
             return
-        following = move.next
-        broker, sight = following.handshake.broker, following.sight
+        broker, sight = following.broker, following.sight
         if sight is not None and not alive and following.accepted is None:
             if following.told:
                 broker.health.doubt(sight)
@@ -649,42 +804,34 @@ class Link:
                 self._fail(broker, now)
         self.session.counters["brokers_refused"] += 1
         self._outbox.put(refused(broker, self.upstream, reason))
-        self._drop(move)
+        self._drop()
         if self.up:
             move.refusal, move.again = f"{broker} {reason}", now + AGAIN if alive else 0.0
-            self._ask_next(up, move, now)
+            self._ask_next(move, now)
             self._look_again()
 
-    def _drop(self, move: Move) -> None:
+    def _drop(self) -> None:
         """Ask no broker any more for a move."""
-        following, move.next = move.next, None
-        self._close(following)
-
-    def _close(self, following: Next | None) -> None:
-        if following is None or following.sight is None:
-            return
-        leg = following.handshake.leg
-        if not leg.closed:
-            leg.enter(State.CLOSED)
-            self._outbox.put(Close(leg, How.LINGER))
+        following, self.following = self.following, None
+        if following is not None:
+            following.drop()
 
     def stay(self) -> None:
         """The session need not move any more: its client leaves, or had no quiet moment in time."""
-        move = self._move
+        move = self.moving
         if self.up and move is not None:
-            self._drop(move)
-            self.connection.move = Staying(move.refusal, move.again) if move.refusal else None
+            self._drop()
+            self.moving, self.stays, self._again = None, move.refusal, move.again
             self.until = inf
 
     def abandon(self) -> None:
         """The broker went wrong: it is to be left at once."""
         self.connection.done = True
 
-    def bids_farewell(self) -> None:
+    def broker_leaves(self) -> None:
         """The broker said that it goes away: it is lost, though it may stay and answer all else like that."""
         if not self.leaving:
             self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
-            self.session.counters["brokers_lost"] += 1
             self._lost()
         self.abandon()
 
@@ -699,7 +846,7 @@ class Link:
             self.state.done = True
 
     def disconnect(self, now: float) -> None:
-        """Send DISCONNECT; then, or when the leg is lost, go on with `move`. Raises `LookupError` if it cannot move."""
+        """Send DISCONNECT; then, or when the leg is lost, `go_on`. Raises `LookupError` if it cannot move."""
         if self.resender is None:
             raise LookupError("a session without a resender stays with its broker")
         up = self.connection
@@ -712,33 +859,26 @@ class Link:
         self._outbox.put(Resume(up.leg))
         self._goes_back()
         up.broker.count(up.tally)
-        self.state = Leaving(
-            up.leg, up.broker, up.bridges, up.product, up.move, place=up.place, receipt=receipt
-        )
+        self.state = Leaving(up.leg, up.broker, up.bridges, up.product, place=up.place, receipt=receipt)
         self.until = now + self.upstream.disconnect_timeout
 
-    def move(self, now: float) -> Accepted | None:
-        """The old broker was left: go on as `go_on`."""
-        self.session.counters["brokers_moved"] += 1
-        self.recovering = False
-        return self.go_on(How.LINGER, now)
-
-    def go_on(self, how: How, now: float) -> Accepted | None:
-        """Close the leg and return the accord of the broker that accepted meanwhile; look for a broker if none did."""
-        move, following = self._move, self._following
-        if move is not None:
-            move.next = None
+    def go_on(self, now: float) -> Accepted | None:
+        """Close the leg, whose broker was lost or left, and return the accord of the broker that accepted meanwhile;
+        look for a broker if none did.
+        """
+        how = How.ABORT
+        if self.leaving:
+            self.session.counters["brokers_moved"] += 1
+            self.recovering = False
+            how = How.LINGER
+        move, following, self.following = self.moving, self.following, None
         self.hang_up(how)
-        if (
-            following is not None
-            and following.accepted is not None
-            and not following.handshake.broker.health.paused
-        ):
-            handshake, accepted = following.handshake, following.accepted
+        if following is not None and following.accepted is not None and not following.broker.health.paused:
             self.seeks_since = now
-            self._search.schedule.moved(handshake.broker)
-            self._accepted(handshake, accepted, now)
-            return accepted
-        self._close(following)
+            self._search.moved(following.broker)
+            self._accepted(following, following.accepted, now)
+            return following.accepted
+        if following is not None:
+            following.drop()
         self.seek(now, None if move is None else move.target)
         return None

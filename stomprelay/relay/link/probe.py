@@ -8,9 +8,7 @@ from typing import Final
 
 from stomprelay.relay.bridge.negotiation import asked, credentials, profile
 from stomprelay.relay.effects import Effect, Open, Outbox
-from stomprelay.relay.model.balance import wanted
-from stomprelay.relay.model.group import Broker, Group
-from stomprelay.relay.model.health import spread
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Accord, Offer
@@ -194,50 +192,3 @@ class Probe:
         self.leg.enter(State.CLOSED)
         self._until = inf
         self._outbox.put(Close(self.leg, how), Wake(inf))
-
-
-class Watch:
-    """When a broker is probed: every `Checks.probe` seconds, when it is doubted, when its pause is over, and for
-    sessions that wait for it or for its group.
-
-    Call `due` once a second; when it is True, begin the probe that `probe` returns.
-    """
-
-    __slots__ = ("_again", "_at", "_broker", "_chance", "_group", "_probe", "_upstream", "_wanted")
-
-    def __init__(
-        self, upstream: Upstream, group: Group, broker: Broker, now: float, chance: Callable[[], float]
-    ) -> None:
-        self._upstream = upstream
-        self._group = group
-        self._broker = broker
-        self._chance = chance
-        self._wanted = wanted(group, broker)
-        every = upstream.checks.probe
-        self._at = now + every * chance() if every else inf  # brokers of one list are not all asked at once
-        self._again = now
-        self._probe: Probe | None = None
-
-    def due(self, now: float) -> bool:
-        """Whether the broker is to be probed now: never one that an operator paused, nor twice at a time."""
-        health = self._broker.health
-        if health.paused or (self._probe is not None and not self._probe.leg.closed):
-            return False
-        back = self._wanted and health.up is False and not health.out(now)
-        doubted = health.doubted and now >= health.out_until
-        return (now >= self._again and (back or doubted or self._awaited())) or now >= self._at
-
-    def _awaited(self) -> bool:
-        """Return whether sessions wait for any broker of the group, and all are down."""
-        healths = [each.health for each in self._group.brokers]
-        waiting = self._group.reconnect is not None and any(each.coming for each in healths)
-        return waiting and not any(each.up is not False for each in healths)
-
-    def probe(self, now: float) -> Probe:
-        """Return the next probe; call its `begin`."""
-        checks = self._upstream.checks
-        self._at = now + spread(checks.probe, self._chance) if checks.probe else inf
-        self._again = now + checks.pause
-        told = self._probe is not None and self._probe.denied
-        self._probe = Probe(self._upstream, self._broker, self._chance, told=told)
-        return self._probe

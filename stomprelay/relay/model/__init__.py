@@ -2,7 +2,7 @@
 
 `listener` where clients come in and which destination goes where, `access` who they are, `rules` what they may do,
 `rates` how often they may come and how much they may send, `upstream` where they are relayed to, `group` brokers of
-which one serves a session at a time and how they are tried, `health` how a broker is, `profile` what its product does
-differently, `balance` which sessions should move, `counters` what is counted, `histogram` what is measured,
-`destinations` to which ones most is sent.
+which one serves a session at a time, how they are tried, how each is, and which sessions should move, `profile` what
+a broker's product does differently, `counters` what is counted, `histogram` what is measured, `destinations` to which
+ones most is sent.
 """

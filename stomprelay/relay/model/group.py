@@ -1,14 +1,255 @@
-"""Brokers of which one serves a session at a time, and how they are tried."""
+"""Brokers of which one serves a session at a time: how they are tried, what all sessions together know of the health of
+each, and which sessions move from one to another.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from operator import add
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from stomprelay.relay.model.health import Health
 from stomprelay.relay.model.profile import Profile
+
+
+@dataclass(frozen=True)
+class Checks:
+    """When a broker is left out, and how it is probed. Times in seconds.
+
+    `failures` in a row put it out, for `pause` seconds; that doubles with each failure up to `longest_pause`. `probe`:
+    seconds between the relay's own CONNECTs; 0: never. `destination`: where a probe also sends an empty message.
+    """
+
+    failures: int = 1
+    pause: float = 1.0
+    longest_pause: float = 60.0
+    probe: float = 0.0
+    destination: str | None = None
+
+
+JITTER: Final = 0.2
+"""The share by which a pause, or the time between two probes, is longer or shorter at random."""
+
+
+def spread(time: float, chance: Callable[[], float], jitter: float = JITTER) -> float:
+    """The time, made longer or shorter at random by up to a share of it."""
+    return time * (1 - jitter + 2 * jitter * chance())
+
+
+GRACE: Final = 5.0
+"""Seconds that `Policy.TOGETHER` waits for a broker that cannot be reached and still serves sessions."""
+
+
+class Others(Protocol):
+    """What the other processes of the relay know of a broker."""
+
+    def tell(self, sessions: int, gone: bool) -> None:
+        """Tell them how many sessions this process has there, and whether it finds the broker gone."""
+
+    def sessions(self) -> int:
+        """Return how many sessions they have there."""
+
+    def gone(self) -> bool:
+        """Return whether one of them finds the broker gone."""
+
+
+class Sight(NamedTuple):
+    """A broker at a time: the number of its newest session, its answers and troubles, and whether it was well."""
+
+    joined: int
+    answers: int
+    troubles: int
+    well: bool
+
+
+class Health:
+    """One broker's health. `chance` returns numbers from 0 up to 1.
+
+    `up`: what was seen last; None: nothing. `paused`: by an operator. `coming`: sessions on their way (schedules keep
+    this). `failures`: in a row. `out_until`: the end of the pause; 0: none. `doubted`: a probe is needed. `others`:
+    what other processes know of it.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_down_since",
+        "_gone",
+        "_joined",
+        "_oldest",
+        "_pause",
+        "_serving",
+        "_slot",
+        "_trial_until",
+        "_troubled",
+        "_troubles",
+        "coming",
+        "doubted",
+        "failures",
+        "others",
+        "out_until",
+        "paused",
+        "up",
+    )
+
+    def __init__(self) -> None:
+        self.up: bool | None = None
+        self.paused = False
+        self.coming = 0
+        self.failures = 0
+        self.out_until = 0.0
+        self.doubted = False
+        self.others: Others | None = None
+        self._down_since = inf
+        self._gone = False
+        self._joined = 0
+        self._serving: dict[int, None] = {}
+        self._oldest = 1
+        self._answers = 0
+        self._troubles = 0
+        self._troubled = False
+        self._pause = 0.0
+        self._trial_until = 0.0
+        self._slot = 0.0
+
+    def share(self, others: Others) -> None:
+        """Share what is known of the broker with other processes of the relay from now on."""
+        self.others = others
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions it serves."""
+        return len(self._serving)
+
+    def joined(self) -> int:
+        """It serves one more session. Returns the number of that session, for `left`."""
+        self._joined += 1
+        self._serving[self._joined] = None
+        self._tell()
+        return self._joined
+
+    def left(self, number: int) -> None:
+        """It does not serve the session with this number any more."""
+        del self._serving[number]
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.others is not None:
+            self.others.tell(len(self._serving), self._gone)
+
+    def shared(self) -> int:
+        """Return how many sessions all processes of the relay have there."""
+        return len(self._serving) if self.others is None else len(self._serving) + self.others.sessions()
+
+    def gone(self, now: float) -> bool:
+        """Return whether its sessions have to go elsewhere: it fell silent, or was unreachable for `GRACE` seconds."""
+        gone = now >= self._down_since + GRACE
+        if gone is not self._gone:
+            self._gone = gone
+            self._tell()
+        return gone or (self.others is not None and self.others.gone())
+
+    def expect(self, sessions: int) -> None:
+        """So many more sessions are on their way to it; -1 is one less."""
+        self.coming += sessions
+
+    def pause(self) -> None:
+        """An operator takes it out of service."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """An operator takes it into service again."""
+        self.paused = False
+
+    def answered(self) -> None:
+        """It answered CONNECTED in time."""
+        self.up = True
+        self.doubted = self._troubled = False
+        self._answers += 1
+        self.failures = 0
+        self._down_since = inf
+        self.out_until = self._pause = self._trial_until = 0.0
+
+    def failed(
+        self, checks: Checks, now: float, chance: Callable[[], float], *, silent: bool = False
+    ) -> None:
+        """It could not be reached, did not answer CONNECT in time, or fell `silent`. Nothing counts during a pause, so
+        that many sessions count one failure once.
+        """
+        self.up = self.doubted = False
+        self._down_since = -inf if silent else min(self._down_since, now)
+        self._troubled = True
+        self._troubles += 1
+        if self.paused or now < self.out_until:
+            return
+        self.failures += 1
+        self._trial_until = 0.0
+        over = self.failures - checks.failures
+        if over >= 0:
+            self._pause = spread(min(checks.pause * 2.0 ** min(over, 64), checks.longest_pause), chance)
+            self.out_until = now + self._pause
+
+    def lost(self, *, suspect: bool) -> None:
+        """A session that it served lost its connection; `suspect`: the session may be the cause. That leaves a doubt
+        until its next answer, but is no trouble.
+        """
+        self._troubled = True
+        self._troubles += not suspect
+
+    def doubt(self, since: Sight) -> None:
+        """It closed a connection on CONNECT, or did not confirm, perhaps through the client's fault. A probe is due,
+        unless it answered somebody after `since`.
+        """
+        if self._answers == since.answers:
+            self.doubted = True
+
+    def probed(self) -> None:
+        """A probe begins, which will show how it is."""
+        self.doubted = False
+
+    def sight(self) -> Sight:
+        """Return how it is now; give it to the questions below later."""
+        return Sight(self._joined, self._answers, self._troubles, self.up is True and not self._troubled)
+
+    def unanswered(self, sight: Sight) -> Sight:
+        """Return the sight without the answers until now: only later answers show that it was well."""
+        return sight._replace(answers=self._answers)
+
+    def answered_since(self, sight: Sight) -> bool:
+        """Return whether it answered anybody CONNECTED since then."""
+        return self._answers != sight.answers
+
+    def well_since(self, sight: Sight) -> bool:
+        """Return whether it was well since then: it still serves an older session, or has answered since, and did not
+        fail or close an unsuspected session meanwhile.
+        """
+        return self._serves_since(sight) or (self.answered_since(sight) and self._troubles == sight.troubles)
+
+    def disproved(self, sight: Sight) -> bool:
+        """Return whether there will never be evidence that it was well all the time since then."""
+        return self._troubles != sight.troubles and not self._serves_since(sight)
+
+    def _serves_since(self, sight: Sight) -> bool:
+        # Not the dict's first: a dict goes through all that was deleted in front of it.
+        while self._oldest <= self._joined and self._oldest not in self._serving:
+            self._oldest += 1
+        return self._oldest <= sight.joined
+
+    def out(self, now: float) -> bool:
+        """Whether it is left out at this time: for having failed, or because another session is trying it again."""
+        return now < self.out_until or now < self._trial_until
+
+    def trial(self, now: float) -> None:
+        """A session tries it now. After a pause the others leave it out until `answered` or `failed`."""
+        if self.up is False and not self.out(now):
+            self._trial_until = now + self._pause
+
+    def slot(self, rate: float, now: float) -> float:
+        """Return when the next session may come back to it, at so many a second. Each call takes one slot."""
+        if not rate:
+            return now
+        at = max(now, self._slot)
+        self._slot = at + 1 / rate
+        return at
 
 
 class Policy(Enum):
@@ -56,6 +297,9 @@ class Reconnect:
         most = self.startup_attempts if self.startup_attempts >= 0 else self.attempts
         return most or 1
 
+
+TOLERANCE: Final = 0.1
+"""The part of its share by which a broker may have too many sessions, or too few; one session at least."""
 
 REMEMBERED: Final = 60.0
 """Seconds for which new sessions still go to a broker that all sessions have left, with `Policy.TOGETHER`."""
@@ -131,10 +375,20 @@ class Broker:
         self.profile = profile
 
 
-class Group:
-    """Brokers under one policy. `reconnect`: None for a plain address: one attempt. `name`: for texts to clients."""
+class Shift(NamedTuple):
+    """Ask so many `sessions` of `origin` to leave for `target`."""
 
-    __slots__ = ("_home", "_home_at", "_turns", "brokers", "name", "policy", "reconnect")
+    origin: Broker
+    target: Broker
+    sessions: int
+
+
+class Group:
+    """Brokers under one policy. `reconnect`: None for a plain address: one attempt. `name`: for texts to clients.
+    `together`: all sessions are to be on one broker.
+    """
+
+    __slots__ = ("_home", "_home_at", "_turns", "brokers", "name", "policy", "reconnect", "together")
 
     def __init__(
         self,
@@ -147,6 +401,7 @@ class Group:
         self.brokers = brokers
         self.reconnect = reconnect
         self.policy = policy
+        self.together = policy is Policy.TOGETHER
         self._home: Broker | None = None
         self._home_at = -inf
         self._turns = dict.fromkeys(brokers, 0)
@@ -158,14 +413,10 @@ class Group:
         """Have the brokers, weights and policy of `like` from now on. Sessions on other brokers keep them."""
         for broker, same in zip(brokers, like.brokers, strict=True):
             broker.weight = same.weight
-        self.name, self.reconnect, self.policy = like.name, like.reconnect, like.policy
+        self.name, self.reconnect = like.name, like.reconnect
+        self.policy, self.together = like.policy, like.together
         self.brokers = brokers
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
-
-    @property
-    def together(self) -> bool:
-        """Whether all sessions are to be on one broker."""
-        return self.policy is Policy.TOGETHER
 
     def home(self, now: float) -> Broker | None:
         """Return the broker with most sessions, where all are to be on one; None: the next session decides."""
@@ -227,6 +478,30 @@ class Group:
         at = self.brokers.index(first)
         return [*self.brokers[at:], *self.brokers[:at]]
 
+    # Which sessions move to another broker while all is well
+
+    def wants(self, broker: Broker) -> bool:
+        """Return whether sessions on other brokers go to this one when it is up: a probe must find out that it is."""
+        if self.reconnect is None or len(self.brokers) < 2:
+            return False
+        if self.policy is Policy.FAILOVER:
+            return self.reconnect.priority_backup and broker is self.brokers[0]
+        return True  # with `together`, too: a session may be on another broker
+
+    def shifts(self, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
+        """Return the sessions that are to move now, `most` together. `placed`: sessions by broker, where one that was
+        asked to move counts for its new broker. Brokers that are not known to be well are left out. The result depends
+        only on where sessions are; within a tolerance nothing moves.
+        """
+        if most <= 0 or not any(map(self.wants, self.brokers)):
+            return []
+        if self.policy is Policy.FAILOVER:
+            return _homeward(self.brokers[0], self, placed, most, now)
+        if self.together:
+            home = self.home(now)
+            return [] if home is None else _homeward(home, self, placed, most, now)
+        return _levelled([each for each in self.brokers if _well(each, now)], placed, most)
+
 
 def _first(broker: Broker, order: list[Broker]) -> list[Broker]:
     return [broker, *(each for each in order if each is not broker)]
@@ -241,3 +516,41 @@ def _load(broker: Broker) -> float:
 def alone(broker: Broker) -> tuple[Group, ...]:
     """Return the one group of an upstream that is a plain address."""
     return (Group(str(broker), (broker,)),)
+
+
+def _well(broker: Broker, now: float) -> bool:
+    health = broker.health
+    return health.up is True and not health.paused and not health.out(now)
+
+
+def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
+    """All sessions go to this broker. Those on one that is paused were asked to leave it when it was paused."""
+    if not _well(home, now):
+        return []
+    found: list[Shift] = []
+    for broker in group.brokers:
+        away = broker is not home and not broker.health.paused
+        count = min(placed.get(broker, 0), most) if away else 0
+        if count:
+            found.append(Shift(broker, home, count))
+            most -= count
+    return found
+
+
+def _levelled(brokers: list[Broker], placed: Mapping[Broker, int], most: int) -> list[Shift]:
+    """From the one that has most above its share to the one that has most below it, one session after the other."""
+    if len(brokers) < 2:
+        return []
+    share = sum(placed.get(each, 0) for each in brokers) / sum(each.weight for each in brokers)
+    over = {each: placed.get(each, 0) - share * each.weight for each in brokers}
+    tolerated = {each: max(1.0, TOLERANCE * share * each.weight) for each in brokers}
+    counts: dict[tuple[Broker, Broker], int] = {}
+    for _ in range(most):
+        # Of what may be off, a hair is rounding.
+        if all(abs(over[each]) <= tolerated[each] + 1e-9 for each in brokers):
+            break
+        origin, target = max(brokers, key=over.__getitem__), min(brokers, key=over.__getitem__)
+        over[origin] -= 1
+        over[target] += 1
+        counts[origin, target] = counts.get((origin, target), 0) + 1
+    return [Shift(*way, count) for way, count in counts.items()]

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from stomprelay.relay.model.group import Broker, Group, Policy
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Broker, Checks, Group, Policy
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms

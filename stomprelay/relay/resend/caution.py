@@ -8,8 +8,7 @@ refused.
 
 from typing import Final
 
-from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.health import Health, Sight
+from stomprelay.relay.model.group import Broker, Health, Sight
 from stomprelay.wire.errors import Refused
 
 WINDOW: Final = 64

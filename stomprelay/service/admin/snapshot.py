@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 
 from stomprelay import __version__
 from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
-from stomprelay.relay.model.group import Broker, BrokerTally
-from stomprelay.relay.model.health import Health
+from stomprelay.relay.model.group import Broker, BrokerTally, Health
 from stomprelay.relay.model.histogram import BOUNDS, TIMES
 from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ConfiguredBroker
@@ -159,7 +158,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     staying: dict[object, list[str]] = {}
     for session in state.sessions if whole else ():
         for link in session.relay.links:
-            if link.moving and link.broker is not None:
+            if link.moving is not None and link.broker is not None:
                 moving[link.broker] = moving.get(link.broker, 0) + 1
             elif link.stays:
                 staying.setdefault(link.broker, []).append(link.stays)

@@ -3,28 +3,31 @@ samples of a few sessions.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
-from math import floor
-from typing import Final, NamedTuple
+from math import ceil, floor, inf
+from typing import Any, ClassVar, Final, NamedTuple
 
 from twisted.application.service import Service
 from twisted.internet.task import LoopingCall
 
+from stomprelay.relay.effects import Open
 from stomprelay.relay.inputs import Leave, Looked, Reconsidered, Watched
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.link.probe import Watch
-from stomprelay.relay.model.balance import Allowance, moves
-from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.link.probe import Probe
+from stomprelay.relay.model.group import Broker, Group, spread
 from stomprelay.relay.model.histogram import LAG
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.brokers.brokers import Brokers
-from stomprelay.service.brokers.probe import ProbeDriver
+from stomprelay.service.connection.driver import Driver, log_note
+from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import logger
+from stomprelay.session.effects import Event, Note
 
 _log: Final = logger()
 
@@ -42,6 +45,159 @@ _LOOKS: Final = 2000
 _SAVED: Final = 5 * _LOOKS
 """Frames of watched sessions in a row, if there were few before."""
 
+LINGER: Final = 2.0
+"""Seconds that a probed broker may take to close."""
+
+_FORM: Final = "upstream {upstream}: {event}: {text}"
+
+
+class ProbeDriver(Driver):
+    """Drives one probe of a broker, from `begin` until `ended` is called. The result is logged and recorded."""
+
+    __slots__ = ("_endpoints", "_journal", "_on_end", "_probe", "_upstream")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        upstream: str,
+        probe: Probe,
+        endpoints: Endpoints,
+        ended: Callable[["ProbeDriver"], None],
+        journal: Journal | None = None,
+    ) -> None:
+        super().__init__(runtime, LINGER)
+        self._upstream = upstream
+        self._probe = probe
+        self._endpoints = endpoints
+        self._on_end = ended
+        self._journal = journal
+
+    def begin(self) -> None:
+        """Connect to the broker. The probe then continues until `ended` is called."""
+        self.perform(self._probe.begin(self.runtime.seconds()))
+
+    def stop(self) -> None:
+        """End the probe without a result, because the service stops."""
+        self.perform(self._probe.stopped())
+
+    def connected(self, protocol: LegProtocol) -> None:
+        """Send CONNECT: the connection is established."""
+        self.perform(self._probe.connected(self.runtime.seconds()))
+
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        """Give the probe the bytes that the broker sent: CONNECTED, a RECEIPT or an ERROR."""
+        self.perform(self._probe.received(data, self.runtime.seconds()))
+
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        """Report the probe failed: the broker cannot be connected to."""
+        self.perform(self._probe.refused(reason, self.runtime.seconds()))
+
+    def prevented(self, protocol: LegProtocol, reason: str) -> None:
+        """End the probe without a result: the broker could not be asked."""
+        self.stop()
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """Report to the probe that the connection ended."""
+        self.perform(self._probe.lost(reason, self.runtime.seconds()))
+
+    def woke(self, now: float) -> None:
+        """Report the probe failed where its time is over; the timer calls this."""
+        self.perform(self._probe.woke(now))
+
+    def end(self) -> None:
+        """Stop the timer and call `ended`: the probe is over."""
+        super().end()
+        self._on_end(self)
+
+    def _note(self, effect: Note) -> None:
+        self.runtime.probed(effect)
+        if effect.event is not Event.REFUSED:
+            effect = replace(effect, detail=True)  # the log has it of all sessions together
+        kind = f"upstream {self._upstream}: a probe"
+        log_note(effect, _FORM, self.runtime.repeats, kind, upstream=self._upstream)
+        if self._journal is not None:
+            self._journal.noted(effect, self._upstream)
+
+    def _open(self, effect: Open) -> None:
+        self.connect(effect.leg, self._endpoints[effect.broker])
+
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}
+
+
+class Watch:
+    """When a broker is probed: every `Checks.probe` seconds, when it is doubted, when its pause is over, and for
+    sessions that wait for it or for its group.
+
+    Call `due` once a second; when it is True, begin the probe that `probe` returns.
+    """
+
+    __slots__ = ("_again", "_at", "_broker", "_chance", "_group", "_probe", "_upstream", "_wanted")
+
+    def __init__(
+        self, upstream: Upstream, group: Group, broker: Broker, now: float, chance: Callable[[], float]
+    ) -> None:
+        self._upstream = upstream
+        self._group = group
+        self._broker = broker
+        self._chance = chance
+        self._wanted = group.wants(broker)
+        every = upstream.checks.probe
+        self._at = now + every * chance() if every else inf  # brokers of one list are not all asked at once
+        self._again = now
+        self._probe: Probe | None = None
+
+    def due(self, now: float) -> bool:
+        """Whether the broker is to be probed now: never one that an operator paused, nor twice at a time."""
+        health = self._broker.health
+        if health.paused or (self._probe is not None and not self._probe.leg.closed):
+            return False
+        back = self._wanted and health.up is False and not health.out(now)
+        doubted = health.doubted and now >= health.out_until
+        return (now >= self._again and (back or doubted or self._awaited())) or now >= self._at
+
+    def _awaited(self) -> bool:
+        """Return whether sessions wait for any broker of the group, and all are down."""
+        if self._group.reconnect is None:
+            return False
+        waiting = 0
+        for each in self._group.brokers:
+            if each.health.up is not False:
+                return False
+            waiting += each.health.coming
+        return waiting > 0
+
+    def probe(self, now: float) -> Probe:
+        """Return the next probe; call its `begin`."""
+        checks = self._upstream.checks
+        self._at = now + spread(checks.probe, self._chance) if checks.probe else inf
+        self._again = now + checks.pause
+        told = self._probe is not None and self._probe.denied
+        self._probe = Probe(self._upstream, self._broker, self._chance, told=told)
+        return self._probe
+
+
+class Allowance:
+    """How many sessions may move by now, at `rate` a second (0: none). Unused moves are kept for one second."""
+
+    __slots__ = ("_at", "_most", "_rate", "_saved")
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._most = float(ceil(rate))
+        self._saved = self._most
+        self._at = -inf
+
+    def left(self, now: float) -> int:
+        """So many may move now."""
+        if now > self._at:
+            self._saved = min(self._saved + (now - self._at) * self._rate, self._most) if self._rate else 0.0
+            self._at = now
+        return int(self._saved + 1e-9)  # tenths of seconds do not add up to whole ones
+
+    def spend(self, count: int) -> None:
+        """So many were asked to move."""
+        self._saved -= count
+
 
 class _Asked(NamedTuple):
     """A link whose session was asked to move, and the broker that it should leave."""
@@ -53,7 +209,7 @@ class _Asked(NamedTuple):
     @property
     def pending(self) -> bool:
         """Whether the link still has the broker that it should leave."""
-        return self.link.moving and self.link.broker is self.origin
+        return self.link.moving is not None and self.link.broker is self.origin
 
 
 class Sampling:
@@ -111,7 +267,7 @@ class PeriodicChecks(Service):
         self._journal = journal
         self._watches: list[tuple[str, Watch]] = []
         self._probes: set[ProbeDriver] = set()
-        self._down: frozenset[Broker] = frozenset()
+        self._down: set[Broker] = set()
         self._allowances: list[tuple[Upstream, Allowance]] = []
         self._asked: list[_Asked] = []
         self._due = 0.0
@@ -191,9 +347,8 @@ class PeriodicChecks(Service):
 
     def _find_recovered(self, now: float) -> None:
         """Let sessions that wait for a broker of a group try at once when one of its brokers is up again."""
-        brokers = {each.broker for each in self._brokers}
         recovered = {broker for broker in self._down if broker.health.up}
-        self._down = frozenset(broker for broker in brokers if broker.health.up is False)
+        self._down = {each.broker for each in self._brokers.configured if each.broker.health.up is False}
         if not recovered:
             return
         for session in tuple(self._sessions):
@@ -208,8 +363,8 @@ class PeriodicChecks(Service):
         for upstream, allowance in self._allowances:
             for group in upstream.groups:
                 wanted: dict[Broker, list[Broker]] = {}
-                for move in moves(group, self._placed(group), allowance.left(now), now):
-                    wanted.setdefault(move.origin, []).extend([move.target] * move.sessions)
+                for shift in group.shifts(self._placed(group), allowance.left(now), now):
+                    wanted.setdefault(shift.origin, []).extend([shift.target] * shift.sessions)
                 if wanted:
                     allowance.spend(self._move(upstream, group, wanted))
 

@@ -139,9 +139,9 @@ class RecordingDriver(RelayDriver):
         relay, listener = self.relay, self._relay.listener
         recorder = SessionRecorder(records, relay.client, listener.name, self.name, traced=listener.trace)
         for link in relay.links:
-            for leg in (link.leg, link.next_leg):
-                broker = None if leg is None or leg.closed else link.broker_at(leg)
-                if leg is not None and broker is not None:
+            for leg in link.legs:
+                broker = None if leg.closed else link.broker_at(leg)
+                if broker is not None:
                     recorder.opening(leg, link.upstream.name, broker.uri)
         if relay.session is not None:
             recorder.join(self, relay.login)

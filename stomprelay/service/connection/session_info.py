@@ -117,9 +117,9 @@ def _unconfirmed(link: Link) -> int:
 
 
 def _version(link: Link) -> str | None:
-    if link.broker is None or link.leg is None:
+    if link.broker is None:
         return None
-    return link.leg.dialect.version.decode("ascii")
+    return link.connection.leg.dialect.version.decode("ascii")
 
 
 def spell_words(value: bytes) -> str:

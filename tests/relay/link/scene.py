@@ -8,9 +8,7 @@ import pytest
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.handshake import Accepted
-from stomprelay.relay.link.link import Link
-from stomprelay.relay.link.states import Ended
+from stomprelay.relay.link.link import Accepted, Ended, Link, Waiting
 from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
@@ -69,8 +67,8 @@ class Scene:
     @property
     def leg(self) -> Leg:
         """The leg that it has."""
-        assert self.link.leg is not None
-        return self.link.leg
+        assert self.link.state.leg is not None
+        return self.link.state.leg
 
     @property
     def resender(self) -> Resender:
@@ -108,7 +106,7 @@ class Scene:
 
     def finds(self, version: bytes = b"1.2", product: str = "generic") -> None:
         """The next broker that is asked accepts. All effects are forgotten."""
-        while self.link.waiting:
+        while isinstance(self.link.state, Waiting):
             self.wakes()
         assert isinstance(self.answers(said_welcome(version, product)), Accepted)
         self.outbox.drain()

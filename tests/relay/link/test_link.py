@@ -9,8 +9,8 @@ import pytest
 
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open
-from stomprelay.relay.link.states import Ended, Waiting
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.link.link import Ended, Handshake, Waiting
+from stomprelay.relay.model.group import Checks
 from stomprelay.session.effects import Close, How, Note, Send
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.errors import ProtocolError, StompError
@@ -148,5 +148,5 @@ def test_what_is_not_stomp(data: bytes, error: type[StompError]) -> None:
     with pytest.raises(error):
         play.search._answered(play.leg, data, play.now)
     assert play.effects() == []
-    assert play.link.asking
+    assert isinstance(play.link.state, Handshake)
     assert play.link.broker is None

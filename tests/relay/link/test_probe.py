@@ -7,11 +7,11 @@ from typing import Any, Final
 import pytest
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.link.probe import Probe, Watch
-from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.link.probe import Probe
+from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
 from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.brokers.checks import Watch
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.leg import State

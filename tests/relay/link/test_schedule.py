@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.link.schedule import SHORTEST, Attempt, Schedule
-from stomprelay.relay.model.group import REMEMBERED, Broker, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.health import GRACE, Checks
+from stomprelay.relay.link.search import SHORTEST, Attempt, Schedule
+from stomprelay.relay.model.group import GRACE, REMEMBERED, Broker, Checks, Group, Policy, Reconnect, alone
 
 NOW: Final = 1000.0
 STEADY: Final = Reconnect(randomize=False, jitter=0.0)
@@ -244,6 +243,7 @@ def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
     attempt = search.schedule.next(search.now)
     assert attempt == (search.brokers["a"], NOW + 8)
     search.pauses("a")
+    assert search.schedule.kept()
     assert search.schedule.deadline == inf
     search.now += 60
     search.pauses("a", paused=False)

@@ -5,9 +5,9 @@ The service's probes are told in test_probe and tests/service/test_checks; here 
 
 import pytest
 
-from stomprelay.relay.link.suspicion import REST
-from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.link.link import Ended, Handshake, Waiting
+from stomprelay.relay.link.search import REST
+from stomprelay.relay.model.group import Broker, Checks
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import How
@@ -93,7 +93,7 @@ def test_two_brokers_that_are_well() -> None:
     play.accepts()
     second.health.answered()
     play.is_over(CLOSED, "upstream main")
-    assert play.link.unwelcome
+    assert play.link.state == Ended(CLOSED, unwelcome=True)
     assert play.counters["connects_rejected"] == 1
     assert [each.health.up for each in play.over.brokers] == [True, True]
     assert [each.health.coming for each in play.over.brokers] == [0, 0]
@@ -108,7 +108,7 @@ def test_nobody_else_is_answered() -> None:
     for _ in range(20):
         turned_away(play)
         assert play.link.until >= play.now + REST
-        while play.link.waiting:
+        while isinstance(play.link.state, Waiting):
             play.wakes()
     play.finds()
     assert play.link.up
@@ -129,7 +129,7 @@ def test_a_broker_that_was_in_trouble_meanwhile(trouble: str) -> None:
         second.health.lost(suspect=False)
     second.health.answered()
     play.wakes()
-    assert play.link.asking
+    assert isinstance(play.link.state, Handshake)
 
 
 @pytest.mark.parametrize("trouble", ["never known", "failed", "lost"])
@@ -147,7 +147,7 @@ def test_a_broker_that_was_not_known_to_be_well(trouble: str) -> None:
     play.seeks()
     turned_away(play, first)
     turned_away(play, second)
-    assert play.link.waiting
+    assert isinstance(play.link.state, Waiting)
 
 
 # With all that belongs to a session

@@ -4,9 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.balance import Allowance, Move, moves
-from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
-from stomprelay.relay.model.health import GRACE, Checks
+from stomprelay.relay.model.group import (
+    GRACE,
+    Broker,
+    Checks,
+    Group,
+    Policy,
+    Reconnect,
+    Shift,
+)
+from stomprelay.service.brokers.checks import Allowance
 
 NOW = 1000.0
 HOMEWARD = Reconnect(randomize=False, priority_backup=True)
@@ -32,7 +39,7 @@ def out(broker: Broker) -> None:
     broker.health.failed(Checks(), NOW, lambda: 0.5)
 
 
-def perform(placed: dict[Broker, int], wishes: list[Move]) -> None:
+def perform(placed: dict[Broker, int], wishes: list[Shift]) -> None:
     """Everybody who is asked to move does."""
     for origin, target, sessions in wishes:
         placed[origin] -= sessions
@@ -46,20 +53,20 @@ def test_plain_failover_moves_nobody() -> None:
     """Sessions stay where they are, however uneven; those of a plain address have nowhere to go."""
     for reconnect in (Reconnect(), None):
         several, (a, b) = group(1, 1, reconnect=reconnect)
-        assert moves(several, {a: 0, b: 100}, 10, NOW) == []
+        assert several.shifts({a: 0, b: 100}, 10, NOW) == []
     single, (only,) = group(1)
-    assert moves(single, {only: 5}, 10, NOW) == []
+    assert single.shifts({only: 5}, 10, NOW) == []
 
 
 def test_priority_backup_brings_them_home() -> None:
     """To the first broker, from all others in their order, no more than allowed."""
     several, (a, b, c) = group(1, 1, 1)
     placed = {a: 3, b: 4, c: 5}
-    assert moves(several, placed, 100, NOW) == [Move(b, a, 4), Move(c, a, 5)]
-    assert moves(several, placed, 6, NOW) == [Move(b, a, 4), Move(c, a, 2)]
-    assert moves(several, placed, 1, NOW) == [Move(b, a, 1)]
-    assert moves(several, placed, 0, NOW) == []
-    assert moves(several, {a: 12}, 100, NOW) == []
+    assert several.shifts(placed, 100, NOW) == [Shift(b, a, 4), Shift(c, a, 5)]
+    assert several.shifts(placed, 6, NOW) == [Shift(b, a, 4), Shift(c, a, 2)]
+    assert several.shifts(placed, 1, NOW) == [Shift(b, a, 1)]
+    assert several.shifts(placed, 0, NOW) == []
+    assert several.shifts({a: 12}, 100, NOW) == []
 
 
 def test_nobody_goes_home_before_it_is_known_to_be_well() -> None:
@@ -67,26 +74,26 @@ def test_nobody_goes_home_before_it_is_known_to_be_well() -> None:
     several, (a, b) = group(1, 1)
     placed = {b: 4}
     a.health.up = None
-    assert moves(several, placed, 10, NOW) == []
+    assert several.shifts(placed, 10, NOW) == []
     a.health.up = False
-    assert moves(several, placed, 10, NOW) == []
+    assert several.shifts(placed, 10, NOW) == []
     a.health.answered()
     a.health.pause()
-    assert moves(several, placed, 10, NOW) == []
+    assert several.shifts(placed, 10, NOW) == []
     a.health.resume()
-    assert moves(several, placed, 10, NOW) == [Move(b, a, 4)]
+    assert several.shifts(placed, 10, NOW) == [Shift(b, a, 4)]
     out(a)
-    assert moves(several, placed, 10, NOW) == []
-    assert moves(several, placed, 10, NOW + 10) == []  # its pause is over, but nobody saw it since
+    assert several.shifts(placed, 10, NOW) == []
+    assert several.shifts(placed, 10, NOW + 10) == []  # its pause is over, but nobody saw it since
     a.health.answered()
-    assert moves(several, placed, 10, NOW) == [Move(b, a, 4)]
+    assert several.shifts(placed, 10, NOW) == [Shift(b, a, 4)]
 
 
 def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
     """A switch-over has times and rules of its own."""
     several, (a, b, c) = group(1, 1, 1)
     b.health.pause()
-    assert moves(several, {b: 4, c: 2}, 10, NOW) == [Move(c, a, 2)]
+    assert several.shifts({b: 4, c: 2}, 10, NOW) == [Shift(c, a, 2)]
 
 
 # Levelling
@@ -98,18 +105,18 @@ def test_who_is_not_well_neither_gains_nor_loses(policy: Policy) -> None:
     several, (a, b, c) = group(1, 1, 1, policy=policy)
     placed = {a: 90, b: 0, c: 1000}
     c.health.pause()
-    assert moves(several, placed, 10, NOW) == [Move(a, b, 10)]
+    assert several.shifts(placed, 10, NOW) == [Shift(a, b, 10)]
     c.health.resume()
     out(c)
-    assert moves(several, placed, 10, NOW) == [Move(a, b, 10)]
+    assert several.shifts(placed, 10, NOW) == [Shift(a, b, 10)]
     b.health.up = None
-    assert moves(several, placed, 10, NOW) == []
+    assert several.shifts(placed, 10, NOW) == []
 
 
 def test_a_balanced_group_that_cannot_reconnect() -> None:
     """Where a session ends with its broker it cannot be moved."""
     several, (a, b) = group(1, 1, policy=Policy.RANDOM, reconnect=None)
-    assert moves(several, {a: 100, b: 0}, 10, NOW) == []
+    assert several.shifts({a: 100, b: 0}, 10, NOW) == []
 
 
 def test_sessions_go_where_most_are() -> None:
@@ -117,18 +124,18 @@ def test_sessions_go_where_most_are() -> None:
     that is paused.
     """
     several, (a, b, c) = group(1, 1, 1, policy=Policy.TOGETHER)
-    assert moves(several, {a: 0, b: 0, c: 0}, 10, NOW) == []
+    assert several.shifts({a: 0, b: 0, c: 0}, 10, NOW) == []
     for broker, sessions in ((a, 1), (b, 3), (c, 2)):
         for _ in range(sessions):
             broker.health.joined()
     placed = {a: 1, b: 3, c: 2}
-    assert moves(several, placed, 10, NOW) == [Move(a, b, 1), Move(c, b, 2)]
-    assert moves(several, placed, 2, NOW) == [Move(a, b, 1), Move(c, b, 1)]
+    assert several.shifts(placed, 10, NOW) == [Shift(a, b, 1), Shift(c, b, 2)]
+    assert several.shifts(placed, 2, NOW) == [Shift(a, b, 1), Shift(c, b, 1)]
     a.health.pause()
-    assert moves(several, placed, 10, NOW) == [Move(c, b, 2)]
+    assert several.shifts(placed, 10, NOW) == [Shift(c, b, 2)]
     b.health.failed(Checks(), NOW, lambda: 0.5)
-    assert moves(several, placed, 10, NOW + GRACE / 2) == []
-    assert moves(several, placed, 10, NOW + GRACE) == [Move(b, c, 3)]
+    assert several.shifts(placed, 10, NOW + GRACE / 2) == []
+    assert several.shifts(placed, 10, NOW + GRACE) == [Shift(b, c, 3)]
 
 
 groups = st.integers(2, 6).flatmap(
@@ -157,7 +164,7 @@ def test_it_converges_and_stays(
     gained: set[Broker] = set()
     lost: set[Broker] = set()
     for _ in range(sum(held) + 1):
-        wishes = moves(several, placed, most, NOW)
+        wishes = several.shifts(placed, most, NOW)
         if not wishes:
             break
         assert sum(each.sessions for each in wishes) <= most
@@ -166,8 +173,8 @@ def test_it_converges_and_stays(
         assert min(placed.values()) >= 0
         gained |= {each.target for each in wishes}
         lost |= {each.origin for each in wishes}
-    assert moves(several, placed, most, NOW) == []
-    assert moves(several, placed, 1000, NOW) == []
+    assert several.shifts(placed, most, NOW) == []
+    assert several.shifts(placed, 1000, NOW) == []
     assert sum(placed.values()) == sum(held)
     if policy is Policy.TOGETHER:
         assert placed == before  # no session is known to be anywhere: see `test_sessions_go_where_most_are`

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
-from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
 
 NOW = 1000.0
 STEADY = Reconnect(randomize=False)

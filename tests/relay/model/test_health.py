@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.health import Checks, Health, Sight
+from stomprelay.relay.model.group import Checks, Health, Sight
 
 
 def middle() -> float:

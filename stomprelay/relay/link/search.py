@@ -1,22 +1,29 @@
-"""Which broker a session tries next, and when. As in ActiveMQ's failover transport, a pass tries every broker once, and
-pauses between passes grow. Brokers that failed come last; paused ones are not tried.
+"""A session's search for a broker: which broker it tries next, and when; and whether its client is to blame that no
+broker accepts it.
 """
 
 from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
 
-from stomprelay.relay.model.group import Broker, Group, Reconnect
-from stomprelay.relay.model.health import spread
+from stomprelay.relay.model.group import Broker, Group, Reconnect, Sight, spread
 
 _ONCE: Final = Reconnect(attempts=0, startup_attempts=1)
 
 SHORTEST: Final = 0.01
 """The shortest pause between two passes: none at all would be a loop wherever connections are refused at once."""
 
-
 SETTLED: Final = 1.0
 """Seconds for which a broker found after a loss has to stay before the search counts as over."""
+
+CLOSED: Final = "the broker closed the connection when it was sent CONNECT"
+STRANGE: Final = "the broker did not answer CONNECT with CONNECTED"
+
+PROOF: Final = 2
+"""So many attempts must have ended at brokers that were well."""
+
+REST: Final = 2.0
+"""Seconds until the next attempt of a client whose CONNECT as many brokers turned away: a probe is due within one."""
 
 
 class Attempt(NamedTuple):
@@ -27,21 +34,22 @@ class Attempt(NamedTuple):
 
 
 class Schedule:
-    """The search of one session in one group. `chance` returns numbers from 0 up to 1.
+    """The order and the times of a session's attempts in one group. As in ActiveMQ's failover transport, a pass tries
+    every broker once, and pauses between passes grow. Brokers that failed come last; paused ones are not tried.
 
     Call `begin`, then do what `next` returns until a broker accepts or there is no next. When an attempt is due and
     does not `stand`, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when one
     accepted, `ended` when the session is over.
 
-    `last`: the broker of the last attempt. `passes`: passes without success. `rate` bounds the sessions a second that
-    return.
+    `last`: the broker of the last attempt. `passes`: passes without success. `vain`: a note must be logged now that no
+    broker was found in so many passes. `deadline`: when the session is given up, but see `kept`. `rate` bounds the
+    sessions a second that return.
     """
 
     __slots__ = (
         "_before",
         "_bound",
         "_chance",
-        "_deadline",
         "_delay",
         "_found_at",
         "_group",
@@ -55,9 +63,10 @@ class Schedule:
         "_slot",
         "_start",
         "_target",
-        "_told",
+        "deadline",
         "last",
         "passes",
+        "vain",
     )
 
     def __init__(self, group: Group, rate: float, chance: Callable[[], float]) -> None:
@@ -65,7 +74,6 @@ class Schedule:
         self._rate = rate
         self._chance = chance
         self._options = group.reconnect or _ONCE
-        self._told = 0
         self._start = True
         self._found_at = -inf
         self._left: list[Broker] = []
@@ -73,7 +81,8 @@ class Schedule:
         self._held = False
         self._ready_at = 0.0
         self._delay = 0.0
-        self._deadline = inf
+        self.deadline = inf
+        self.vain = False
         self._most = 0
         self._before: Broker | None = None
         self._bound: Broker | None = None
@@ -103,17 +112,20 @@ class Schedule:
     def next(self, now: float) -> Attempt | None:
         """The next broker to try, at a time that is not over; None when the search is over without success."""
         self.ended()
-        if self._kept():
+        self.vain = False
+        if self.kept():
             return Attempt(None, inf)
         if self._held:
             self._renew(now)
-        if not self._most or now >= self._deadline:
+        if not self._most or now >= self.deadline:
             return None
         left = self._open()
         if not left:
-            self.passes += (
+            if (
                 self._bound is None
-            )  # one that has the sessions is waited for, which is no pass in vain
+            ):  # the broker that has the sessions is waited for, which is no pass in vain
+                self.passes += 1
+                self.vain = self.passes % self._options.warn_after == 0
             if 0 < self._most <= self.passes:
                 return None
             self._late = True
@@ -121,7 +133,11 @@ class Schedule:
             self._left = self._pass(self._ready_at)
             left = self._open()
         at = max(now, self._ready_at)
-        broker = next((each for each in left if not each.health.out(at)), left[0])
+        broker = left[0]
+        for each in left:
+            if not each.health.out(at):
+                broker = each
+                break
         self._left.remove(broker)
         self._before, self.last = self.last, broker
         self._target = broker
@@ -134,7 +150,8 @@ class Schedule:
         if broker is None:
             return False
         health = broker.health
-        if self._group.home(now) is not self._bound:
+        home = self._group.home(now) if self._group.together else None
+        if home is not self._bound:
             self.last = self._before
             self._left = self._pass(now)
             return False
@@ -171,27 +188,17 @@ class Schedule:
 
     def verdict(self, now: float) -> str:
         """Why no broker is sought any more, in words that a client may read."""
-        if now >= self._deadline:
+        if now >= self.deadline:
             return f"none could be had within {self._options.timeout:g} s"
         return f"none could be had in {self.passes} attempt{'s'[: self.passes != 1]}"
 
-    @property
-    def vain(self) -> bool:
-        """Whether a note must be logged now that no broker was found for many passes; True once for each time."""
-        told, self._told = self._told, self.passes
-        return self.passes > told and self.passes % self._options.warn_after == 0
-
-    @property
-    def deadline(self) -> float:
-        """When the session is given up; never while an operator paused all brokers. A resumed one restarts the time."""
-        return inf if self._kept() or self._held else self._deadline
-
-    def _kept(self) -> bool:
-        """Whether an operator keeps all brokers from it; if so this search will begin anew."""
+    def kept(self) -> bool:
+        """Whether an operator paused all brokers: the search is not given up then, and begins anew after it."""
         for each in self._group.brokers:
             if not each.health.paused:
                 return False
         self._held = True
+        self.deadline = inf
         return True
 
     def _renew(self, now: float, prefer: Broker | None = None) -> None:
@@ -200,7 +207,7 @@ class Schedule:
         self._late = True
         self._ready_at = now
         self._delay = self._options.initial_delay
-        self._deadline = now + self._options.timeout
+        self.deadline = now + self._options.timeout
         self.passes = 0
         self._left = self._pass(now, prefer)
 
@@ -215,7 +222,7 @@ class Schedule:
 
     def _pass(self, now: float, prefer: Broker | None = None) -> list[Broker]:
         """Return the brokers to try in a pass, in order."""
-        self._bound = self._group.home(now)
+        self._bound = self._group.home(now) if self._group.together else None
         order = self._group.order(now, self._chance, prefer)
         if self.last in order and self.last is not prefer:
             order.remove(self.last)
@@ -231,3 +238,44 @@ class Schedule:
         if self._slot[0] is not broker or self._slot[1] < now:
             self._slot = broker, broker.health.slot(self._rate, now)
         return self._slot[1] - now
+
+
+class Suspicion:
+    """The attempts of one client that no broker accepted yet: whether its CONNECT is the reason. RabbitMQ closes the
+    connection for some logins without a word, like a broker that dies.
+
+    The client is to blame when two attempts ended at brokers that were well before and after, and accepted other
+    clients meanwhile (`Health.well_since`). After two attempts a pause leaves time for a probe, where no other client
+    comes.
+
+    Call `turned_away` when a broker ended one after CONNECT, then ask `proved`, and again before the next attempt,
+    which has to wait `rest` seconds. `fault` describes the last one, for a client.
+    """
+
+    __slots__ = ("_attempts", "_count", "fault")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._attempts: tuple[tuple[Broker, Sight], ...] = ()
+        self.fault = ""
+
+    def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
+        """A broker that was sent CONNECT did not take the session; `sight` is how it was when it was asked."""
+        self._count += 1
+        self.fault = fault
+        if sight.well:
+            self._attempts = (*self._attempts[-PROOF:], (broker, sight))
+
+    @property
+    def proved(self) -> bool:
+        """Whether the client's CONNECT is to blame."""
+        certain = (
+            broker.health.answered_since(sight) and broker.health.well_since(sight)
+            for broker, sight in self._attempts
+        )
+        return sum(certain) >= PROOF
+
+    @property
+    def rest(self) -> float:
+        """The seconds until the next attempt, at least."""
+        return REST if self._count >= PROOF else 0.0
