@@ -13,8 +13,8 @@ from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Connected, Link
-from stomprelay.relay.resend.committing import unknown_outcome
 from stomprelay.relay.resend.resender import Resender
+from stomprelay.relay.resend.unconfirmed import unknown_outcome
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError

@@ -15,7 +15,7 @@ from stomprelay.relay import inputs
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.resend.caution import SOON
+from stomprelay.relay.resend.resender import SOON
 from tests.playbook import PRODUCTS, SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
 
 NAMES = ("a", "b", "c")

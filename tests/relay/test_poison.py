@@ -9,7 +9,7 @@ import pytest
 
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.model.group import Checks
-from stomprelay.relay.resend.caution import WINDOW
+from stomprelay.relay.resend.resender import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs
 from tests.relay.failing import client_waits, found, link, over, started

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.resend.committing import unknown_outcome
 from stomprelay.relay.resend.resender import Resender
+from stomprelay.relay.resend.unconfirmed import unknown_outcome
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.kept import THING

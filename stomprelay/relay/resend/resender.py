@@ -1,21 +1,611 @@
 """A client's frames on their way to a broker that may be lost, so that they can be sent to another one."""
 
+import re
+from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.model.group import Broker
-from stomprelay.relay.resend.caution import Caution
-from stomprelay.relay.resend.line import Line
+from stomprelay.relay.forward import TURN, Joiner
+from stomprelay.relay.model.group import Broker, Health, Sight
 from stomprelay.relay.resend.offline import Offline
-from stomprelay.relay.resend.sender import Sender
+from stomprelay.relay.resend.unconfirmed import Kept
 from stomprelay.session.leg import Leg, State
-from stomprelay.session.session import Session
+from stomprelay.session.session import Session, Transaction
+from stomprelay.session.subscriptions import Subscription
+from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
-from stomprelay.wire.names import RECEIPT_HEADER
+from stomprelay.wire.names import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    DESTINATION,
+    ID,
+    RECEIPT_HEADER,
+    SEND,
+    SUBSCRIBE,
+    TRANSACTION,
+    UNSUBSCRIBE,
+)
 from stomprelay.wire.run import Run
+
+WINDOW: Final = 64
+FEW: Final = 8
+"""So many parts may go one by one at once."""
+SOON: Final = 5.0
+"""Seconds in which a broker closes the connection for what it was sent."""
+ENOUGH: Final = 2
+
+AGAIN: Final = b"relay-resent:true\n"
+"""The header line of a SEND that a lost broker may have had already."""
+
+_MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
+
+Part = Subscription | Kept | tuple[Transaction, bytes]
+"""What is sent again and answered by itself: a subscription, what was kept, a frame of an open transaction."""
+
+
+def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
+    """Return the error that the client is sent about a frame that costs brokers their connection."""
+    shown = f"{command.decode()} {name[:200].decode('utf-8', 'backslashreplace')}".rstrip()
+    if receipt is not None:
+        shown = f"{shown} (receipt {receipt[:200].decode('utf-8', 'backslashreplace')})"
+    why = "the broker closed the connection twice when it was sent"
+    return Refused("a frame cannot be delivered", f"{shown}: {why}", receipt=receipt)
+
+
+class Strike:
+    """A connection that ended with one thing alone on its way. `sight`: when it was sent. `counts`: the broker was
+    well.
+    """
+
+    __slots__ = ("_health", "_sight", "counts")
+
+    def __init__(self, health: Health, sight: Sight) -> None:
+        self._health = health
+        self._sight = health.unanswered(sight)
+        self.counts = False
+
+    def review(self) -> bool:
+        """Look at what is known of the broker by now, until it `counts`. Returns False where it never will."""
+        self.counts = self.counts or self._health.well_since(self._sight)
+        return self.counts or not self._health.disproved(self._sight)
+
+
+class Caution:
+    """The pace of a session's lines, and which of their frames are to blame for lost connections: `window` parts may
+    await their answers at a time; 0: any number.
+
+    A line is sent in one piece until a connection is lost soon after, without an answer. The next line has `WINDOW`
+    parts at a time on their way, and after one more loss a single one. A broker that had just answered, and closed the
+    connection within `SOON` seconds with one part alone on its way, is a strike against that part, if the broker is
+    found to be well later (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
+
+    Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at its end,
+    `lost` with the broker. The key of a part is the same for each broker; bytes for one that is sent only once.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_broker",
+        "_flight",
+        "_progress",
+        "_resent",
+        "_sent_at",
+        "_sight",
+        "_strikes",
+        "_suspect",
+        "window",
+    )
+
+    def __init__(self) -> None:
+        self.window = 0
+        self._broker: Broker | None = None
+        self._flight: dict[bytes, object] = {}
+        self._answered = False
+        self._progress = False
+        self._resent = 0
+        self._sent_at = 0.0
+        self._sight: Sight | None = None
+        self._suspect: object = None
+        self._strikes: list[Strike] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is awaited."""
+        return not self._flight
+
+    @property
+    def room(self) -> bool:
+        """Whether one more part may be sent now."""
+        return len(self._flight) < self.window
+
+    def began(self, broker: Broker | None, now: float) -> None:
+        """There is a broker, and a line to send it."""
+        self._broker = broker
+        self._flight.clear()
+        self._answered = self._progress = False
+        self._resent = 0
+        self._sent_at = now
+
+    def resent(self, parts: int, now: float) -> None:
+        """So many parts of the line were sent at once; no answers to them are awaited."""
+        self._resent += parts
+        self._sent_at = now
+
+    def sent(self, receipt: bytes, key: object, now: float) -> None:
+        """A part of the line was sent that this receipt answers; without a key it is never to blame."""
+        self._flight[receipt] = key
+        self._sent_at = now
+        self._resent += 1
+        if self._broker is not None:
+            self._sight = self._broker.health.sight()
+
+    def answered(self, receipt: bytes) -> None:
+        """The broker answered with this receipt."""
+        self._answered = True
+        if receipt in self._flight:
+            key = self._flight.pop(receipt)
+            # Subscriptions are no progress: the next broker is sent them again.
+            self._progress = self._progress or isinstance(key, bytes)
+            if key == self._suspect:
+                self._acquit()
+
+    def through(self) -> None:
+        """All of the line was sent and answered: the next one goes as fast as it can."""
+        self.window = 0
+        self._acquit()
+
+    def _acquit(self) -> None:
+        self._suspect = None
+        self._strikes = []
+
+    def lost(self, broker: Broker | None, now: float) -> None:
+        """The connection was lost; `broker` closed it, None where it was left for another reason."""
+        flight, self._flight = self._flight, {}
+        if broker is None or now > self._sent_at + SOON or not self._resent:
+            return
+        if self.window == 1:
+            (key,) = flight.values() or (None,)
+            if key is not None and self._answered and self._sight is not None:
+                if key != self._suspect:
+                    self._suspect = key
+                    self._strikes = []
+                self._strikes.append(Strike(broker.health, self._sight))
+        elif not self.window:
+            if not self._answered:
+                self.window = 1 if self._resent <= FEW else WINDOW
+        elif not self._progress:
+            self.window = 1
+
+    def condemns(self, key: object) -> bool:
+        """Whether this part of the line is to blame for lost connections, so that it must not be sent again."""
+        if key != self._suspect or not self._strikes:
+            return False
+        self._strikes = [strike for strike in self._strikes if strike.review()]
+        return sum(strike.counts for strike in self._strikes) >= ENOUGH
+
+
+class Sender:
+    """Writes frames to the broker at `leg`, keeps them, and asks for receipts. `send`, `repeat`, `repeat_inside` and
+    `compose` put frames in; `flush` writes them.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_bridge",
+        "_confirm",
+        "_joiner",
+        "_last",
+        "_offline",
+        "_outbox",
+        "_owing",
+        "_plain",
+        "_sends",
+        "_session",
+        "_unconfirmed",
+        "leg",
+    )
+
+    def __init__(
+        self, leg: Leg, bridge: Bridge, session: Session, offline: Offline, outbox: Outbox, *, confirm: bool
+    ) -> None:
+        self.leg = leg
+        self._bridge = bridge
+        self._session = session
+        self._offline = offline
+        self._unconfirmed = offline.unconfirmed
+        self._outbox = outbox
+        self._confirm = confirm
+        self._owing = True
+        self._joiner = Joiner()
+        self._plain: bytes | None = None
+        self._batch: list[Frame | Run] = []
+        self._sends = 0
+        self._last: tuple[Frame | Run, bytes | None, bytes] | None = None
+
+    @property
+    def names_subscriptions(self) -> bool:
+        """Whether the broker has to be told an id of each subscription, also of those that the client gave none."""
+        return self._bridge.judges and self._bridge.target.named_subscriptions
+
+    # Frames
+
+    def send(self, frame: Frame, extra: bytes = b"") -> None:
+        """Put in a frame, with `extra` header lines in front of a SEND's. Raises `StompError` if it cannot be sent."""
+        if frame.command is not SEND:
+            self._send_other(frame)
+            return
+        head = self._bridge.head(frame, self._session)
+        memo = frame.memo
+        if memo is None or memo is not self._plain:
+            if _MARKED.search(frame.data, frame.head - 1, frame.body):
+                self._send_marked(frame, head, extra)
+                return
+            self._plain = memo
+        if not self._confirm:
+            self._unconfirmed.pass_unkept()
+        elif self._unconfirmed.cumulative:
+            self._add(frame, head, extra)
+            return
+        else:
+            receipt = self._unconfirmed.ask()
+            self._unconfirmed.keep(frame.wire, receipt)
+            extra = b"%breceipt:%b\n" % (extra, receipt)
+        self._joiner.add(frame, head, extra)
+
+    def send_run(self, run: Run) -> None:
+        """Put in a run whose frames are accounted for; its SENDs are kept. For single receipts it needs `parts`."""
+        if not self._confirm or run.command is not SEND:
+            self.close()
+            self._joiner.add(run, None)
+        elif self._unconfirmed.cumulative:
+            self._add(run, None, b"", run.count)
+        else:
+            receipts = self._unconfirmed.ask_each(run.count)
+            self._unconfirmed.keep_run(run, receipts)
+            self._joiner.write(run.asking(receipts))
+
+    def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
+        """A SEND that asks for a receipt, or belongs to a transaction."""
+        receipt, name = self._offline.marks(frame)
+        if receipt is not None and self._owing:
+            self._unconfirmed.owe(receipt)
+        transaction = None if name is None else self._session.transactions.get(name)
+        if transaction is not None:
+            self.close()
+            self._offline.keep(transaction, frame)
+            extra += self._asking_inside(receipt, name)
+        elif receipt is not None:
+            self.close(batch=False)
+            self._batch.append(frame)
+            self._sends += 1
+            self._keep(receipt)
+        elif self._confirm:
+            self.close()
+            receipt = self._unconfirmed.ask()
+            self._unconfirmed.keep(frame.wire, receipt)
+            extra = b"%breceipt:%b\n" % (extra, receipt)
+        self._joiner.add(frame, head, extra)
+
+    def _send_other(self, frame: Frame) -> None:
+        """Any frame but SEND."""
+        self.close()
+        session, unconfirmed, command = self._session, self._unconfirmed, frame.command
+        receipt = name = None
+        if _MARKED.search(frame.data, frame.head - 1, frame.body):
+            receipt, name = self._offline.marks(frame)
+        transaction = None if name is None else session.transactions.get(name)
+        if command is COMMIT and transaction is not None and transaction.doomed is not None:
+            raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
+        head = self._bridge.head(frame, session)
+        extra = b""
+        if head == b"":
+            if receipt is not None:
+                unconfirmed.give(receipt)
+            return
+        if receipt is not None and self._owing:
+            unconfirmed.owe(receipt)
+        if command is COMMIT:
+            asked = receipt
+            if asked is None:
+                asked = unconfirmed.ask()
+                extra = b"receipt:%b\n" % asked
+            unconfirmed.commit(asked, ours=receipt is None, name=name)
+        elif command is ABORT and name is not None:
+            unconfirmed.committing.aborted(name)
+        elif command is BEGIN and name is not None:
+            self._offline.keep(session.transactions[name], frame)
+        self._joiner.add(frame, head, extra)
+
+    def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
+        """A SEND in a transaction passes. Returns the header line to put in front of it."""
+        ours = self._unconfirmed.pass_inside(name or b"", receipt, confirm=self._confirm)
+        return b"" if ours is None else b"receipt:%b\n" % ours
+
+    # Frames that are sent again
+
+    def repeat(self, kept: Kept) -> int:
+        """Put in again what was kept. Returns how many frames that are. Raises as `send` does."""
+        count = 0
+        self._owing = False
+        try:
+            for frame in self._offline.read(kept.wire):
+                count += 1
+                self.send(frame, AGAIN if kept.sent else b"")
+        finally:
+            self._owing = True
+        return count
+
+    def repeat_inside(self, wire: bytes) -> None:
+        """Put in again a frame of an open transaction. Raises as `send` does."""
+        for frame in self._offline.read(wire):
+            extra = b"" if frame.command is BEGIN else self._asking_inside(*self._offline.marks(frame))
+            self._joiner.add(frame, self._bridge.head(frame, self._session), extra)
+
+    def compose(self, command: bytes, headers: Headers) -> None:
+        """Put in a frame of the relay's own."""
+        self._joiner.write(self._bridge.compose(command, headers, self._session))
+
+    # Writing
+
+    def flush(self, now: float) -> None:
+        """Write what was put in since the last time, in one piece."""
+        self.close()
+        data = self._joiner.take()
+        if data:
+            self._outbox.send(self.leg, data, now)
+
+    def spelled(self, wire: bytes) -> bytes:
+        """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
+        return b"".join([self._bridge.carry(frame, self._session) for frame in self._offline.read(wire)])
+
+    def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
+        """More for the batch, whose last SEND will ask for the receipt: so each waits for the next."""
+        self.close(batch=False)
+        self._batch.append(frame)
+        self._sends += sends
+        self._last = (frame, head, extra)
+
+    def close(self, *, batch: bool = True) -> None:
+        """The SEND that waits goes out. With it the batch is complete, unless it goes on (not `batch`)."""
+        if self._last is None:
+            return
+        frame, head, extra = self._last
+        self._last = None
+        if batch:
+            receipt = self._unconfirmed.ask()
+            self._keep(receipt)
+            extra = b"%breceipt:%b\n" % (extra, receipt)
+        self._joiner.add(frame, head, extra)
+
+    def _keep(self, receipt: bytes) -> None:
+        """Keep the frames of the batch until this receipt confirms them; the next batch begins."""
+        wire = b"".join([each.wire for each in self._batch])
+        self._unconfirmed.keep(wire, receipt, sends=self._sends)
+        self._batch = []
+        self._sends = 0
+
+
+class Line:
+    """What a new broker has to be sent before the client's next frame, in order: subscriptions, what was not confirmed,
+    open transactions; a `sender` writes it. It goes out by turns, or some parts at a time: see `Caution`.
+
+    Call `begin`, then `go_on` until it is `done`. `refused`: frames that were taken out, as errors for the client.
+    `hurries`: it waits for no answers.
+    """
+
+    __slots__ = (
+        "_caution",
+        "_hurries",
+        "_inside",
+        "_leaving",
+        "_offline",
+        "_refused",
+        "_sender",
+        "_session",
+        "_subscriptions",
+        "_unconfirmed",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        offline: Offline,
+        sender: Sender,
+        caution: Caution,
+        refused: list[Refused],
+        *,
+        hurries: bool,
+    ) -> None:
+        self._session = session
+        self._offline = offline
+        self._unconfirmed = offline.unconfirmed
+        self._sender = sender
+        self._caution = caution
+        self._refused = refused
+        self._hurries = hurries
+        self._leaving: deque[Subscription] = deque()
+        self._subscriptions: deque[Subscription] = deque()
+        self._inside: deque[tuple[Transaction, bytes]] = deque()
+
+    @property
+    def done(self) -> bool:
+        """Whether the broker has all of it, so that the client's next frame may follow."""
+        return not (self._hurries or self._leaving or self._caution.window)
+
+    @property
+    def hasty(self) -> bool:
+        """Whether it is only too long for one turn."""
+        return self._hurries or bool(self._leaving)
+
+    def begin(self, now: float, *, subscriptions: bool) -> None:
+        """Put all of it into the line, with or without the subscriptions."""
+        session, unconfirmed, caution = self._session, self._unconfirmed, self._caution
+        if subscriptions:
+            self._subscriptions.extend(session.subscriptions)
+        for transaction in session.transactions.values():
+            self._inside.extend([(transaction, wire) for wire in transaction.frames])
+        taken = unconfirmed.take()
+        if taken:
+            unconfirmed.set_aside(taken)
+            session.counters["frames_resent"] += sum(kept.sends for kept in taken if kept.sent)
+        if caution.window == 1 and self._first() is not None:
+            caution.sent(self._check(), None, now)
+
+    def unsubscribe(self, *, subscribed: bool) -> None:
+        """Put in (or begin) UNSUBSCRIBEs for all. `subscribed`: the broker was sent the subscriptions."""
+        sent = len(self._session.subscriptions) - len(self._subscriptions)
+        self._subscriptions.clear()
+        if subscribed:
+            self._leaving.extend(islice(self._session.subscriptions, sent))
+        self._leave()
+
+    # How it goes out
+
+    def go_on(self, now: float) -> None:
+        """Put in as much more of it as may be sent now. Raises `StompError` for what cannot be sent."""
+        if self.hasty:
+            self._hurry(now)
+        else:
+            self._watch(now)
+
+    def _hurry(self, now: float) -> None:
+        """Put in as much as one turn has, which waits for no answers."""
+        count = self._leave()
+        if not self._hurries:
+            return
+        sender, unconfirmed = self._sender, self._unconfirmed
+        while self._subscriptions and count < TURN:
+            self._subscribe(self._subscriptions.popleft())
+            count += 1
+        # What is kept may hold a whole transaction, and another one of its name may be open.
+        kept = unconfirmed.aside is not None
+        if kept:
+            with self._session.without_transactions():
+                while unconfirmed.aside is not None and count < TURN:
+                    count += sender.repeat(unconfirmed.take_aside())
+                sender.close()
+        while self._inside and count < TURN:
+            sender.repeat_inside(self._inside.popleft()[1])
+            count += 1
+        self._caution.resent(count, now)
+        self._hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
+
+    def _watch(self, now: float) -> None:
+        """Put in as many parts as may await their answers together; leave out those that are to blame."""
+        caution = self._caution
+        while caution.room:
+            part = self._first()
+            if part is None:
+                if caution.idle:
+                    caution.through()
+                return
+            key = part.wire if isinstance(part, Kept) else part  # its receipt is another one each time
+            if caution.condemns(key):
+                self._drop(part)
+            else:
+                caution.sent(self._say(part), key, now)
+
+    # Its parts
+
+    def _first(self) -> Part | None:
+        """Return the first part that was not sent yet."""
+        if self._subscriptions:
+            return self._subscriptions[0]
+        self._split()
+        return self._unconfirmed.aside or (self._inside[0] if self._inside else None)
+
+    def _split(self) -> None:
+        """Where one receipt confirms several SENDs that come next, have each confirmed by one of its own."""
+        unconfirmed = self._unconfirmed
+        kept = unconfirmed.aside
+        if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
+            return  # a transaction stays whole
+        *others, last = self._offline.read(kept.wire)
+        parts = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
+        unconfirmed.take_aside()
+        unconfirmed.set_aside([*parts, kept._replace(wire=last.wire, sends=1)], first=True)
+
+    def _say(self, part: Part) -> bytes:
+        """Put in the first part, which is this one. Returns the receipt that answers it."""
+        sender, unconfirmed = self._sender, self._unconfirmed
+        unconfirmed.take_latest()
+        if isinstance(part, Subscription):
+            self._subscriptions.popleft()
+            self._subscribe(part)
+        elif isinstance(part, Kept):
+            unconfirmed.take_aside()
+            first = next(self._offline.read(part.wire))
+            if first.header(TRANSACTION, self._session.dialect) is not None:
+                with self._session.without_transactions():
+                    sender.repeat(part)
+            else:
+                sender.repeat(part)
+            sender.close()
+        else:
+            self._inside.popleft()
+            sender.repeat_inside(part[1])
+        return unconfirmed.take_latest() or self._check()
+
+    def _check(self) -> bytes:
+        """Ask the broker for a receipt that it gives when it has read all before, by an order without effect."""
+        receipt = self._unconfirmed.ask()
+        headers = [(TRANSACTION, receipt)]
+        self._sender.compose(BEGIN, [*headers, (RECEIPT_HEADER, receipt)])
+        self._sender.compose(ABORT, headers)
+        return receipt
+
+    def _drop(self, part: Part) -> None:
+        """Take the first part, which is this one, out of the line for good."""
+        dialect = self._session.dialect
+        if isinstance(part, Subscription):
+            self._subscriptions.popleft()
+            command, headers = SUBSCRIBE, part.headers
+        else:
+            if isinstance(part, Kept):
+                self._unconfirmed.take_aside()
+                wire = part.wire
+            else:
+                transaction, wire = part
+                transaction.doom("a frame in it cost brokers their connection")
+                while self._inside and self._inside[0][0] is transaction:
+                    self._inside.popleft()
+            first = next(self._offline.read(wire))
+            command, headers = first.command, first.headers(dialect)
+        names = dict(reversed(headers))
+        receipt = names.get(RECEIPT_HEADER)
+        if receipt is not None:
+            self._unconfirmed.renounce(receipt)
+        self._session.counters["poison_refused"] += 1
+        name = names.get(DESTINATION, names.get(TRANSACTION, b""))
+        self._refused.append(poison(command, name, receipt))
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        headers = [
+            (name, value)
+            for name, value in subscription.headers
+            if name != RECEIPT_HEADER or self._unconfirmed.owes(value)
+        ]
+        if self._sender.names_subscriptions and not subscription.named:
+            headers.insert(0, (ID, subscription.id))
+        self._sender.compose(SUBSCRIBE, headers)
+
+    def _leave(self) -> int:
+        """Unsubscribe as many as one turn has. Returns how many that are."""
+        if not self._leaving:
+            return 0
+        named, count = self._sender.names_subscriptions, 0
+        while self._leaving and count < TURN:
+            each = self._leaving.popleft()
+            count += 1
+            header = (ID, each.id) if named or each.named else (DESTINATION, each.destination)
+            self._sender.compose(UNSUBSCRIBE, [header])
+        return count
 
 
 class Resender:

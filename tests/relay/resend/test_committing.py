@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from stomprelay.relay.resend.committing import Committing
+from stomprelay.relay.resend.unconfirmed import Committing
 
 
 def ids() -> Iterator[bytes]:
