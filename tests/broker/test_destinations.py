@@ -91,9 +91,10 @@ def test_so_much_may_wait(bounds: dict[str, Any], sizes: tuple[int, ...], messag
     assert (scene.kept, scene.memory) == ({b"/queue/a": len(sizes) - 1}, used)
 
 
-def test_what_comes_back_needs_no_room() -> None:
+@pytest.mark.parametrize("bounds", [{"queue_messages": 1}, {"queue_bytes": 1100}])
+def test_what_comes_back_needs_no_room(bounds: dict[str, Any]) -> None:
     """A message that was accepted once is never refused; one taken makes room."""
-    scene = Scene(queue_messages=1)
+    scene = Scene(**bounds)
     client, other = scene.client(), scene.client()
     client.subscribes(b"/queue/a", b"client", more=b"prefetch-count:2\n")
     other.sends_to(b"/queue/a", b"1", b"2", b"3")
