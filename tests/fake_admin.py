@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import UnixStreamServer
 from typing import Any
@@ -17,7 +17,7 @@ B = BrokerStatus("ssl://b", "main", "main", "down", 0, 0)
 
 def told(*brokers: BrokerStatus) -> bytes:
     """What a relay answers."""
-    return json.dumps({"brokers": [asdict(each) for each in brokers]}).encode()
+    return json.dumps({"brokers": [each._asdict() for each in brokers]}).encode()
 
 
 def connected(number: int, **more: Any) -> dict[str, Any]:

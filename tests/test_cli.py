@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -315,7 +314,7 @@ def relay() -> Iterator[Relay]:
 
 def test_pause(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     """By host and port, with a bound; over when no session is left."""
-    relay.answer("/brokers/pause", told(replace(A, state="paused", sessions=0)))
+    relay.answer("/brokers/pause", told(A._replace(state="paused", sessions=0)))
     assert main(["pause", "a:1", "--admin", relay.place, "--within", "2.5"]) == 0
     assert capsys.readouterr().out == "a:1: paused, no sessions left\n"
     assert relay.asked[1][1:3] == ("/brokers/pause", {"broker": "tcp://a:1", "within": 2.5})

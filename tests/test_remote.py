@@ -5,7 +5,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
@@ -243,8 +243,8 @@ def test_what_is_asked(relay: Relay) -> None:
 
 def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
     """It says how many are left each time the number changes."""
-    relay.answer("/brokers/pause", told(replace(A, state="paused", sessions=3, moving=3), B))
-    left = [replace(A, state="paused", sessions=number) for number in (3, 1, 1, 0)]
+    relay.answer("/brokers/pause", told(A._replace(state="paused", sessions=3, moving=3), B))
+    left = [A._replace(state="paused", sessions=number) for number in (3, 1, 1, 0)]
     relay.answer("/brokers", told(A, B), *(told(each, B) for each in left))
     status, lines, clock = paused(relay, "tcp://a:1", 30)
     assert status == 0
@@ -259,9 +259,9 @@ def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
 
 def test_pause_tells_that_no_other_broker_takes_the_sessions(relay: Relay) -> None:
     """At once, as soon as none of them is still to be asked for; how many, and why."""
-    here = replace(A, state="paused", sessions=2)
-    relay.answer("/brokers/pause", told(replace(here, moving=1, staying=1, stays="ssl://b answered")))
-    relay.answer("/brokers", told(A, B), told(replace(here, staying=2, stays="ssl://b answered\x1b")))
+    here = A._replace(state="paused", sessions=2)
+    relay.answer("/brokers/pause", told(here._replace(moving=1, staying=1, stays="ssl://b answered")))
+    relay.answer("/brokers", told(A, B), told(here._replace(staying=2, stays="ssl://b answered\x1b")))
     with pytest.raises(
         AdminError, match=r"^a:1: 2 sessions stay, for no other broker took them: ssl://b answered"
     ):
@@ -271,8 +271,8 @@ def test_pause_tells_that_no_other_broker_takes_the_sessions(relay: Relay) -> No
 @pytest.mark.parametrize(("within", "longest"), [(None, 60), (0, 5), (20, 25)])
 def test_pause_gives_up(relay: Relay, within: float | None, longest: float) -> None:
     """After the bound, and some time beyond it for those that are leaving."""
-    relay.answer("/brokers/pause", told(replace(A, state="paused")))
-    relay.answer("/brokers", told(A, B), told(replace(A, state="paused")))
+    relay.answer("/brokers/pause", told(A._replace(state="paused")))
+    relay.answer("/brokers", told(A, B), told(A._replace(state="paused")))
     clock, lines = Clock(), list[str]()
     with pytest.raises(
         AdminError, match=r"^a:1: the sessions that are left did not leave in time; it stays paused$"
@@ -324,7 +324,7 @@ def test_a_drain_that_is_taken_back(relay: Relay) -> None:
 
 def test_a_pause_that_is_taken_back(relay: Relay) -> None:
     """Somebody else resumed the broker, or the relay was started anew with another configuration."""
-    relay.answer("/brokers/pause", told(replace(A, state="paused")))
+    relay.answer("/brokers/pause", told(A._replace(state="paused")))
     relay.answer("/brokers", told(A, B), told(A, B))
     with pytest.raises(AdminError, match=r"^a:1: is not paused any more$"):
         paused(relay, "a:1")
@@ -352,8 +352,8 @@ def test_a_pause_that_is_taken_back(relay: Relay) -> None:
 )
 def test_how_a_broker_may_be_called(relay: Relay, uri: str, name: str) -> None:
     """By its URI as configured, or by host and port."""
-    known = replace(A, uri=uri)
-    relay.answer("/brokers", told(known, replace(A, uri="tcp://other:9"), replace(known, upstream="second")))
+    known = A._replace(uri=uri)
+    relay.answer("/brokers", told(known, A._replace(uri="tcp://other:9"), known._replace(upstream="second")))
     relay.answer("/brokers/resume", told(known))
     assert resume(AdminClient(relay.place), name, lambda _: None) == 0
     assert relay.asked[1][2] == {"broker": uri}
@@ -361,7 +361,7 @@ def test_how_a_broker_may_be_called(relay: Relay, uri: str, name: str) -> None:
 
 def test_a_broker_that_is_not_there(relay: Relay) -> None:
     """A hint at those that are; nothing is asked of the relay."""
-    relay.answer("/brokers", told(A, B, replace(A, uri="odd")))
+    relay.answer("/brokers", told(A, B, A._replace(uri="odd")))
     with pytest.raises(
         AdminError, match=r'^tcp://a:2: the relay knows no such broker; did you mean "tcp://a:1"\?$'
     ):
@@ -371,7 +371,7 @@ def test_a_broker_that_is_not_there(relay: Relay) -> None:
 
 def test_a_name_for_two_brokers(relay: Relay) -> None:
     """TLS and plain on one port cannot be, but a name may be written in two ways."""
-    relay.answer("/brokers", told(A, replace(A, uri="stomp://a:1")))
+    relay.answer("/brokers", told(A, A._replace(uri="stomp://a:1")))
     with pytest.raises(AdminError, match=r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
         resume(AdminClient(relay.place), "a:1", lambda _: None)
 

@@ -12,7 +12,7 @@ from stomprelay.journal.block import BlockKind, pack_sizes, sealed
 from stomprelay.journal.schema import VERSION, Context, Header, JournalSide, encode_event
 from stomprelay.journal.tail import LONGEST_BODY, TailAnswer, TailRequest
 from stomprelay.remote import AdminClient, AdminError, tail, watch
-from stomprelay.remote.tail import POLL
+from stomprelay.remote.commands import POLL
 from tests.fake_admin import Relay, serving_relay
 
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")

@@ -4,6 +4,5 @@ Nothing is durable, and no login is checked: every client may use every destinat
 browsing (both are refused), no wildcards and no temporary destinations.
 
 `broker` the whole, `connection` one client's connection, `commands` its frames, `destinations` queues and topics by
-name, and transactions, `queue` one of them with its consumers, `unsettled` deliveries that await an ACK, `output`
-writing, `message` a message, `bounds` limits.
+name, and transactions, `queue` one of them with its consumers, `output` writing, `message` a message, and limits.
 """

@@ -1,8 +1,8 @@
 """The whole of the embedded broker. Inputs of a `Connection` return effects, also on other clients' legs."""
 
-from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
+from stomprelay.broker.message import DEFAULTS, Bounds
 from stomprelay.broker.output import Output
 from stomprelay.session.effects import Effect, Event, Wake
 from stomprelay.session.heartbeat import Terms

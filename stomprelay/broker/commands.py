@@ -4,12 +4,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from stomprelay.broker.bounds import Bounds
 from stomprelay.broker.destinations import Destinations, PendingTransaction
-from stomprelay.broker.message import MessageHead, require_destination
+from stomprelay.broker.message import Bounds, MessageHead, require_destination
 from stomprelay.broker.output import SendBuffer
-from stomprelay.broker.queue import Consumer, QueuedMessage
-from stomprelay.broker.unsettled import Held, Holders
+from stomprelay.broker.queue import Consumer, Held, Holders, QueuedMessage
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
@@ -76,7 +74,7 @@ class ClientCommands:
         self._consumers: dict[bytes, Consumer] = {}
         self._named: dict[bytes, Consumer] = {}
         self._by_destination: dict[bytes, OrderedDict[Consumer, None]] = {}
-        self._holders: Holders[Consumer] | None = None
+        self._holders: Holders | None = None
         if dialect.delivery is DeliveryNaming.MESSAGE_ID:
             self._holders = Holders()
         self._tags = 0
@@ -114,10 +112,6 @@ class ClientCommands:
         except StompError as error:
             error.asked_for(frame.header(RECEIPT_HEADER, self._dialect))
             raise
-
-    def resumed(self) -> None:
-        """Send messages that wait: the client can be written to again."""
-        self._buffer.go_on()
 
     def closed(self) -> None:
         """Abort the open transactions and end the subscriptions: the connection ended, and its buffer is closed."""
@@ -226,7 +220,7 @@ class ClientCommands:
         name = frame.header(TRANSACTION, self._dialect)
         transaction = None if name is None else self._transaction(name)
         consumer, message_id = _FIND[self._dialect.delivery](self, frame)
-        messages: list[QueuedMessage] | Held[QueuedMessage] = []
+        messages: list[QueuedMessage] | Held = []
         if consumer is not None:
             messages = (consumer.acknowledged if transaction is None else consumer.held)(message_id)
         if consumer is None or not messages:

@@ -17,9 +17,9 @@ from math import inf
 from typing import Final
 
 from stomprelay import __version__
-from stomprelay.broker.bounds import Bounds
 from stomprelay.broker.commands import ClientCommands
 from stomprelay.broker.destinations import Destinations
+from stomprelay.broker.message import Bounds
 from stomprelay.broker.output import Output, SendBuffer
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
@@ -281,7 +281,7 @@ class Connection:
         again = again or self._buffer.at_limit
         self._buffer.start_turn(self._bounds.burst)
         if again and self._commands is not None:
-            self._commands.resumed()
+            self._buffer.go_on()
 
     def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
         """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""

@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from stomprelay.broker.bounds import Bounds, Memory
-from stomprelay.broker.message import QUEUE, TOPIC, Message, MessageHead
-from stomprelay.broker.queue import Consumer, Queue, QueuedMessage, Topic
-from stomprelay.broker.unsettled import Held
+from stomprelay.broker.message import QUEUE, TOPIC, Bounds, Memory, Message, MessageHead
+from stomprelay.broker.queue import Consumer, Held, Queue, QueuedMessage, Topic
 from stomprelay.wire.errors import LimitError
 
 DEAD_LETTERS: Final = QUEUE + b"DLQ"
@@ -15,7 +13,7 @@ DEAD_LETTERS: Final = QUEUE + b"DLQ"
 ORIGINAL_DESTINATION: Final = b"original-destination"
 """The header of a dead letter with its original destination."""
 
-Acknowledged = tuple[Consumer, list[QueuedMessage] | Held[QueuedMessage]]
+Acknowledged = tuple[Consumer, list[QueuedMessage] | Held]
 """The messages of one ACK or NACK, with their consumer."""
 
 
@@ -179,7 +177,7 @@ class PendingTransaction:
         self._messages.append(message)
 
     def acknowledged(
-        self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage], *, refused: bool
+        self, consumer: Consumer, messages: list[QueuedMessage] | Held, *, refused: bool
     ) -> None:
         """Add an ACK, or a NACK (`refused`), of these messages. Raises `LimitError` if the transaction is too large."""
         try:

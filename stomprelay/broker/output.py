@@ -3,10 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from stomprelay.session.effects import Effect, Event, Note, Outbox, Send
 from stomprelay.session.leg import Leg
+
+if TYPE_CHECKING:
+    from stomprelay.broker.queue import Consumer
 
 
 class Output:
@@ -46,13 +49,6 @@ class Output:
         self.outbox.put(*rest)
 
 
-class HeldUp(Protocol):
-    """An object with data for a buffer that is not `ready`."""
-
-    def resume(self) -> None:
-        """Continue: the buffer is ready again."""
-
-
 class SendBuffer:
     """The bytes for one leg, written at the end of the input.
 
@@ -87,7 +83,7 @@ class SendBuffer:
         self._writable = True
         self._pieces: list[bytes] = []
         self._size = 0
-        self._held_up: OrderedDict[HeldUp, None] = OrderedDict()
+        self._held_up: OrderedDict[Consumer, None] = OrderedDict()
 
     def deliver(self, head: bytes, body: bytes) -> None:
         """Add a message, while `ready`."""
@@ -126,11 +122,11 @@ class SendBuffer:
         """Remove the limit until the next turn starts."""
         self._limit = inf
 
-    def holds_up(self, who: HeldUp) -> None:
+    def holds_up(self, who: "Consumer") -> None:
         """Make `go_on` resume this object, for which the buffer was not `ready`."""
         self._held_up[who] = None
 
-    def forget(self, who: HeldUp) -> None:
+    def forget(self, who: "Consumer") -> None:
         """Do not resume this object any more."""
         self._held_up.pop(who, None)
 

@@ -1,14 +1,13 @@
 """Queues, topics and their consumers: each message's consumer, and the messages that await their ACK."""
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from heapq import heappop, heappush
 from math import inf
 
-from stomprelay.broker.bounds import Memory
-from stomprelay.broker.message import Message
+from stomprelay.broker.message import Memory, Message
 from stomprelay.broker.output import SendBuffer
-from stomprelay.broker.unsettled import Held, Holders, Runs, Unsettled
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError
@@ -18,35 +17,146 @@ _REDELIVERED = REDELIVERED + b":true\n"
 
 
 class QueuedMessage:
-    """A message in one queue until it is settled. `order`: its place. `refusals`: its NACKs. `redelivered`: a consumer
-    had it before. `delivery`: its number at the last consumer.
-    """
+    """A message in one queue until it is settled. `order`: its place."""
 
-    __slots__ = ("delivery", "message", "order", "redelivered", "refusals")
+    __slots__ = ("_refusals", "message", "order")
 
     def __init__(self, message: Message, order: int) -> None:
         self.message = message
         self.order = order
-        self.redelivered = False
-        self.refusals = 0
-        self.delivery = 0
+        self._refusals = 0
 
     def __lt__(self, other: "QueuedMessage") -> bool:
         """Whether this message is older than the other one."""
         return self.order < other.order
 
-    def delivered(self, number: int) -> None:
-        """Record that it was sent to a consumer, as the consumer's delivery of this number."""
-        self.delivery = number
-
-    def returned(self) -> None:
-        """Record that it was not acknowledged, and waits again."""
-        self.redelivered = True
-
     def refused(self) -> int:
-        """Record a NACK. Return the number of its NACKs."""
-        self.refusals += 1
-        return self.refusals
+        """Count a NACK, and return how many there were."""
+        self._refusals += 1
+        return self._refusals
+
+
+Runs = list[tuple[int, int]]
+"""Numbers of deliveries, as the first and the last of each unbroken run, in order."""
+
+
+class Unsettled:
+    """Deliveries by number, each with its message-id. `len()` and `in` are about those that await an ACK, by
+    message-id. A transaction may hold deliveries, in runs of neighbours.
+    """
+
+    __slots__ = ("_awaited", "_by_number", "_numbers", "_runs")
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._by_number: dict[int, tuple[bytes, QueuedMessage]] = {}
+        self._runs: Runs = []
+        self._awaited = 0
+
+    def __len__(self) -> int:
+        return self._awaited
+
+    def __iter__(self) -> Iterator[bytes]:
+        for first, last in self._runs:
+            for number in range(first, last + 1):
+                yield self._by_number[number][0]
+
+    def __contains__(self, message_id: object) -> bool:
+        number = self._numbers.get(message_id) if isinstance(message_id, bytes) else None
+        return number is not None and self._run(number) is not None
+
+    def _run(self, number: int) -> int | None:
+        """The index of the run that contains the delivery; None if the delivery is held."""
+        at = bisect_right(self._runs, (number, inf)) - 1
+        return at if at >= 0 and number <= self._runs[at][1] else None
+
+    def add(self, number: int, message_id: bytes, item: QueuedMessage) -> None:
+        """Add a delivery that awaits an ACK."""
+        self._numbers[message_id] = number
+        self._by_number[number] = message_id, item
+        self.release([(number, number)])
+
+    def hold(self, message_id: bytes) -> Runs:
+        """Hold and return the deliveries that an ACK of this message covers, empty for an unknown one. Then call
+        `release` or `take` with them.
+        """
+        number = self._numbers.get(message_id)
+        at = None if number is None else self._run(number)
+        if number is None or at is None:
+            return []
+        first, last = self._runs[at]
+        held = [*self._runs[:at], (first, number)]
+        self._runs[: at + 1] = [(number + 1, last)] if number < last else []
+        self._awaited -= sum(last - first + 1 for first, last in held)
+        return held
+
+    def hold_all(self) -> Runs:
+        """Return all deliveries that await an ACK, as `hold` does."""
+        held, self._runs, self._awaited = self._runs, [], 0
+        return held
+
+    def release(self, held: Runs) -> None:
+        """Let deliveries await an ACK again, in their old places."""
+        runs = self._runs
+        for first, last in held:
+            self._awaited += last - first + 1
+            at = end = bisect_left(runs, (first, last))
+            if at and runs[at - 1][1] == first - 1:
+                at -= 1
+                first = runs[at][0]  # noqa: PLW2901 - one run with its neighbour
+            if end < len(runs) and runs[end][0] == last + 1:
+                last = runs[end][1]  # noqa: PLW2901
+                end += 1
+            runs[at:end] = [(first, last)]
+
+    def take(self, held: Runs) -> list[tuple[bytes, QueuedMessage]]:
+        """Forget held deliveries, and return them in their order."""
+        taken = [self._by_number.pop(number) for first, last in held for number in range(first, last + 1)]
+        for message_id, _ in taken:
+            del self._numbers[message_id]
+        return taken
+
+
+class Held:
+    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. Iterate over it once, or give its
+    `runs` to `Unsettled.release`.
+    """
+
+    __slots__ = ("_take", "message_id", "runs")
+
+    def __init__(self, take: Callable[[Runs], list[QueuedMessage]], message_id: bytes, runs: Runs) -> None:
+        self._take = take
+        self.message_id = message_id
+        self.runs = runs
+
+    def __iter__(self) -> Iterator[QueuedMessage]:
+        return iter(self._take(self.runs))
+
+
+class Holders:
+    """The receivers of each message among the consumers of one client, by message-id, the earliest receiver first."""
+
+    __slots__ = ("_by_message",)
+
+    def __init__(self) -> None:
+        self._by_message: dict[bytes, OrderedDict[Consumer, None]] = {}
+
+    def add(self, message_id: bytes, holder: "Consumer") -> None:
+        """Record that this message was sent to this receiver."""
+        self._by_message.setdefault(message_id, OrderedDict())[holder] = None
+
+    def remove(self, message_id: bytes, holder: "Consumer") -> None:
+        """Record that this receiver has acknowledged this message, or never had it."""
+        holders = self._by_message.get(message_id)
+        if holders is not None:
+            holders.pop(holder, None)
+            if not holders:
+                del self._by_message[message_id]
+
+    def find(self, message_id: bytes) -> "Consumer | None":
+        """Return the first receiver at which this message awaits an ACK."""
+        holders = self._by_message.get(message_id, ())
+        return next((each for each in holders if message_id in each.unsettled), None)
 
 
 class Consumer:
@@ -84,7 +194,7 @@ class Consumer:
         prefetch: int,
         dialect: Dialect,
         buffer: SendBuffer,
-        holders: "Holders[Consumer] | None" = None,
+        holders: Holders | None = None,
     ) -> None:
         self.queue = queue
         self.tag = tag
@@ -93,7 +203,7 @@ class Consumer:
         self.acknowledges = mode != AUTO
         self.window: float = prefetch if self.acknowledges else inf
         self._cumulative = mode == CUMULATIVE
-        self._up_to: Unsettled[QueuedMessage] = Unsettled()
+        self._up_to = Unsettled()
         self._one_by_one: dict[bytes, QueuedMessage] = {}
         self.unsettled: Collection[bytes] = self._up_to if self._cumulative else self._one_by_one
         self._holders = holders
@@ -124,17 +234,16 @@ class Consumer:
             message.body,
         )
 
-    def take(self, queued: QueuedMessage) -> None:
+    def take(self, queued: QueuedMessage, redelivered: bool = False) -> None:
         """Send the consumer a message that it has to acknowledge, and keep it in `unsettled`."""
-        self._delivered += 1
-        queued.delivered(self._delivered)
         self._await(queued)
-        self.write(queued.message, queued.redelivered)
+        self.write(queued.message, redelivered)
 
     def _await(self, queued: QueuedMessage) -> None:
         message_id = queued.message.id
         if self._cumulative:
-            self._up_to.add(queued.delivery, message_id, queued)
+            self._delivered += 1
+            self._up_to.add(self._delivered, message_id, queued)
         else:
             self._one_by_one[message_id] = queued
         if self._holders is not None:
@@ -151,7 +260,7 @@ class Consumer:
             self._holders.remove(message_id, self)
         return [queued]
 
-    def held(self, message_id: bytes) -> list[QueuedMessage] | Held[QueuedMessage]:
+    def held(self, message_id: bytes) -> list[QueuedMessage] | Held:
         """As `acknowledged`, for an ACK or NACK in a transaction, which may be aborted: then call `restore`."""
         if not self._cumulative:
             return self.acknowledged(message_id)
@@ -170,7 +279,7 @@ class Consumer:
                 self._holders.remove(message_id, self)
         return [queued for _, queued in messages]
 
-    def restore(self, messages: list[QueuedMessage] | Held[QueuedMessage]) -> None:
+    def restore(self, messages: list[QueuedMessage] | Held) -> None:
         """Put messages that an aborted transaction had acknowledged back into `unsettled`, in their old places."""
         if isinstance(messages, Held):
             self._up_to.release(messages.runs)
@@ -340,11 +449,12 @@ class Queue:
             consumer = self._next()
             if consumer is None:
                 return
+            redelivered = bool(self._returned)
             queued = self._take_oldest()
             if consumer.acknowledges:
-                consumer.take(queued)
+                consumer.take(queued, redelivered)
             else:
-                consumer.write(queued.message, queued.redelivered)
+                consumer.write(queued.message, redelivered)
                 self.settled(queued)
 
     def _next(self) -> Consumer | None:
@@ -381,11 +491,10 @@ class Queue:
             if self._ended:
                 self.settled(queued)
             else:
-                queued.returned()
                 self.waiting_bytes += queued.message.size
                 heappush(self._returned, queued)
 
-    def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage]) -> None:
+    def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held) -> None:
         """Take back messages of an aborted transaction: they await their ACK or a consumer. Then call `deliver`."""
         if consumer in self._consumers:
             consumer.restore(messages)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay.auth.settings import AuthSettings
-from stomprelay.broker.bounds import Bounds
+from stomprelay.broker.message import Bounds
 from stomprelay.config import endpoint
 from stomprelay.config.address import MEMORY, Authority
 from stomprelay.config.admin import KEYS as ADMIN

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from stomprelay.auth.settings import Told
-from stomprelay.broker.bounds import DEFAULTS
+from stomprelay.broker.message import DEFAULTS
 from stomprelay.config import values
 from stomprelay.config.address import certificate_name, hosts
 from stomprelay.config.endpoint import server_endpoint

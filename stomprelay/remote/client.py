@@ -1,25 +1,144 @@
-"""The admin endpoint of a running relay, and the requests to it."""
+"""The admin endpoint of a running relay: the connection to it, the credentials for it, and the requests."""
 
 import json
+import socket
+import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from http.client import HTTPException
-from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from urllib.parse import quote, urlencode, urlsplit
 
+from stomprelay.config import endpoint
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.remote.connecting import LONGEST, AdminError, Credentials, connector, why
-from stomprelay.remote.tables import session_cells
+from stomprelay.wire.errors import visible
 
 _UNAUTHORIZED: Final = 401
 _MISDIRECTED: Final = 421
-_NONE: Final = Credentials()
 
 Answer = TypeVar("Answer")
+Record = TypeVar("Record", "BrokerStatus", "SessionPage", "Reloaded", "DrainStatus")
+DEFAULT: Final = "http://127.0.0.1:61680"
+
+_REQUEST: Final = 10.0
+LONGEST: Final = 64 * 1024 * 1024
+"""The largest size of a response, or of a file, in bytes."""
+_END: Final = "-----END CERTIFICATE-----\n"
+_EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-@dataclass(frozen=True)
-class BrokerStatus:
+class AdminError(Exception):
+    """The relay cannot be connected to, or refused a request. The caller shows the text and stops."""
+
+
+class Credentials(NamedTuple):
+    """For an admin endpoint: its `token`; for TLS our `certificate` with its `key`, and `ca`, the relay's authorities
+    (None: the system's). `own` is the relay's certificate, if known: then an endpoint string uses TLS, too, and only it
+    is accepted.
+    """
+
+    token: bytes | None = None
+    certificate: str | None = None
+    key: str | None = None
+    ca: str | None = None
+    own: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Credentials(certificate={self.certificate!r}, ca={self.ca!r}, own={self.own!r})"
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context for these credentials. Raises `AdminError` for a file that cannot be used."""
+        file = self.own or self.ca
+        try:
+            context = ssl.create_default_context(cafile=self.ca, cadata=self.own and _leaf(self.own))
+            if self.own is not None:
+                context.check_hostname = False
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            if self.certificate is not None:
+                file = self.certificate if self.key is None else f"{self.certificate}, {self.key}"
+                # OpenSSL would ask for the passphrase on the terminal.
+                context.load_cert_chain(self.certificate, self.key, password=lambda: "")
+        except (OSError, ValueError) as error:
+            raise AdminError(f"{file}: cannot be used for TLS: {why(error)}") from None
+        return context
+
+
+def _leaf(path: str) -> str:
+    """Return the first certificate of a file; those after it are authorities, which vouch for others as well."""
+    with open(path, encoding="ascii", errors="replace") as stream:
+        return stream.read(LONGEST).partition(_END)[0] + _END
+
+
+def why(error: Exception) -> str:
+    """Return the reason of an error in words."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def connector(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
+    """Return what connects to the admin endpoint, and the prefix of its paths. Raises `AdminError`."""
+    try:
+        return _by_url(place, credentials) if "://" in place else (_by_endpoint(place, credentials), "")
+    except ValueError as error:
+        raise AdminError(f"{place}: {error}") from None
+
+
+def _by_url(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
+    url = urlsplit(place)
+    host, port = url.hostname, url.port
+    if url.scheme not in ("http", "https") or not host or "@" in url.netloc or url.query or url.fragment:
+        raise ValueError("must be a URL such as http://127.0.0.1:61680")
+    prefix = url.path.rstrip("/")
+    if url.scheme == "https":
+        return lambda: _secured(host, port, credentials), prefix
+    return lambda: HTTPConnection(host, port, timeout=_REQUEST), prefix
+
+
+def _secured(host: str, port: int | None, credentials: Credentials) -> HTTPConnection:
+    return HTTPSConnection(host, port, timeout=_REQUEST, context=credentials.context())
+
+
+def _by_endpoint(place: str, credentials: Credentials) -> Callable[[], HTTPConnection]:
+    found = endpoint.server(place)
+    if found.kind == "unix":
+        return lambda: _UnixConnection(found.arguments["address"])
+    if found.kind not in ("tcp", "tcp6") or place.lower().startswith("haproxy:"):
+        raise ValueError(
+            "does not tell where to connect to: say the URL, as in --admin http://127.0.0.1:61680"
+        )
+    port = endpoint.port(found.arguments["port"])
+    interface = found.arguments.get("interface", "::" if found.kind == "tcp6" else "")
+    host = _EVERYWHERE.get(interface, interface)
+    if credentials.own is not None:
+        return lambda: _secured(host, port, credentials)
+    return lambda: HTTPConnection(host, port, timeout=_REQUEST)
+
+
+class _UnixConnection(HTTPConnection):
+    """HTTP over a UNIX socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_REQUEST)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket. Raises `OSError`."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_REQUEST)
+        self.sock.connect(self._path)
+
+
+RATES: Final = {
+    "frames_rate": ("client_frames_rate", "broker_frames_rate"),
+    "bytes_rate": ("client_bytes_rate", "broker_bytes_rate"),
+}
+"""The orders by the traffic in a second, both ways together."""
+
+# Requests
+
+_NONE: Final = Credentials()
+
+
+class BrokerStatus(NamedTuple):
     """A broker, as a relay reports it. Of its `sessions`, `moving` are about to leave it; `staying` cannot, for the
     reason `stays`.
     """
@@ -87,7 +206,7 @@ class AdminClient:
 
     def reload(self) -> Reloaded:
         """Make the relay read its configuration again, and return what changed."""
-        return self._request("POST", "/reload", _reloaded, {})
+        return self._request("POST", "/reload", partial(_read, Reloaded), {})
 
     def kill(self, name: str) -> None:
         """End a session, by its name."""
@@ -95,15 +214,15 @@ class AdminClient:
 
     def drain(self) -> DrainStatus:
         """Make the relay refuse new clients from now on."""
-        return self._request("POST", "/drain", _drain_status, {})
+        return self._request("POST", "/drain", partial(_read, DrainStatus), {})
 
     def cancel_drain(self) -> DrainStatus:
         """Make the relay accept clients again."""
-        return self._request("POST", "/drain/cancel", _drain_status, {})
+        return self._request("POST", "/drain/cancel", partial(_read, DrainStatus), {})
 
     def drain_status(self) -> DrainStatus:
         """Return whether the relay refuses clients, and how many sessions it has."""
-        return self._request("GET", "/drain", _drain_status)
+        return self._request("GET", "/drain", partial(_read, DrainStatus))
 
     def tail(self, request: TailRequest) -> TailAnswer:
         """Return the frames that passed since the last request of this kind, which should be seconds ago at most."""
@@ -152,34 +271,59 @@ class AdminClient:
 
 
 def _brokers(answer: Any) -> list[BrokerStatus]:
-    return [_broker_status(each) for each in answer["brokers"]]
-
-
-def _reloaded(answer: Any) -> Reloaded:
-    changed, restart = answer["changed"], answer["restart"]
-    if not all(isinstance(key, str) for key in [*changed, *restart]):
-        raise TypeError
-    return Reloaded(list(changed), list(restart))
+    return [_read(BrokerStatus, each) for each in answer["brokers"]]
 
 
 def _session_page(answer: Any) -> SessionPage:
-    rows, following, missing = answer["sessions"], answer["next"], answer["missing"]
-    for row in rows:
+    page = _read(SessionPage, answer)
+    for row in page.sessions:
         session_cells(row)  # raises what tells that it is none
-    if not isinstance(following, str | None) or not all(isinstance(each, str) for each in missing):
+    return page
+
+
+def _read(kind: type[Record], answer: Any) -> Record:
+    """Return the record in an answer. Raises `LookupError` or `TypeError` where the answer has none."""
+    values = [answer[name] for name in kind._fields]
+    for value, wanted in zip(values, get_type_hints(kind).values(), strict=True):
+        inner = get_args(wanted) or (wanted,)
+        several = isinstance(value, list) and get_origin(wanted) is list
+        if any(
+            type(each) not in (get_origin(one) or one for one in inner)
+            for each in (value if several else [value])
+        ):
+            raise TypeError
+    return kind(*values)
+
+
+def session_cells(row: Any) -> tuple[str, ...]:
+    """Return the cells of a session's line, with rates if it has some. Raises `KeyError` or `TypeError`."""
+    more = [f"{row['more_destinations']} more"] if row["more_destinations"] else []
+    numbers = [row[name] for name in ("unconfirmed", "unacknowledged", "client_bytes", "broker_bytes")]
+    if any(type(number) is not int for number in numbers):
         raise TypeError
-    return SessionPage(rows, following, missing)
+    if "client_bytes_rate" in row:
+        frames = sum(row[name] for name in RATES["frames_rate"])
+        rates = [frames, *(row[name] for name in RATES["bytes_rate"])]
+        numbers = [*numbers[:2], *(f"{rate:.0f}" for rate in rates)]
+    return (
+        visible(row["session"]),
+        visible(row["login"] or "-"),
+        visible(row["client"]),
+        visible(row["version"] or "-"),
+        visible(", ".join(each or "searching" for each in row["brokers"])) or "-",
+        _duration(row["age"]),
+        "-" if row["idle"] is None else _duration(row["idle"]),
+        *map(str, numbers),
+        visible(row["limited"] or "-"),
+        visible(", ".join([*row["destinations"], *more])) or "-",
+        visible(", ".join(row["sent_to"])) or "-",
+    )
 
 
-def _drain_status(answer: Any) -> DrainStatus:
-    draining, sessions = answer["draining"], answer["sessions"]
-    if type(draining) is not bool or type(sessions) is not int:
-        raise TypeError
-    return DrainStatus(draining, sessions)
-
-
-def _broker_status(row: Any) -> BrokerStatus:
-    values = {field.name: row[field.name] for field in fields(BrokerStatus)}
-    if any(type(values[field.name]) is not field.type for field in fields(BrokerStatus)):
-        raise TypeError
-    return BrokerStatus(**values)
+def _duration(seconds: float) -> str:
+    """Return seconds in their two largest units: 41s, 3m05s, 2d07h."""
+    rest = int(seconds)
+    for unit, name, smaller, its in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if rest >= unit:
+            return f"{rest // unit}{name}{rest % unit // smaller:02}{its}"
+    return f"{rest}s"

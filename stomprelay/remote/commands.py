@@ -1,27 +1,20 @@
 """The commands that ask a running relay: each prints lines, and returns the exit status."""
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Any, Final
 
 from stomprelay.config.address import broker as read_broker
 from stomprelay.config.address import host_and_port
 from stomprelay.config.table import nearest
-from stomprelay.remote.client import AdminClient, BrokerStatus, DrainStatus
-from stomprelay.remote.connecting import AdminError
-from stomprelay.remote.tables import (
-    BROKER,
-    ORDERS,
-    RATES,
-    SESSION,
-    SESSION_RATES,
-    session_cells,
-    table,
-    with_rates,
-)
+from stomprelay.journal.command import record_lines
+from stomprelay.journal.records import Record, records_of
+from stomprelay.journal.segment import parse
+from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.remote.client import RATES, AdminClient, AdminError, BrokerStatus, DrainStatus, session_cells
 from stomprelay.wire.errors import visible
 
 ALL: Final = "*"
@@ -30,7 +23,8 @@ _PAGE: Final = 1000
 """Sessions in one request: the most that the relay returns."""
 _BETWEEN: Final = 1.0
 """Seconds between the two requests that measure the rates of sessions."""
-_POLL: Final = 0.25
+POLL: Final = 0.25
+"""Seconds from one answer to the next request. For `tail` the relay keeps frames meanwhile, up to a bound."""
 _GRACE: Final = 5.0
 """Seconds added to the time that sessions have to leave a broker."""
 _WAIT: Final = 60.0
@@ -149,7 +143,7 @@ def pause(
             )
         if clock() >= end:
             raise AdminError(f"{name}: the sessions that are left did not leave in time; it stays paused")
-        sleep(_POLL)
+        sleep(POLL)
         statuses = _of(uri, admin.brokers())
 
 
@@ -178,7 +172,7 @@ def drain(
         if clock() >= end:
             left = "1 session is" if status.sessions == 1 else f"{status.sessions} sessions are"
             raise AdminError(f"{left} left; new clients are still refused, until `stomprelay drain --cancel`")
-        sleep(_POLL)
+        sleep(POLL)
         status = admin.drain_status()
 
 
@@ -225,7 +219,139 @@ def _host_and_port(uri: str) -> str | None:
 
 
 def _print_brokers(statuses: Iterable[BrokerStatus], print_line: PrintLine, *, as_json: bool) -> None:
-    rows = [asdict(each) for each in statuses]
+    rows = [each._asdict() for each in statuses]
     cells = (tuple([visible(str(each)) for each in row.values()])[: len(BROKER)] for row in rows)
     for line in map(json.dumps, rows) if as_json else table(BROKER, cells):
         print_line(line)
+
+
+# Tables
+
+FILTERS: Final = ("session", "listener", "login", "client", "broker", "destination", "any")
+ORDERS: Final = (
+    "session", "listener", "login", "client", "age", "idle", "destinations", "unconfirmed", "unacknowledged",
+    "frames", "bytes", "client_frames", "broker_frames", "client_bytes", "broker_bytes", "to_client_bytes",
+    "to_broker_bytes",
+)  # fmt: skip
+BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving", "#waiting")
+"""The columns; those whose names begin with # hold numbers and are aligned to the right."""
+SESSION: Final = (
+    "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",
+    "#from client", "#from broker", "limited by", "subscribed to", "sent to",
+)  # fmt: skip
+SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from broker/s", *SESSION[11:])
+
+
+def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the sessions of the second answer with their rates since the first. Raises `KeyError` or `TypeError`."""
+    known = {row["session"]: row for row in before}
+    for row in rows:
+        old = known.get(row["session"], {})
+        seconds = row["age"] - old.get("age", 0)
+        rates = {}
+        for name in ("client_frames", "broker_frames", "client_bytes", "broker_bytes"):
+            rates[f"{name}_rate"] = round((row[name] - old.get(name, 0)) / seconds, 1) if seconds > 0 else 0.0
+        yield {**row, **rates}
+
+
+def table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table. A column whose name begins with # holds numbers, aligned to the right."""
+    right = [name.startswith("#") for name in names]
+    lines = [tuple(name.lstrip("#") for name in names), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = zip(line, widths, right, strict=True)
+        yield "  ".join(
+            f"{cell:>{width}}" if is_right else f"{cell:{width}}" for cell, width, is_right in cells
+        ).rstrip()
+
+
+# Frames as they pass
+
+
+def watch(
+    sessions: Iterable[str], listeners: Iterable[str], destinations: Iterable[str], bodies: int
+) -> TailRequest:
+    """Return a request under a unique name. An empty list selects all."""
+    name = os.urandom(8).hex()
+    return TailRequest(name, tuple(sessions), tuple(listeners), tuple(destinations), bodies)
+
+
+def tail(
+    admin: AdminClient,
+    request: TailRequest,
+    count: int | None,
+    print_line: PrintLine,
+    remark: PrintLine,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Print what passes until `count` lines were printed or the named sessions have ended; return the exit status.
+    `remark` gets gaps. The relay is always told of the end. Raises `AdminError` if there is no such session.
+    """
+    left = count
+    sessions = set(request.sessions)
+    answers = 0
+    try:
+        while True:
+            answer = admin.tail(request)
+            answers += 1
+            for record in sorted(_records(answer), key=lambda each: each.time):
+                for line in _lines(record, bodies=request.bodies > 0, as_json=as_json):
+                    print_line(line)
+                if left is not None:
+                    left -= 1
+                    if not left:
+                        return 0
+            for line in _missing(answer, again=answers > 1):
+                remark(line)
+            for name in _over(answer, sessions, first=answers == 1):
+                sessions.remove(name)
+                remark(f"... the session ended: {visible(name)}")
+                if not sessions:
+                    return 0
+            sleep(POLL)
+    finally:
+        if answers:
+            _end(admin, request)
+
+
+def _end(admin: AdminClient, request: TailRequest) -> None:
+    try:
+        admin.tail(request._replace(over=True))
+    except AdminError:
+        pass  # it ends by itself, soon
+
+
+def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
+    """Return which of these sessions have ended. Raises `AdminError` for one that was never there."""
+    if answer.missing:
+        return []  # whoever did not answer may have them
+    over = sorted(sessions.difference(answer.sessions))
+    if over and (first or answer.began):
+        raise AdminError(f"there is no session {json.dumps(over[0])}")
+    return over
+
+
+def _records(answer: TailAnswer) -> list[Record]:
+    found = list(records_of(parse(answer.segment)))
+    records = [each for each in found if isinstance(each, Record)]
+    if len(records) < len(found):
+        raise AdminError("the relay's records cannot be read here: is it of another version?")
+    return records
+
+
+def _lines(record: Record, *, bodies: bool, as_json: bool) -> list[str]:
+    if as_json:
+        return [json.dumps(record.columns(bodies=bodies), ensure_ascii=False)]
+    return list(record_lines(record, bodies=bodies))
+
+
+def _missing(answer: TailAnswer, *, again: bool) -> list[str]:
+    lines = [f"... {name} did not answer" for name in answer.missing]
+    if answer.left_out:
+        lines.append(f"... {answer.left_out} left out: more passed than is kept until it is asked for")
+    if answer.began and again:
+        lines.append("... some left out: the relay, or a worker of it, was not asked for long, or is new")
+    return lines

@@ -18,8 +18,8 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.broker import EmbeddedBroker
+from stomprelay.broker.message import DEFAULTS, Bounds
 from stomprelay.service.connection.driver import Driver, log_note
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.runtime import Runtime

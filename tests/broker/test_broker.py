@@ -1,6 +1,5 @@
 """Clients together: turns, slow subscribers, the end of the service."""
 
-from stomprelay.session.effects import Event
 from tests.broker.scene import Scene, header
 
 
@@ -62,17 +61,6 @@ def test_a_chain_of_slow_subscribers_falls_together() -> None:
     for consumer in slow:
         consumer.receives_error(b"too slow for a topic")
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (1, 0, 0)
-
-
-def test_lost_dead_letters_are_noted() -> None:
-    """They are the one thing that is thrown away in silence otherwise."""
-    scene = Scene(refusals=1, queue_messages=1)
-    client = scene.client()
-    client.subscribes(b"/queue/a", b"client")
-    client.sends_to(b"/queue/a", b"1", b"2")
-    client.acknowledges(b"NACK", client.messages()[1])
-    assert scene.noted(Event.IGNORED) == "dead letters thrown away for want of room: 1"
-    assert client.closed is None
 
 
 def test_the_service_stops() -> None:

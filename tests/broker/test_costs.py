@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from stomprelay.broker.unsettled import Unsettled
 from tests.broker.scene import Peer, Scene
 from tests.counting import lines
 
@@ -172,36 +171,3 @@ def test_an_aborted_ack_is_awaited_again_by_1_0() -> None:
     assert peer.closed is None
     peer.sends(b"ACK\nmessage-id:b-2\n\n\0")
     peer.receives_error(b"ACK names no message that awaits one")
-
-
-def _filled(n: int) -> Unsettled[int]:
-    made: Unsettled[int] = Unsettled()
-    for number in range(1, n + 1):
-        made.add(number, b"%d" % number, number)
-    return made
-
-
-def test_holds_of_two_transactions() -> None:
-    """Each has what the other had not; whichever is released first, all is in its old place."""
-    for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)):
-        made = _filled(9)
-        holds = [made.hold(name) for name in (b"3", b"5", b"8")]
-        assert holds == [[(1, 3)], [(4, 5)], [(6, 8)]]
-        assert (len(made), list(made), b"5" in made, b"9" in made) == (1, [b"9"], False, True)
-        assert made.hold(b"5") == made.hold(b"77") == []
-        for at in order:
-            made.release(holds[at])
-        assert list(made) == [b"%d" % number for number in range(1, 10)]
-        assert made.hold(b"9") == [(1, 9)]
-
-
-def test_what_is_taken_is_gone() -> None:
-    """What is around it stays, with its order."""
-    made = _filled(6)
-    first, second = made.hold(b"2"), made.hold(b"4")
-    assert made.take(second) == [(b"3", 3), (b"4", 4)]
-    made.release(first)
-    assert (list(made), len(made)) == ([b"1", b"2", b"5", b"6"], 4)
-    assert made.hold(b"5") == [(1, 2), (5, 5)]
-    made.add(7, b"7", 7)
-    assert made.take(made.hold_all()) == [(b"6", 6), (b"7", 7)]

@@ -1,189 +1,246 @@
-"""Destinations by name, the dead letters, and what waits for COMMIT: all of it happens, or nothing."""
+"""Queues and topics by name, in scripts: turns, room, memory, dead letters."""
+
+from typing import Any
 
 import pytest
 
-from stomprelay.broker.destinations import DEAD_LETTERS, PendingTransaction
-from stomprelay.session.subscriptions import INDIVIDUAL
-from stomprelay.wire.errors import LimitError
-from tests.broker.parts import AllDestinations, bodies
+from stomprelay.session.effects import Event
+from tests.broker.scene import Peer, Scene
+
+BEGIN = b"BEGIN\ntransaction:t\n\n\0"
+COMMIT = b"COMMIT\ntransaction:t\n\n\0"
+
+
+def refuses(peer: Peer, times: int) -> None:
+    """The consumer refuses its only message so often."""
+    for _ in range(times):
+        (message,) = peer.messages()
+        peer.acknowledges(b"NACK", message)
 
 
 def test_a_topic_is_known_by_its_name() -> None:
     """What nobody is there for is gone, and leaves no trace; two consumers get a copy each."""
-    place = AllDestinations()
-    place.all.publish(place.message(b"/topic/a", b"1"))
-    assert len(place.all) == 0
-    first, second = place.joined(b"/topic/a"), place.joined(b"/topic/a")
-    place.all.publish(place.message(b"/topic/a", b"2"))
-    assert (bodies(first), bodies(second)) == ([b"2"], [b"2"])
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    client.sends_to(b"/topic/a", b"1")
+    assert scene.kept == {}
+    client.subscribes(b"/topic/a")
+    other.subscribes(b"/topic/a")
+    client.sends_to(b"/topic/a", b"2")
+    assert (client.bodies(), other.bodies()) == ([b"2"], [b"2"])
 
 
 def test_destinations_go_when_nobody_would_miss_them() -> None:
     """A queue with its last message and consumer, a topic with its last consumer."""
-    place = AllDestinations()
-    place.all.publish(place.message(b"/queue/a", b"1"))
-    consumers = [place.joined(name, INDIVIDUAL) for name in (b"/queue/a", b"/topic/a", b"/queue/b")]
-    assert place.all.kept == {b"/queue/a": 1, b"/topic/a": 0, b"/queue/b": 0}
-    for consumer in consumers:
-        place.left(consumer)
-    assert place.all.kept == {b"/queue/a": 1}
-    last = place.joined(b"/queue/a")
-    place.left(last)
-    assert (len(place.all), place.all.memory.used) == (0, 0)
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    client.sends_to(b"/queue/a", b"1")
+    for id, name in ((b"1", b"/queue/a"), (b"2", b"/topic/a"), (b"3", b"/queue/b")):
+        client.subscribes(name, b"client", id=id)
+    assert scene.kept == {b"/queue/a": 1, b"/topic/a": 0, b"/queue/b": 0}
+    client.is_lost()
+    assert scene.kept == {b"/queue/a": 1}
+    other.subscribes(b"/queue/a")
+    other.is_lost()
+    assert (scene.kept, scene.memory) == ({}, 0)
 
 
 def test_a_message_that_was_refused_leaves_no_queue() -> None:
     """Otherwise names alone would fill the memory."""
-    place = AllDestinations(memory=1)
-    with pytest.raises(LimitError):
-        place.all.publish(place.message(b"/queue/a", b"1"))
-    assert len(place.all) == 0
+    scene = Scene(memory=1)
+    client = scene.client()
+    client.sends_to(b"/queue/a", b"1")
+    client.receives_error(b"the broker's memory is full")
+    assert scene.kept == {}
 
 
-def test_room_is_seen_to_for_all_or_none() -> None:
-    """Messages count by their destination, one that does not exist yet included; topics have room."""
-    place = AllDestinations(queue_messages=2)
-    place.all.publish(place.message(b"/queue/a", b"1"))
-    place.all.require_room([place.message(b"/queue/a", b"2"), place.message(b"/queue/b", b"3")])
-    place.all.require_room([place.message(b"/topic/a", b"2")] * 9)
-    for name, count in ((b"/queue/a", 2), (b"/queue/b", 3)):
-        with pytest.raises(LimitError, match="the queue is full"):
-            place.all.require_room([place.message(name, b"2")] * count)
-    assert place.all.kept == {b"/queue/a": 1}
+def test_consumers_take_turns() -> None:
+    """Each message goes to one of them; one that is full or does not read is passed over until it is able again."""
+    scene = Scene()
+    first, second, third = scene.client(), scene.client(), scene.client()
+    for consumer in (first, second, third):
+        consumer.subscribes(b"/queue/a", b"client-individual", more=b"prefetch-count:3\n")
+    third.sends_to(b"/queue/a", *[b"%d" % at for at in range(7)])
+    assert [each.bodies() for each in (first, second)] == [[b"0", b"3", b"6"], [b"1", b"4"]]
+    second.stops_reading()
+    third.sends_to(b"/queue/a", b"7", b"8", b"9")
+    assert (first.reads(), third.bodies()) == (b"", [b"2", b"5", b"7"])
+    second.reads_again()
+    assert second.bodies() == [b"8"]
 
 
-def test_room_is_seen_to_in_bytes_too() -> None:
-    """The sum of what would come counts."""
-    place = AllDestinations(queue_bytes=3000)
-    with pytest.raises(LimitError, match="the queue is full"):
-        place.all.require_room([place.message(b"/queue/a", b"1", 1000)] * 2)
+@pytest.mark.parametrize(
+    ("bounds", "sizes", "message"),
+    [
+        ({"queue_messages": 2}, (0, 0, 0), b"the queue is full"),
+        ({"queue_bytes": 1000}, (5000, 0), b"the queue is full"),
+        ({"queue_bytes": 1100}, (10, 10, 10), b"the queue is full"),
+        ({"memory": 2000}, (800, 10, 600), b"the broker's memory is full"),
+    ],
+)
+def test_so_much_may_wait(bounds: dict[str, Any], sizes: tuple[int, ...], message: bytes) -> None:
+    """All but the last of these may; a single message may wait however large it is, for else it could never pass."""
+    scene = Scene(**bounds)
+    client = scene.client()
+    for size in sizes[:-1]:
+        client.sends_to(b"/queue/a", b"x" * size)
+    used = scene.memory
+    assert client.closed is None
+    client.sends_to(b"/queue/a", b"x" * sizes[-1])
+    client.receives_error(message)
+    assert (scene.kept, scene.memory) == ({b"/queue/a": len(sizes) - 1}, used)
 
 
-def test_what_has_room_is_added_without_a_question() -> None:
-    """To a queue that exists or not, to a topic that has subscribers or not."""
-    place = AllDestinations()
-    consumer = place.joined(b"/topic/a")
-    for name in (b"/queue/a", b"/queue/a", b"/topic/a", b"/topic/b"):
-        place.all.add(place.message(name, b"1"))
-    assert place.all.kept == {b"/topic/a": 0, b"/queue/a": 2}
-    assert bodies(consumer) == [b"1"]
+@pytest.mark.parametrize("bounds", [{"queue_messages": 1}, {"queue_bytes": 1100}])
+def test_what_comes_back_needs_no_room(bounds: dict[str, Any]) -> None:
+    """A message that was accepted once is never refused; one taken makes room."""
+    scene = Scene(**bounds)
+    client, other = scene.client(), scene.client()
+    client.subscribes(b"/queue/a", b"client", more=b"prefetch-count:2\n")
+    other.sends_to(b"/queue/a", b"1", b"2", b"3")
+    client.is_lost()
+    assert scene.kept == {b"/queue/a": 3}
+    other.sends_to(b"/queue/a", b"4")
+    other.receives_error(b"the queue is full")
+
+
+@pytest.mark.parametrize("bounds", [{"topic_messages": 2}, {"topic_bytes": 1600}])
+def test_a_subscriber_has_so_much_wait_for_it(bounds: dict[str, Any]) -> None:
+    """One more, and it is too slow; what waited for it is let go."""
+    scene = Scene(**bounds)
+    client, slow = scene.client(), scene.client()
+    slow.subscribes(b"/topic/a", b"client", more=b"prefetch-count:1\n")
+    client.sends_to(b"/topic/a", *[b"x" * 200] * 3)
+    assert (slow.closed, scene.kept) == (None, {b"/topic/a": 3})
+    client.sends_to(b"/topic/a", b"x" * 200)
+    slow.receives_error(b"too slow for a topic")
+    assert (scene.kept, scene.memory) == ({}, 0)
+
+
+def test_without_memory_nobody_gets_it() -> None:
+    """The publisher is told, and no subscriber has what another lacks; what need not be kept passes."""
+    scene = Scene(memory=10_000)
+    keeper, quick = scene.client(), scene.client()
+    keeper.subscribes(b"/topic/a", b"client")
+    quick.subscribes(b"/topic/a")
+    scene.client().sends_to(b"/topic/a", b"x" * 9_000)
+    assert keeper.messages()
+    assert quick.messages()
+    publisher = scene.client()
+    publisher.sends_to(b"/topic/a", b"y" * 1_000)
+    publisher.receives_error(b"the broker's memory is full")
+    assert keeper.reads() == quick.reads() == b""
+    keeper.is_lost()
+    scene.client().sends_to(b"/queue/full", b"z" * 9_000)
+    scene.client().sends_to(b"/topic/a", b"y" * 1_000)
+    assert quick.bodies() == [b"y" * 1_000]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sends", "message"),
+    [
+        ({"queue_messages": 1}, [(b"/queue/b", 1), (b"/queue/a", 1), (b"/queue/a", 1)], b"the queue is full"),
+        ({"queue_bytes": 1600}, [(b"/queue/a", 500), (b"/queue/a", 500)], b"the queue is full"),
+        ({"memory": 1000}, [(b"/queue/a", 1000)], b"the broker's memory is full"),
+        ({"transaction_frames": 1}, [(b"/queue/a", 1)], b"the transaction is too large"),
+        ({"queue_messages": 1}, [(b"/topic/a", 1)] * 9, None),
+    ],
+)
+def test_a_transaction_has_room_or_never_was(
+    bounds: dict[str, Any], sends: list[tuple[bytes, int]], message: bytes | None
+) -> None:
+    """Nothing of it happened: not the ACK, not a message. A topic always has room."""
+    scene = Scene(**bounds)
+    client, other = scene.client(), scene.client()
+    other.subscribes(b"/queue/b")
+    other.subscribes(b"/topic/a", id=b"2")
+    client.subscribes(b"/queue/c", b"client")
+    other.sends_to(b"/queue/c", b"0")
+    (mine,) = client.messages()
+    client.sends(BEGIN)
+    client.acknowledges(b"ACK", mine, b"transaction:t\n")
+    for name, size in sends:
+        client.sends(b"SEND\ndestination:%b\ntransaction:t\n\n%b\0" % (name, b"x" * size))
+    if client.closed is None:
+        client.sends(COMMIT)
+    if message is None:
+        assert (client.closed, len(other.bodies()), scene.kept[b"/queue/c"]) == (None, 9, 0)
+        return
+    client.receives_error(message)
+    assert other.bodies() == []
+    assert scene.kept == {b"/queue/b": 0, b"/topic/a": 0, b"/queue/c": 1}
+
+
+@pytest.mark.parametrize("ack", [b"client", b"client-individual"])
+@pytest.mark.parametrize("end", [b"COMMIT", b"ABORT"])
+def test_an_ack_of_one_that_unsubscribed_meanwhile(end: bytes, ack: bytes) -> None:
+    """Aborted, its message goes to others, as it would have without the transaction; committed, it stays settled."""
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    client.subscribes(b"/queue/a", ack)
+    client.sends_to(b"/queue/a", b"1")
+    (message,) = client.messages()
+    client.sends(BEGIN)
+    client.acknowledges(b"ACK", message, b"transaction:t\n")
+    client.sends(b"UNSUBSCRIBE\nid:1\n\n\0")
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == []
+    client.sends(b"%b\ntransaction:t\n\n\0" % end)
+    assert other.bodies() == ([b"1"] if end == b"ABORT" else [])
+    other.is_lost()
+    assert (scene.kept, scene.memory) == ({}, 0)
+
+
+# Dead letters
 
 
 def test_beyond_the_dead_letters_there_is_nothing() -> None:
     """What is refused there is kept there."""
-    place = AllDestinations(refusals=2)
-    place.all.publish(place.message(DEAD_LETTERS, b"1"))
-    consumer = place.joined(DEAD_LETTERS, INDIVIDUAL)
-    place.refuse(consumer, 9)
-    assert bodies(consumer) == [b"1"] * 10
-    assert list(consumer.unsettled) == [b"b-1"]
-    assert place.all.kept == {DEAD_LETTERS: 1}
+    scene = Scene(refusals=2)
+    client = scene.client()
+    client.sends_to(b"/queue/DLQ", b"1")
+    client.subscribes(b"/queue/DLQ", b"client")
+    refuses(client, 9)
+    assert client.bodies() == [b"1"]
+    assert scene.kept == {b"/queue/DLQ": 1}
 
 
 def test_every_subscriber_of_a_topic_has_its_own_dead_letter() -> None:
     """One who refuses takes nothing from the other; both letters can be told apart."""
-    place = AllDestinations(refusals=1)
-    consumers = [place.joined(b"/topic/a", INDIVIDUAL) for _ in range(2)]
-    place.all.publish(place.message(b"/topic/a", b"1"))
-    for consumer in consumers:
-        place.refuse(consumer, 1)
-    reader = place.joined(DEAD_LETTERS, INDIVIDUAL)
-    assert list(reader.unsettled) == [b"b-2", b"b-3"]
+    scene = Scene(refusals=1)
+    consumers = [scene.client(), scene.client()]
+    for each in consumers:
+        each.subscribes(b"/topic/a", b"client")
+    consumers[0].sends_to(b"/topic/a", b"1")
+    for each in consumers:
+        refuses(each, 1)
+    reader = scene.client()
+    reader.subscribes(b"/queue/DLQ")
+    assert [b"\nmessage-id:b-%d\n" % at in each for at, each in enumerate(reader.messages(), 2)] == [True] * 2
 
 
 def test_full_dead_letters_let_the_oldest_go() -> None:
     """And say how many were lost; nobody is disconnected for it."""
-    place = AllDestinations(refusals=1, queue_messages=2)
-    consumer = place.joined(b"/queue/a", INDIVIDUAL)
+    scene = Scene(refusals=1, queue_messages=2)
+    client = scene.client()
+    client.subscribes(b"/queue/a", b"client")
     for body in (b"1", b"2", b"3"):
-        place.all.publish(place.message(b"/queue/a", body))
-        place.refuse(consumer, 1)
-    assert place.lost == [1]
-    assert bodies(place.joined(DEAD_LETTERS)) == [b"2", b"3"]
+        client.sends_to(b"/queue/a", body)
+        refuses(client, 1)
+    assert scene.noted(Event.IGNORED) == "dead letters thrown away for want of room: 1"
+    client.subscribes(b"/queue/DLQ", id=b"2")
+    assert client.bodies() == [b"2", b"3"]
 
 
 def test_a_letter_too_large_to_keep_is_lost() -> None:
     """With all the letters that could not make room for it."""
-    place = AllDestinations(refusals=1, memory=2000)
-    place.all.publish(place.message(DEAD_LETTERS, b"old"))
-    consumer = place.joined(b"/topic/a", INDIVIDUAL)
-    other = place.joined(b"/topic/a", INDIVIDUAL)
-    place.all.publish(place.message(b"/topic/a", b"1", 700))
-    place.refuse(consumer, 1)
-    assert place.lost == [2]
-    place.left(other)
-    assert place.all.kept == {b"/topic/a": 0}
-    assert place.all.memory.used == 0
-
-
-def test_an_aborted_ack_of_one_who_left_goes_to_others() -> None:
-    """As it would have without the transaction; a committed one stays settled."""
-    for commit in (True, False):
-        place = AllDestinations()
-        consumer = place.joined(b"/queue/a", INDIVIDUAL)
-        place.all.publish(place.message(b"/queue/a", b"1"))
-        transaction = PendingTransaction(place.all, 10)
-        transaction.acknowledged(consumer, consumer.acknowledged(b"b-1"), refused=False)
-        place.left(consumer)
-        other = place.joined(b"/queue/a")
-        assert bodies(other) == []
-        if commit:
-            transaction.committed()
-        else:
-            transaction.aborted()
-        assert bodies(other) == ([] if commit else [b"1"])
-        place.left(other)
-        assert (len(place.all), place.all.memory.used) == (0, 0)
-
-
-def test_a_queue_that_was_kept_for_a_transaction_goes_with_it() -> None:
-    """When nobody else would miss it."""
-    place = AllDestinations()
-    consumer = place.joined(b"/queue/a", INDIVIDUAL)
-    place.all.publish(place.message(b"/queue/a", b"1"))
-    transaction = PendingTransaction(place.all, 10)
-    transaction.acknowledged(consumer, consumer.acknowledged(b"b-1"), refused=False)
-    place.left(consumer)
-    assert place.all.kept == {b"/queue/a": 1}
-    transaction.committed()
-    assert len(place.all) == 0
-
-
-def test_what_has_no_room_stops_the_whole() -> None:
-    """Nothing of it happened, and it can be aborted."""
-    place = AllDestinations(queue_messages=1)
-    other = place.joined(b"/queue/b")
-    consumer = place.joined(b"/queue/c", INDIVIDUAL)
-    place.all.publish(place.message(b"/queue/c", b"0"))
-    transaction = PendingTransaction(place.all, 10)
-    transaction.acknowledged(consumer, consumer.acknowledged(b"b-1"), refused=False)
-    transaction.sent(place.message(b"/queue/b", b"1"))
-    transaction.sent(place.message(b"/queue/a", b"2"))
-    transaction.sent(place.message(b"/queue/a", b"3"))
-    with pytest.raises(LimitError, match="the queue is full"):
-        transaction.committed()
-    assert bodies(other) == []
-    assert place.all.kept == {b"/queue/b": 0, b"/queue/c": 1}
-    transaction.aborted()
-    assert list(consumer.unsettled) == [b"b-1"]
-    place.left(consumer)
-    assert place.all.kept == {b"/queue/b": 0, b"/queue/c": 1}
-
-
-def test_a_transaction_has_its_measure() -> None:
-    """In frames and in memory; what was one too many has not happened."""
-    place = AllDestinations()
-    consumer = place.joined(b"/queue/a", INDIVIDUAL)
-    for body in (b"1", b"2"):
-        place.all.publish(place.message(b"/queue/a", body))
-    transaction = PendingTransaction(place.all, 1)
-    transaction.acknowledged(consumer, consumer.acknowledged(b"b-1"), refused=False)
-    with pytest.raises(LimitError, match="the transaction is too large"):
-        transaction.acknowledged(consumer, consumer.acknowledged(b"b-2"), refused=False)
-    with pytest.raises(LimitError, match="the transaction is too large"):
-        transaction.sent(place.message(b"/queue/a", b"3"))
-    assert list(consumer.unsettled) == [b"b-2"]
-    small = AllDestinations(memory=1000)
-    with pytest.raises(LimitError, match="memory is full"):
-        PendingTransaction(small.all, 1).sent(small.message(b"/queue/a", b"1", 1000))
-    assert small.all.memory.used == 0
+    scene = Scene(refusals=1, memory=2000)
+    client, other = scene.client(), scene.client()
+    client.sends_to(b"/queue/DLQ", b"old")
+    for each in (client, other):
+        each.subscribes(b"/topic/a", b"client")
+    client.sends_to(b"/topic/a", b"x" * 700)
+    refuses(client, 1)
+    assert scene.noted(Event.IGNORED) == "dead letters thrown away for want of room: 2"
+    other.is_lost()
+    assert (scene.kept, scene.memory) == ({b"/topic/a": 0}, 0)

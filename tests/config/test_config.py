@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.broker.bounds import Bounds
+from stomprelay.broker.message import Bounds
 from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
 from stomprelay.config.admin import AdminAccess
 from stomprelay.config.listener import ENDPOINT

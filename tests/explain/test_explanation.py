@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.explain import Explanation
-from stomprelay.explain.explanation import caret_text, without_passcode
+from stomprelay.explain import Explanation, caret_text, without_passcode
 from stomprelay.relay.bridge.negotiation import bridges_between
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.listener import LossPolicy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.explain.text import FrameText
+from stomprelay.explain import FrameText
 from stomprelay.wire.dialect import V1_0, V1_2, Dialect
 from stomprelay.wire.errors import FrameError, ProtocolError
 from stomprelay.wire.names import CONNECTED

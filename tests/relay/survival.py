@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from stomprelay.broker.bounds import DEFAULTS
 from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
-from stomprelay.broker.message import Message
+from stomprelay.broker.message import DEFAULTS, Message
 from stomprelay.relay import effects as asked
 from stomprelay.relay import inputs
 from stomprelay.relay.model.counters import Counters

@@ -12,7 +12,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
-from stomprelay.broker.bounds import Bounds
+from stomprelay.broker.message import Bounds
 from stomprelay.config import Config
 from stomprelay.journal.block import Block, BlockKind, decode
 from stomprelay.journal.schema import Context, Header, JournalEvent
