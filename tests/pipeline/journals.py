@@ -20,7 +20,7 @@ from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import EVENTS, Conversations, SessionRow
-from stomprelay.pipeline.sessions.outages import OUTAGE, Outages
+from stomprelay.pipeline.sessions.outages import Outage, Outages
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
@@ -128,7 +128,7 @@ class Tables:
         self.states: list[tuple[str, str]] = []
         self.kept: list[tuple[str, int, str]] = []
         self.orders: list[tuple[str, str]] = []
-        self._losses: list[list[Any]] = []
+        self._losses: list[Outage] = []
         self._runs = Runs(limits).dump()
         self._waiting: dict[str, list[record.Record]] = {}
 
@@ -207,12 +207,10 @@ class Tables:
     def _lose(self, said: list[Any], found: list[dict[str, Any]], runs: Runs) -> None:
         outages = Outages(self._losses)
         told = [json.loads(row[-1]) for row in said if row[transfer.KIND] == SessionRow.OUTAGE]
-        outages.told([[row[name] for name in OUTAGE.names] for row in told])
+        outages.told(Outage(*each) for each in told)
         repeats = [json.loads(row["text"]) for row in found if row["what"] == MatchRow.REPEAT]
         outages.repeated([(each[0], each[1], each[2], each[3]) for each in sorted(repeats)])
-        for row in outages.changed:
-            named = dict(zip(OUTAGE.names, row, strict=True))
-            self.outages[named["session"], named["broker"], named["lost_ns"]] = named
+        self.outages |= {each.key: each._asdict() for each in outages.changed}
         self._losses = outages.kept(runs.horizon - self.limits.give_up)
 
 

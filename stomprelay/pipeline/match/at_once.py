@@ -1,4 +1,4 @@
-"""A small batch in one task: all passes of `passes` one after the other, and the files that come of it.
+"""A small batch in one task: all passes of `messages` one after the other, and the files that come of it.
 
 To shuffle and sort some thousand rows in Spark, and to have it write them, takes several times as long as all that is
 done with them. So the task sorts by Arrow, and reads and writes slices itself.
@@ -22,7 +22,6 @@ from stomprelay.pipeline.schema import MESSAGES, TOPICS
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
 from stomprelay.pipeline.sessions.reading import files_of, reading_of, shared
-from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.bundles import Key, Rows, sorting
 from stomprelay.pipeline.spark.tasks import is_single
@@ -51,7 +50,6 @@ class AtOnce:
     orders: Orders
     matchings: Matchings
     known: Mapping[str, Slice]
-    there: "_Slices"
     messages: Path
     slices: Path
 
@@ -70,7 +68,7 @@ class AtOnce:
         keys = told["key"].filter(pc.less(told["kind"], int(SessionRow.STATE))).unique()
         masks = {}
         for name in self.known:
-            index = self.there.read(name, ("match", "due"))
+            index = self._read(name, ("match", "due"))
             mask = touched(index["match"], index["due"], keys, self.matchings.until)
             if pc.any(mask).as_py():
                 masks[name] = mask
@@ -79,7 +77,7 @@ class AtOnce:
         out = _Files(self.messages, self.slices, batch_name(self.number))
         before = []
         for name in doing.gone:
-            rows = self.there.read(name)
+            rows = self._read(name)
             if name in masks:
                 before.append(rows.filter(masks[name]))
                 rows = rows.filter(pc.invert(masks[name]))
@@ -104,21 +102,14 @@ class AtOnce:
         return pa.RecordBatch.from_pydict({"text": [json.dumps(done)]})
 
     def _said(self, what: int) -> pa.Table:
-        return self.there.read(special(self.number - 1, what), ("match", "turn", "text"))
+        return self._read(special(self.number - 1, what), ("match", "turn", "text"))
 
-
-@dataclass(frozen=True)
-class _Slices:
-    """The files of slices on a disk of this machine, for a task. `there`: where they are, in folders `slice=S`."""
-
-    there: Path
-
-    def read(self, name: str, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return the rows of a slice; none if it does not exist."""
+    def _read(self, name: str, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
+        """Return the rows of a slice, from its files on this machine; none if it does not exist."""
         wanted = pa.schema([SCHEMA.field(each) for each in columns])
         tables = [
             parquet.ParquetFile(path).read([*columns]).select([*columns]).cast(wanted)
-            for path in sorted((self.there / f"slice={name}").glob("part-*"))
+            for path in sorted((self.slices.parent / f"slice={name}").glob("part-*"))
         ]
         return pa.concat_tables(tables) if tables else wanted.empty_table()
 
@@ -206,7 +197,6 @@ def _file(folder: Path, rows: pa.Table, schema: pa.Schema, by: str | None = None
 def advance(
     batch: Batch,
     runs: Runs,
-    limits: TimeLimits,
     ready: Sequence[Segment],
     known: Mapping[str, Slice],
     rows: int,
@@ -225,11 +215,10 @@ def advance(
     does = AtOnce(
         number,
         rows,
-        Conversations(limits, runs.newest, runs.present, runs.gone, runs.ended),
-        Orders(limits, runs.until),
-        Matchings(limits, runs.until),
+        Conversations(runs.limits, runs.newest, runs.present, runs.gone, runs.ended),
+        Orders(runs.limits, runs.until),
+        Matchings(runs.limits, runs.until),
         known,
-        _Slices(kept.parent),
         folder,
         kept,
     )

@@ -1,4 +1,4 @@
-"""Transfers of one key, and the messages that they are of.
+"""Transfers of one key, the messages that they are of, and the rows of these.
 
 Time is the journal's. A message counts as long as signs of it come in time (`Message.until`), whenever they are read:
 so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays have
@@ -9,16 +9,25 @@ been read, is only a foretaste and done again in the next batch.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline.match.message import Message, is_topic
-from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.schema import (
+    ABORTED,
+    ACKED,
+    DELIVERED,
+    MESSAGES,
+    NACKED,
+    RETURNED,
+    UNCONFIRMED,
+    UNDELIVERED,
+)
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.conversation import SessionRow
+from stomprelay.pipeline.sessions.transfer import is_topic
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
@@ -61,6 +70,171 @@ DDL: Final = ", ".join(
 """Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, the state in
 `text`, the key of its transfers in `match`, its `turn` among the rows of that key, and when (ns) it is due again.
 """
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One message: its SEND, None if it was not seen, and its MESSAGEs in order. `first` and `last` are the times (ns)
+    of its first and last sign, `ends` has the last delivery by recipient. `_open` counts deliveries without an outcome,
+    `_bad` those in `ends` that were returned.
+    """
+
+    first: int
+    topic: bool = field(kw_only=True)
+    last: int = 0
+    sent: s.Transfer | None = None
+    deliveries: list[s.Transfer] = field(default_factory=list)
+    aborted: bool = False
+    ends: dict[tuple[Any, ...], s.Transfer] = field(default_factory=dict)
+    _open: int = 0
+    _bad: int = 0
+
+    def __post_init__(self) -> None:
+        self.last = self.first
+
+    def was_delivered(self, transfer: s.Transfer, ns: int) -> s.Transfer | None:
+        """Record a MESSAGE. Return the earlier delivery that it repeats, None if there was none."""
+        self.deliveries.append(transfer)
+        self.last = max(self.last, ns)
+        to = self.recipient(transfer)
+        before = self.ends.get(to)
+        if before is not None and before[s.OUTCOME] == RETURNED:
+            self._bad -= 1
+        self.ends[to] = transfer
+        if transfer[s.OUTCOME] is None:
+            self._open += 1
+        elif transfer[s.OUTCOME] == RETURNED:
+            self._bad += 1
+        return before
+
+    def was_settled(self, delivery: s.Transfer, ns: int, settled: int | None, outcome: str) -> None:
+        """Record the first outcome of a delivery. `settled`: when it was said; `ns`: when it took effect."""
+        self.last = max(self.last, ns)
+        if delivery[s.OUTCOME] is not None:
+            return
+        delivery[s.SETTLED_NS], delivery[s.KNOWN_NS], delivery[s.OUTCOME] = settled, ns, outcome
+        self._open -= 1
+        if outcome == RETURNED and self.ends[self.recipient(delivery)] is delivery:
+            self._bad += 1
+
+    def recipient(self, delivery: s.Transfer) -> tuple[Any, ...]:
+        """Return the key of `ends`: (client, subscription) of a topic's message, () of a queue's."""
+        return (delivery[s.CLIENT], delivery[s.SUBSCRIPTION]) if self.topic else ()
+
+    # What is known
+
+    @property
+    def _unconfirmed(self) -> bool:
+        sent = self.sent
+        return sent is not None and sent[s.RECEIPT] is not None and sent[s.RECEIPT_NS] is None
+
+    @property
+    def settled(self) -> bool:
+        """Return whether no RECEIPT, ACK or repetition is missing; without deliveries, whether it was aborted."""
+        if self._unconfirmed and not self.aborted:
+            return False
+        return not self._open and not self._bad if self.deliveries else self.aborted
+
+    def until(self, limits: TimeLimits) -> int:
+        """Return the time in ns after which the message is final."""
+        if not self.settled:
+            return self.last + limits.give_up
+        if self.sent is None:
+            return max(self.last + limits.linger, self.first + limits.patience)
+        return self.last + limits.linger
+
+    @property
+    def outcome(self) -> str:
+        """Return the worst outcome of all recipients: not settled, returned, nacked, acked."""
+        if not self.deliveries:
+            if self.aborted:
+                return ABORTED
+            return UNCONFIRMED if self._unconfirmed else UNDELIVERED
+        outcomes = {each[s.OUTCOME] for each in self.ends.values()}
+        if None in outcomes:
+            return DELIVERED
+        return next(each for each in (RETURNED, NACKED, ACKED) if each in outcomes)
+
+    @property
+    def redelivered(self) -> int:
+        """Return how many deliveries repeat one to the same subscription, or one that went back."""
+        seen: set[tuple[Any, ...]] = set()
+        returned: set[tuple[Any, ...]] = set()
+        count = 0
+        for each in self.deliveries:
+            subscription, to = (each[s.SESSION], each[s.SUBSCRIPTION]), self.recipient(each)
+            count += subscription in seen or to in returned
+            seen.add(subscription)
+            if each[s.OUTCOME] in (NACKED, RETURNED):
+                returned.add(to)
+        return count
+
+    def row(self, key: str, method: str, *, final: bool) -> list[Any]:
+        """Return the values of a row of `MESSAGES`: times in ns, durations in µs, `headers` as JSON."""
+        sent, deliveries = self.sent, self.deliveries
+        begun = deliveries[0] if sent is None else sent
+        ns = begun[s.NS]
+        relay, destination, size = begun[s.RELAY], begun[s.DESTINATION], begun[s.SIZE]
+        producer = session = sent_ns = receipt = transaction = headers = receipt_us = delivery_us = ack_us = (
+            None
+        )
+        if sent is not None:
+            producer, session, sent_ns = sent[s.CLIENT], sent[s.SESSION], ns
+            receipt, transaction, headers = sent[s.RECEIPT], sent[s.TRANSACTION], sent[s.HEADERS]
+            if sent[s.RECEIPT_NS] is not None:
+                receipt_us = max(sent[s.RECEIPT_NS] - ns, 0) // 1000
+            if deliveries:
+                delivery_us = max(min(each[s.NS] for each in deliveries) - ns, 0) // 1000
+        for each in deliveries:
+            if each[s.OUTCOME] == ACKED and each[s.MODE] is not None and each[s.MODE] != s.AUTO:
+                ack_us = (each[s.SETTLED_NS] - each[s.NS]) // 1000
+                break
+        found = len(deliveries) > (sent is None)
+        return [
+            *(ns, relay, destination, producer, session, sent_ns, size, receipt, transaction, headers),
+            *(s.carried(key), method if found else None, self.outcome, [_told(each) for each in deliveries]),
+            *(self.redelivered if len(deliveries) > 1 else 0, receipt_us, delivery_us, ack_us, final),
+            *(begun[s.SEGMENT], begun[s.POSITION], begun[s.NUMBER]),
+        ]
+
+    # From batch to batch
+
+    def dump(self) -> list[Any]:
+        """Return its state as a list that JSON can hold; `load` reads it."""
+        return [
+            None if self.sent is None else self.sent[1:],
+            [each[1:] for each in self.deliveries],
+            *(None, self.aborted, self.topic, self.first, self.last),
+        ]
+
+    @classmethod
+    def load(cls, key: str, values: list[Any]) -> "Message":
+        """Return the message whose state `dump` returned; the state leaves out its `key`."""
+        sent, deliveries, _, aborted, topic, first, last = values
+        message = cls(first, topic=topic)
+        message.aborted = aborted
+        if sent is not None:
+            message.sent = [key, *sent]
+        for each in deliveries:
+            message.was_delivered([key, *each], last)
+        message.last = last
+        return message
+
+
+def _told(delivery: s.Transfer) -> tuple[Any, ...]:
+    """Return the values of one element of the column `deliveries`, with times in ns."""
+    return (
+        delivery[s.NS],
+        delivery[s.CLIENT],
+        delivery[s.SESSION],
+        delivery[s.SUBSCRIPTION],
+        delivery[s.UPSTREAM],
+        delivery[s.BROKER],
+        delivery[s.MESSAGE_ID],
+        delivery[s.MODE],
+        delivery[s.SETTLED_NS],
+        delivery[s.OUTCOME] or DELIVERED,
+    )
 
 
 class Matching:
@@ -197,12 +371,11 @@ class Matching:
             message = self._sent.get(place)
             if message is None or ns > message.until(self._limits):
                 return
-            if what == _CONFIRMED:
-                message.was_confirmed(ns)
-            elif rest:
-                message.was_aborted(ns)
-            else:
-                message.became_available(ns)
+            message.last = max(message.last, ns)
+            if what == _CONFIRMED and message.sent is not None:
+                message.sent[s.RECEIPT_NS] = ns
+            elif what == _ENDED and rest:
+                message.aborted = True
 
     def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
         unsent = (each for each in self._messages if each.sent is None and ns <= each.until(self._limits))
@@ -210,10 +383,8 @@ class Matching:
         if message is None:
             message = Message(ns, topic=is_topic(transfer))
             self._messages.append(message)
-        message.was_sent(transfer, ns)
+        message.sent, message.last = transfer, max(message.last, ns)
         self._sent[place] = message
-        if transfer[s.TRANSACTION] is None:
-            message.became_available(ns)
 
     def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: s.Transfer) -> None:
         present = (each for each in reversed(self._messages) if ns <= each.until(self._limits))
@@ -309,7 +480,7 @@ class Matchings:
                 if matching is not None:
                     rows += self._found(key or "", matching)
                     while len(rows) >= arrow.ROWS:
-                        yield batch(rows[: arrow.ROWS])
+                        yield rows_of(rows[: arrow.ROWS])
                         del rows[: arrow.ROWS]
                 key = transfer[s.KEY]
                 matching = Matching(key, self.limits)
@@ -317,7 +488,7 @@ class Matchings:
         if matching is not None:
             rows += self._found(key or "", matching)
         for at in range(0, len(rows), arrow.ROWS):
-            yield batch(rows[at : at + arrow.ROWS])
+            yield rows_of(rows[at : at + arrow.ROWS])
 
     def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
         matching.go(self.until)
@@ -343,7 +514,7 @@ def other(
     return row
 
 
-def batch(rows: list[list[Any]]) -> pa.RecordBatch:
+def rows_of(rows: list[list[Any]]) -> pa.RecordBatch:
     """Return rows of `DDL` as one Arrow batch. In the rows, times are in ns, headers JSON and deliveries tuples."""
     arrays = []
     for at, values in enumerate(zip(*rows, strict=True)):

@@ -6,41 +6,54 @@ batches, the same final rows come of it.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.segment import CLOSED
-from stomprelay.pipeline.match import at_once, passes, slices
-from stomprelay.pipeline.match.matching import DDL, NAMES, MatchRow
-from stomprelay.pipeline.match.slices import ROWS
+from stomprelay.pipeline.match import at_once, slices
+from stomprelay.pipeline.match.matching import (
+    COLUMNS,
+    DDL,
+    NAMES,
+    UNLIKE,
+    Matchings,
+    MatchRow,
+    other,
+    rows_of,
+)
+from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.slices import KEPT, ROWS, special
 from stomprelay.pipeline.read import gaps, writing
 from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.sessions.conversation import SessionRow
-from stomprelay.pipeline.sessions.outages import OUTAGE, Outages
+from stomprelay.pipeline.sessions import record, transfer
+from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
+from stomprelay.pipeline.sessions.outages import Outage, Outages
+from stomprelay.pipeline.sessions.reading import frames, reading_of
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
-from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.spark.bundles import parts
+from stomprelay.pipeline.spark import arrow, bundles
+from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, exchanged, opened, parts
 from stomprelay.pipeline.spark.tasks import few
+from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.files import NewFile
 from stomprelay.pipeline.store.store import Batch, batch_name
 
-STATE: Final = {slices.KEPT: DDL}
+STATE: Final = {KEPT: DDL}
 """What is kept in slices with columns of `messages`: its schema by its name, for who migrates it."""
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
-_RUNS: Final = "runs"
-_LOSSES: Final = "losses"
-_SLICES: Final = "slices"
-_MADE: Final = "made"
-_GONE: Final = "gone"
-_FINAL: Final = "final"
+_GROUPS: Final = 4
+"""Row groups of a file of final rows that are sorted by time together, and in memory."""
 _WORTH: Final = 4
 """A batch with a row for so many rows that are open looks at all of them."""
 
@@ -48,29 +61,20 @@ _WORTH: Final = 4
 def advance(batch: Batch) -> list[str]:
     """Match the messages of this batch and write all of it. Return a sentence for each stretch that is missing."""
     number = batch.number
-    limits = _limits(batch)
     before = _noted(batch, number - 1)
     runs = runs_before(batch)
     ready = runs.arrived(segments(batch), batch.unread)
     rows = sum(each.rows for each in ready)
     missing = gaps.advance(batch, runs)
-    known = slices.loaded(before.get(_SLICES, {}))
-    batch.store.keep_slices(
-        slices.KEPT, [*known, *(slices.special(number - 1, what) for what in slices.SPECIAL)]
-    )
-    done = None if batch.again else at_once.advance(batch, runs, limits, ready, known, rows)
+    known = slices.loaded(before.get("slices", {}))
+    batch.store.keep_slices(KEPT, [*known, *(special(number - 1, what) for what in slices.SPECIAL)])
+    done = None if batch.again else at_once.advance(batch, runs, ready, known, rows)
     if done is None:
         count = parts(batch.spark, rows)
-        said = passes.conversations(batch, runs, limits, ready, count)
-        said = passes.ordered(batch, runs, limits, said, count)
-        done = _matched(batch, runs, limits, known, said, rows)
+        told = _ordered(batch, runs, _conversed(batch, runs, ready, count), count)
+        done = _written(batch, runs, known, told, rows)
     _note(batch, runs, before, known, done)
     return missing
-
-
-def _limits(batch: Batch) -> TimeLimits:
-    settings = batch.settings
-    return TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
 
 
 def runs_before(batch: Batch) -> Runs:
@@ -81,17 +85,13 @@ def runs_before(batch: Batch) -> Runs:
 def runs_after(batch: Batch, number: int | None = None) -> Runs:
     """Return the runs as this batch left them, or the one of this number."""
     number = batch.number if number is None else number
-    noted = _noted(batch, number)
-    return Runs.load(noted[_RUNS], _limits(batch)) if noted else Runs(_limits(batch))
+    noted, asked = _noted(batch, number), batch.settings
+    limits = TimeLimits.of(asked.patience, asked.linger, asked.give_up, asked.stuck_after)
+    return Runs.load(noted["runs"], limits) if noted else Runs(limits)
 
 
-def _matched(
-    batch: Batch,
-    runs: Runs,
-    limits: TimeLimits,
-    known: Mapping[str, slices.Slice],
-    said: DataFrame,
-    rows: int,
+def _written(
+    batch: Batch, runs: Runs, known: Mapping[str, slices.Slice], told: DataFrame, rows: int
 ) -> slices.Done:
     """Match these transfers with what is open in the slices `known`, and write the rows."""
     store = batch.store
@@ -101,13 +101,13 @@ def _matched(
         counts = {name: each.rows for name, each in known.items()}
         # Of a batch that was cut short nobody knows which slices' rows it has removed: all are written anew.
         if rows * _WORTH < sum(counts.values()) and not batch.again:
-            held.append(said := said.persist())
-            held.append(touched := slices.hits(store, known, passes.keys(said), runs.until).persist())
+            held.append(told := told.persist())
+            held.append(touched := slices.hits(store, known, _keys(told), runs.until).persist())
             counts = {row["slice"]: row["count"] for row in touched.groupBy("slice").count().collect()}
         doing = slices.plan(batch_name(batch.number), known, counts, rows // 3)
         there, same = slices.parted(store, doing, touched)
         folder = store.stage(MESSAGES.name, batch.number) if rows > ROWS else None
-        found = passes.matched(runs, limits, said, there, parts(batch.spark, rows), folder)
+        found = _matched(runs, told, there, parts(batch.spark, rows), folder)
         held.append(found := few(found).persist())
         hours: set[str] = set()
         if folder is not None:
@@ -123,19 +123,19 @@ def _matched(
         gone = {name: each.hours for name, each in doing.gone.items()}
         store.replace_open(batch.number, watched.where(F.col("final").isNotNull()), doing.made, gone)
         kept = few(after.where(F.col("slice").isNotNull()).select(*NAMES, "slice"))
-        store.save_slices(slices.KEPT, kept)
+        store.save_slices(KEPT, kept)
     finally:
         for each in held:
             each.unpersist()
     had = seen.get
-    return _done(doing, {**had, _FINAL: {*had[_FINAL], *hours}})
+    return _done(doing, {**had, "final": {*had["final"], *hours}})
 
 
 def _watched(doing: slices.Plan) -> Sequence[Column]:
     """Return what is observed of the rows: hours of final ones; hours, rows and due of each new slice."""
     finals = F.col("final") & F.col("slice").isNull()
     told = [
-        F.collect_set(F.when(finals, F.col("hour"))).alias(_FINAL),
+        F.collect_set(F.when(finals, F.col("hour"))).alias("final"),
         F.collect_set(F.when(F.col("slice").isNotNull(), F.struct("slice", "hour"))).alias("hours"),
     ]
     for at, name in enumerate(doing.made):
@@ -158,7 +158,7 @@ def _done(doing: slices.Plan, had: Mapping[str, Any]) -> slices.Done:
         for at, name in enumerate(doing.made)
         if had[f"rows{at}"]
     }
-    return slices.Done(made, doing.gone, sorted(had[_FINAL]))
+    return slices.Done(made, doing.gone, sorted(had["final"]))
 
 
 def _note(
@@ -167,12 +167,12 @@ def _note(
     """Leave what the next batch and the other tables must know, as texts."""
     store, number = batch.store, batch.number
     there = {name: each for name, each in known.items() if name not in done.gone} | done.made
-    outages = _outages(batch, before.get(_LOSSES, []))
+    outages = _outages(batch, before.get("losses", []))
     store.save_text(_OUTAGES, number, json.dumps(outages.changed))
-    losses = outages.kept(runs.horizon - _limits(batch).give_up)
-    noted = {_RUNS: runs.dump(), _LOSSES: losses, _SLICES: slices.dumped(there), _FINAL: done.final}
-    noted[_MADE] = {name: each.hours for name, each in done.made.items()}
-    noted[_GONE] = {name: each.hours for name, each in done.gone.items()}
+    losses = outages.kept(runs.horizon - runs.limits.give_up)
+    noted = {"runs": runs.dump(), "losses": losses, "slices": there, "final": done.final}
+    noted["made"] = {name: each.hours for name, each in done.made.items()}
+    noted["gone"] = {name: each.hours for name, each in done.gone.items()}
     store.save_text(_WATCH, number, json.dumps(noted))
 
 
@@ -192,6 +192,127 @@ def segments(batch: Batch) -> list[Segment]:
             name = row.segment.rpartition("/")[2].removesuffix(CLOSED)
             found.setdefault(name, Segment(name, batch.number, None, None, False))
     return list(found.values())
+
+
+# What Spark does: one of our functions on Arrow batches session by session, one order by order, one message by message
+
+
+def said(batch: Batch, number: int, what: int) -> DataFrame:
+    """Return the rows of a kind (of `SessionRow` or `MatchRow`) that a batch left: `key`, `number`, `text`."""
+    rows = batch.store.slices(KEPT, "match string, turn int, text string", [special(number, what)])
+    return rows.select(F.col("match").alias("key"), F.col("turn").alias("number"), "text")
+
+
+def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
+    """Return bundles that `then` makes of `record.FIELDS` of these segments, whichever batch read them."""
+    by_batch: dict[int, list[Segment]] = {}
+    for segment in ready:
+        if segment.newest_ns is not None:
+            by_batch.setdefault(segment.batch, []).append(segment)
+    found = []
+    for number, segments in sorted(by_batch.items()):
+        reading = reading_of(batch, segments)
+        hours = batch.frame_hours() if number == batch.number else None
+        found.append(frames(batch, number, hours, segments, _then(reading, then), bundles.DDL))
+    return reduce(DataFrame.unionByName, found) if found else batch.spark.createDataFrame([], bundles.DDL)
+
+
+def _conversed(batch: Batch, runs: Runs, ready: Iterable[Segment], count: int) -> DataFrame:
+    """Return bundles of `transfer.FIELDS`, and rows of `SessionRow`, from frames and the sessions' state."""
+    before = said(batch, batch.number - 1, SessionRow.STATE)
+    state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
+    bundling = Bundling("session", count, coded=record.REPEATING)
+    rows = _records(batch, ready, bundling).unionByName(state.mapInArrow(bundling, bundles.DDL))
+    rows = exchanged(rows, count)
+    talk = Conversations(runs.limits, runs.newest, runs.present, runs.gone, runs.ended)
+    return rows.mapInArrow(Sorted(record.SORTED, _then(talk, _of_keys(count, _decided))), bundles.DDL)
+
+
+def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = None) -> Bundling:
+    return Bundling("key", count, passes, coded=transfer.REPEATING)
+
+
+def _decided(transfers: pa.RecordBatch) -> pa.Array:
+    """Return which of these rows are not for `Orders`: their keys are of single messages, or they are no transfers."""
+    traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
+    return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
+
+
+def _then(first: Rows, then: Rows) -> Rows:
+    return lambda batches: then(first(batches))
+
+
+def _keys(told: DataFrame) -> DataFrame:
+    """Return the keys of the transfers in these bundles, in the column `key`."""
+
+    def found(told: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in opened(told):
+            transfers = pc.less(rows.column(transfer.KIND), int(SessionRow.STATE))
+            yield rows.select(["key"]).filter(transfers)
+
+    return told.mapInArrow(found, "key string")
+
+
+def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame:
+    """Return the bundles with the keys of single messages in place of orders', and the orders' state."""
+    before = said(batch, batch.number - 1, SessionRow.ORDER)
+    kept = _filled(
+        before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.Kind.KEPT))
+    )
+    rows = exchanged(told.unionByName(kept.mapInArrow(_of_keys(count), bundles.DDL)), count)
+    order = _then(Orders(runs.limits, runs.until), _of_keys(count))
+    return rows.mapInArrow(Sorted(transfer.PHASED, order, passes_on=True), bundles.DDL)
+
+
+def _matched(
+    runs: Runs, told: DataFrame, kept: DataFrame, count: int, folder: Path | None = None
+) -> DataFrame:
+    """Return rows of `matching.DDL` of these bundles and kept rows; `folder`: write final ones to files there."""
+    before = _filled(
+        kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
+        transfer.FIELDS,
+        key=F.col("match"),
+        ns=F.col("turn"),
+        kind=F.lit(int(transfer.Kind.KEPT)),
+    )
+    rows = exchanged(told.unionByName(before.mapInArrow(_of_keys(count), bundles.DDL)), count)
+    match: Rows = Sorted(transfer.SORTED, Matchings(runs.limits, runs.until))
+    return rows.mapInArrow(match if folder is None else _then(match, _Finals(folder)), DDL)
+
+
+@dataclass(frozen=True)
+class _Finals:
+    """Call it with `matching.DDL`: it writes final rows to files by hour and yields a row each. Raises `OSError`."""
+
+    folder: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take and yield batches, as `mapInArrow` wants it."""
+        files: dict[str, NewFile] = {}
+        for batch in batches:
+            final = pc.equal(batch.column("what"), int(MatchRow.FINAL))
+            count = pc.sum(final).as_py() or 0
+            if count < len(batch):
+                yield batch.filter(pc.invert(final))
+            if not count:
+                continue
+            rows = batch if count == len(batch) else batch.filter(final)
+            names = rows.column("hour")
+            for hour in names.unique().to_pylist():
+                same = pc.equal(names, hour)
+                of_hour = rows if pc.all(same).as_py() else rows.filter(same)
+                if hour not in files:
+                    place = self.folder / layout.place(hour)
+                    files[hour] = NewFile(place, COLUMNS, UNLIKE, by="seen_at", groups=_GROUPS)
+                files[hour].add(of_hour)
+        if files:
+            yield rows_of([other(MatchRow.FILE, each.close(), hour=hour) for hour, each in files.items()])
+
+
+def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:
+    """Return rows with exactly these fields: from `made`, else the column of that name, else null."""
+    there = {**{name: F.col(name) for name in rows.columns}, **made}
+    return rows.select(*(there.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in fields))
 
 
 # What other tables ask for, once this batch is done here
@@ -215,8 +336,8 @@ class Changes:
 def changes(batch: Batch) -> Changes:
     """Return what this batch changed. Call it after `advance`, as all functions below."""
     noted = _noted(batch, batch.number)
-    there = {name: each.hours for name, each in slices.loaded(noted.get(_SLICES, {})).items()}
-    return Changes(noted.get(_FINAL, []), noted.get(_MADE, {}), noted.get(_GONE, {}), there)
+    there = {name: each.hours for name, each in slices.loaded(noted.get("slices", {})).items()}
+    return Changes(noted.get("final", []), noted.get("made", {}), noted.get("gone", {}), there)
 
 
 def first_held_back(batch: Batch) -> str | None:
@@ -237,16 +358,16 @@ def still_open(batch: Batch, slices: Mapping[str, Iterable[str]] | None = None) 
     return batch.store.open_rows(MESSAGES.name, which)
 
 
-def outages(batch: Batch) -> list[tuple[Any, ...]]:
-    """Return the rows of `OUTAGE` that are new or changed in this batch, as tuples in the table's order."""
-    return [tuple(row) for row in json.loads(batch.store.saved_text(_OUTAGES, batch.number) or "[]")]
+def outages(batch: Batch) -> list[Outage]:
+    """Return the outages that are new or changed in this batch."""
+    return [Outage(*each) for each in json.loads(batch.store.saved_text(_OUTAGES, batch.number) or "[]")]
 
 
 def waits(batch: Batch) -> list[Wait]:
     """Return the waits that ended in this batch and those that go on, in no order, on the driver."""
-    if not batch.store.has_slice(slices.KEPT, slices.special(batch.number, SessionRow.WAIT)):
+    if not batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT)):
         return []
-    told = passes.said(batch, batch.number, SessionRow.WAIT).select("text").collect()
+    told = said(batch, batch.number, SessionRow.WAIT).collect()
     return [Wait(*json.loads(each.text)) for each in told]
 
 
@@ -259,12 +380,12 @@ def _noted(batch: Batch, number: int) -> dict[str, Any]:
 
 def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
     """Return the outages of the sessions in this batch and of `before`, on the driver."""
-    told = passes.said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
-    outages = Outages(before)
-    outages.told([row[name] for name in OUTAGE.names] for row in (json.loads(each.text) for each in told))
+    told = said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
+    outages = Outages(Outage(*each) for each in before)
+    outages.told(Outage(*json.loads(each.text)) for each in told)
     lossy = sorted(outages.sessions)
     if lossy:
-        repeats = passes.said(batch, batch.number, MatchRow.REPEAT).select("text")
+        repeats = said(batch, batch.number, MatchRow.REPEAT)
         wanted = repeats.where(F.get_json_object("text", "$[0]").isin(lossy))
         outages.repeated(json.loads(row.text) for row in wanted.sort("text").collect())
     return outages

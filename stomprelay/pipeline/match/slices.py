@@ -190,11 +190,6 @@ def _kept() -> Column:
     return F.col("what").isin(int(MatchRow.OPEN), int(MatchRow.KEPT))
 
 
-def dumped(slices: Mapping[str, Slice]) -> dict[str, Any]:
-    """Return them as JSON can hold them."""
-    return {name: list(each) for name, each in slices.items()}
-
-
 def loaded(values: Mapping[str, Any]) -> dict[str, Slice]:
-    """Return what `dumped` described."""
+    """Return slices from JSON, in which each is a list."""
     return {name: Slice(*each) for name, each in values.items()}

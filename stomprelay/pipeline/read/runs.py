@@ -220,7 +220,7 @@ class Runs:
     """
 
     def __init__(self, limits: TimeLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._runs: dict[str, _Run] = {}
         self.until = 0
         self._unread: int | None = None
@@ -283,13 +283,13 @@ class Runs:
             number = min(run.waiting)
             first_ns = run.waiting[number].first_ns
             since = horizon if first_ns is None else first_ns
-            if number > run.due and not over and horizon <= since + self._limits.patience:
+            if number > run.due and not over and horizon <= since + self.limits.patience:
                 return
             yield run.read(number)
 
     def _forget(self, horizon: int) -> None:
         """Forget the runs that are silent for long: all but their segments' numbers, later these, too."""
-        keep = max(_DAY, self._limits.give_up)
+        keep = max(_DAY, self.limits.give_up)
         old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
         self.gone = {name: self._runs[name].newest_ns for name in old}
         for name in old:
@@ -313,7 +313,7 @@ class Runs:
         return newest if self._unread is None else min(newest, self._unread)
 
     def _read(self, horizon: int) -> int:
-        earliest = horizon - self._limits.patience
+        earliest = horizon - self.limits.patience
         progress = [_progress(run) for _, run in self._present() if run.waiting or not run.is_over(horizon)]
         if self._unread is not None:
             progress.append(self._unread)
@@ -347,7 +347,7 @@ class Runs:
     def present(self) -> frozenset[str]:
         """Return the runs that are not over, or wait, and wrote within `patience` before `horizon`."""
         horizon = self.horizon
-        earliest = horizon - self._limits.patience
+        earliest = horizon - self.limits.patience
         return frozenset(
             name
             for name, run in self._present()

@@ -19,7 +19,7 @@ from stomprelay.pipeline.read.runs import run_of
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.deliveries import Consumption
-from stomprelay.pipeline.sessions.outages import OUTAGE, Brokers
+from stomprelay.pipeline.sessions.outages import Brokers, Outage
 from stomprelay.pipeline.sessions.publishing import REFUSED, PendingReceipts, Transactions
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
@@ -242,16 +242,16 @@ class Conversation:
                 if transfer[s.KIND] < s.LATER:
                     transfer[s.KIND] = (transfer[s.KIND] | 1) + s.LATER
 
-    def outages(self) -> Iterator[list[Any]]:
-        """Yield the rows of `OUTAGE` that are new or changed since the last call."""
+    def outages(self) -> Iterator[Outage]:
+        """Yield the outages that are new or changed since the last call."""
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
         """Yield the waits that were too long; once a batch. `now`: up to when (ns) the run was read; `over`: nothing
         more comes.
         """
-        waits = self._consumption.waits(now)
-        return waits.told(self.relay, self.name, self._client, present=present, over=over)
+        who = self.relay, self.name, self._client
+        return self._consumption.waits(*who, now, present=present, over=over)
 
     def over(self, now: int) -> bool:
         """Return whether nothing that matters can come after `now` (ns), the newest time of its relay."""
@@ -374,10 +374,8 @@ class Conversations:
         if run in self.ended:
             taken = conversation.run_ended(self.ended[run]) or taken
         yield from conversation.out
-        for row in conversation.outages():
-            yield _said(
-                SessionRow.OUTAGE, current.name, json.dumps(dict(zip(OUTAGE.names, row, strict=True)))
-            )
+        for outage in conversation.outages():
+            yield _said(SessionRow.OUTAGE, current.name, json.dumps(outage))
         now = self.newest.get(run)
         over = now is None or conversation.over(now)
         until = self.gone.get(run, 0) if now is None else now

@@ -1,23 +1,31 @@
-"""What a session is delivered, and what it answers: which delivery an ACK or NACK is about, as the relay itself tells
-(see `session.ledger`).
+"""The subscriptions of a session, what it is delivered, and which delivery an ACK or NACK is about.
 
-The journal has MESSAGEs as brokers sent them and ACKs as clients sent them. Where the versions differ, or two brokers
-gave the same id, the client knows a delivery by the relay's token, which holds its number in the session.
+The relay itself keeps the same account (see `session.subscriptions` and `session.ledger`); here it is made of what the
+journal has: MESSAGEs as brokers sent them and ACKs as clients sent them. Where the versions differ, or two brokers gave
+the same id, the client knows a delivery by the relay's token, which holds the delivery's number in the session.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final
 
 from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.outages import BrokerLoss, Brokers
-from stomprelay.pipeline.sessions.pending import PendingDeliveries, PendingDelivery
 from stomprelay.pipeline.sessions.publishing import Transactions
-from stomprelay.pipeline.sessions.subscriptions import Subscribed, Subscription
 from stomprelay.pipeline.sessions.transfer import AUTO
-from stomprelay.pipeline.sessions.waits import Waits
+from stomprelay.pipeline.sessions.waits import Wait, merged
+from stomprelay.session.delivery import TOKEN as _TOKEN
+from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE
+from stomprelay.session.subscriptions import LATELY
+from stomprelay.session.subscriptions import MADE as _MADE
 from stomprelay.wire.dialect import DIALECTS, DeliveryNaming
+
+TOKEN: Final = _TOKEN.decode()
+CUMULATIVE: Final = _CUMULATIVE.decode()
+MADE: Final = _MADE.decode()
 
 
 def _naming(delivery: DeliveryNaming) -> frozenset[str | None]:
@@ -28,17 +36,347 @@ def _naming(delivery: DeliveryNaming) -> frozenset[str | None]:
 _BY_ACK: Final = _naming(DeliveryNaming.ACK)
 """The versions in which an ACK's `id` is the MESSAGE's `ack`."""
 _BY_MESSAGE: Final = _naming(DeliveryNaming.MESSAGE_ID)
-"""Those in which a message-id is enough, whatever stands beside it."""
+"""The versions in which an ACK with a message-id alone is enough."""
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """A SUBSCRIBE at `since` (ns). `id` is its name toward brokers: the client's if `named`, else one that the relay
+    made. `mode` is None if the SUBSCRIBE was not seen; `open` is false after UNSUBSCRIBE. `unsettled` has the numbers
+    of its unanswered deliveries as keys, ascending.
+    """
+
+    id: str
+    destination: str | None
+    mode: str | None
+    since: int | None
+    named: bool = field(kw_only=True)
+    open: bool = True
+    unsettled: dict[int, None] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str | None:
+        """Return the name that tables show: its id, or its destination if the client chose no id."""
+        return self.id if self.named else self.destination
+
+    def dump(self) -> list[Any]:
+        """Return its state, without `unsettled`, as a list that JSON can hold; `load` reads it."""
+        return [self.id, self.destination, self.mode, self.since, self.named, self.open]
+
+    @classmethod
+    def load(cls, values: list[Any]) -> "Subscription":
+        """Return the subscription whose state `dump` returned; its `unsettled` is empty."""
+        id, destination, mode, since, named, is_open = values
+        subscription = cls(id, destination, mode, since, named=named)
+        subscription.open = is_open
+        return subscription
+
+
+class Subscribed:
+    """A session's subscriptions by id: `opened`, and the last ones that `ended`. `acknowledging` counts those of both
+    that ask for ACKs.
+    """
+
+    def __init__(self) -> None:
+        self.opened: dict[str, Subscription] = {}
+        self.ended: dict[str, Subscription] = {}
+        self.acknowledging = 0
+        self._made = 0
+
+    def subscribe(self, id: str | None, destination: str | None, mode: str, since: int) -> None:
+        """Record a SUBSCRIBE at `since` ns; it replaces one of the same id. None as `id`: the relay's name for it."""
+        named = id is not None
+        if id is None:
+            self._made += 1
+            while f"{MADE}{self._made}" in self.opened:
+                self._made += 1
+            id = f"{MADE}{self._made}"
+        replaced = self.opened.pop(id, None)
+        if replaced is not None:
+            replaced.open = False
+            self.acknowledging -= replaced.mode != AUTO
+        self.acknowledging += mode != AUTO
+        self.opened[id] = Subscription(id, destination, mode, since, named=named)
+        self._forget(self.ended.pop(id, None))
+
+    def unsubscribe(self, id: str | None, destination: str | None) -> None:
+        """Record an UNSUBSCRIBE, if there is one of this id or, for None, the oldest to this destination."""
+        subscription = self.opened.get(id) if id is not None else self._oldest(self.opened, destination)
+        if subscription is None:
+            return
+        subscription.open = False
+        del self.opened[subscription.id]
+        self.ended[subscription.id] = subscription
+        if len(self.ended) > LATELY:
+            self._forget(self.ended.pop(next(iter(self.ended))))
+
+    def _forget(self, ended: Subscription | None) -> None:
+        self.acknowledging -= ended is not None and ended.mode != AUTO
+
+    @staticmethod
+    def _oldest(among: dict[str, Subscription], destination: str | None) -> Subscription | None:
+        return next((each for each in among.values() if each.destination == destination), None)
+
+    def delivered(self, id: str | None, destination: str | None) -> Subscription | None:
+        """Return the subscription that a MESSAGE with this `subscription` header and destination is for, or None."""
+        opened = self.opened
+        named = None if id is None else opened.get(id) or self.ended.get(id)
+        if named is not None:
+            return named
+        if id is None and len(opened) == 1 and not self.ended:
+            return next(iter(opened.values()))
+        found = self._oldest(opened, destination) or self._oldest(self.ended, destination)
+        if id is not None:
+            return None if found is None or found.named else found
+        return next(iter(opened.values())) if found is None and len(opened) == 1 else found
+
+    def dump(self, numbers: dict[Subscription, int]) -> list[Any]:
+        """Return its state for JSON. Subscriptions appear by number; new ones are added to `numbers`."""
+        for each in (*self.opened.values(), *self.ended.values()):
+            numbers.setdefault(each, len(numbers))
+        opened = [numbers[each] for each in self.opened.values()]
+        return [opened, [numbers[each] for each in self.ended.values()], self._made]
+
+    @classmethod
+    def load(cls, values: list[Any], numbered: list[Subscription]) -> "Subscribed":
+        """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
+        subscribed = cls()
+        opened, ended, subscribed._made = values
+        subscribed.opened = {numbered[each].id: numbered[each] for each in opened}
+        subscribed.ended = {numbered[each].id: numbered[each] for each in ended}
+        known = (*subscribed.opened.values(), *subscribed.ended.values())
+        subscribed.acknowledging = sum(each.mode != AUTO for each in known)
+        return subscribed
+
+
+@dataclass(slots=True, eq=False)
+class PendingDelivery:
+    """A MESSAGE that waits for its ACK or NACK. `order` is its number in the session, below 0 if the relay gave none.
+    `ack` is None if the client got the relay's token in its place. `loss` is set when its broker was lost, `answered`
+    (time in ns, outcome) while its ACK or NACK is in an open transaction. `replaced`: another broker delivered a
+    message of the same name again.
+    """
+
+    subscription: Subscription
+    message_id: str | None
+    ack: str | None
+    broker: str | None
+    transfer: s.Transfer
+    upstream: str | None = None
+    order: int = 0
+    loss: BrokerLoss | None = None
+    answered: tuple[int, str] | None = None
+    replaced: bool = False
+
+
+def _by_likelihood(delivery: PendingDelivery) -> tuple[bool, bool, int]:
+    """Return what ranks the deliveries of one name as the relay does: see `Delivery.rank`."""
+    return delivery.loss is not None, not delivery.subscription.open, delivery.order
+
+
+class PendingDeliveries:
+    """The deliveries of one session without an ACK or NACK that took effect; iterating yields them."""
+
+    def __init__(self) -> None:
+        self._orders = 0
+        self._pending: dict[int, PendingDelivery] = {}
+        self._held: dict[str, list[PendingDelivery]] = {}
+        self._others = 0
+        self._by_ack: dict[str, PendingDelivery] = {}
+        self._by_message: dict[str, list[PendingDelivery]] = {}
+
+    def __iter__(self) -> Iterator[PendingDelivery]:
+        yield from self._pending.values()
+        for held in self._held.values():
+            yield from held
+
+    def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
+        """Add a delivery and number it. `alike`: both sides speak one version; `counted`: the relay numbered it."""
+        if counted:
+            self._orders += 1
+        else:
+            self._others -= 1
+        ack = delivery.ack
+        if delivery.message_id is not None and delivery.subscription.mode == CUMULATIVE:
+            old = self.named(None, delivery.message_id, delivery.subscription.id)
+            if old is not None and old.loss is not None and old.subscription is delivery.subscription:
+                old.replaced = True
+                old.subscription.unsettled.pop(old.order, None)
+        if ack is not None and (ack in self._by_ack or (alike and ack.startswith(TOKEN))):
+            delivery.ack = None
+        delivery.order = self._orders if counted else self._others
+        self._enter(delivery)
+
+    def _enter(self, delivery: PendingDelivery) -> None:
+        self._pending[delivery.order] = delivery
+        if not delivery.replaced:
+            delivery.subscription.unsettled[delivery.order] = None
+        if delivery.message_id is not None:
+            same = self._by_message.get(delivery.message_id)
+            if same is None:
+                self._by_message[delivery.message_id] = [delivery]
+            else:
+                same.append(delivery)
+        if delivery.ack is not None:
+            self._by_ack.setdefault(delivery.ack, delivery)
+
+    def _free(self, delivery: PendingDelivery) -> None:
+        if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
+            del self._by_ack[delivery.ack]
+
+    def _take(self, delivery: PendingDelivery) -> None:
+        del self._pending[delivery.order]
+        delivery.subscription.unsettled.pop(delivery.order, None)
+        if delivery.message_id is not None:
+            same = self._by_message[delivery.message_id]
+            if len(same) == 1:
+                del self._by_message[delivery.message_id]
+            else:
+                same.remove(delivery)
+
+    def named(
+        self, name: str | None, message_id: str | None, subscription: str | None
+    ) -> PendingDelivery | None:
+        """Return the delivery that an ACK or NACK with these headers (`name`: `id`) is for, or None."""
+        if name is not None:
+            delivery = self._given(name) or self._by_ack.get(name)
+            return None if delivery is None or delivery.answered is not None else delivery
+        if message_id is None:
+            return None
+        delivery = self._given(message_id)
+        if delivery is not None:
+            return delivery
+        fits = [
+            each
+            for each in self._by_message.get(message_id, ())
+            if subscription is None or each.subscription.id == subscription
+        ]
+        return min(fits, key=_by_likelihood) if fits else None
+
+    def _given(self, token: str) -> PendingDelivery | None:
+        if not token.startswith(TOKEN):
+            return None
+        digits = token[len(TOKEN) :]
+        return self._pending.get(int(digits)) if digits.isdecimal() and len(digits) < 20 else None
+
+    def answered(
+        self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
+    ) -> list[PendingDelivery]:
+        """Record an ACK or NACK. Return the deliveries that it is for. They are removed or, in a transaction, held
+        until `committed` or `aborted`.
+        """
+        gone = [delivery]
+        if delivery.subscription.mode == CUMULATIVE and not delivery.replaced:
+            earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)
+            gone = [*map(self._pending.__getitem__, earlier), delivery]
+        for each in gone:
+            self._take(each)
+            if transaction is None:
+                self._free(each)
+            else:
+                each.answered = (ns, outcome)
+        if transaction is not None:
+            self._held.setdefault(transaction, []).extend(gone)
+        return gone
+
+    def committed(self, transaction: str) -> list[PendingDelivery]:
+        """Remove and return the deliveries whose ACK or NACK was in this transaction."""
+        held = self._held.pop(transaction, [])
+        for delivery in held:
+            self._free(delivery)
+        return held
+
+    def aborted(self, transaction: str) -> None:
+        """Put back the deliveries whose ACK or NACK was in this transaction, in order."""
+        back = self._held.pop(transaction, [])
+        for delivery in back:
+            delivery.answered = None
+            self._enter(delivery)
+            if delivery.message_id is not None:
+                self._by_message[delivery.message_id].sort(key=lambda each: each.order)
+        for subscription in {delivery.subscription for delivery in back}:
+            subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
+
+    def of(self, broker: str) -> list[PendingDelivery]:
+        """Return the deliveries of a broker that was lost now; the client can still ack them."""
+        return [each for each in self if each.loss is None and each.broker == broker]
+
+    def answering(self, broker: str) -> list[str]:
+        """Return the open transactions that have an ACK or NACK for this broker."""
+        return [
+            name
+            for name, held in self._held.items()
+            if any(each.broker == broker and not each.loss for each in held)
+        ]
+
+    def forget(self, until: int) -> None:
+        """Remove the deliveries whose broker was lost, and replaced before `until` (ns)."""
+        for each in [each for each in self._pending.values() if each.loss is not None]:
+            if each.loss is not None and each.loss.over and each.loss.ended_ns < until:
+                self._take(each)
+                self._free(each)
+
+    # From batch to batch
+
+    def dump(self, numbers: dict[Subscription, int], losses: list[BrokerLoss]) -> list[Any]:
+        """Return its state for JSON. Subscriptions appear by number, new ones are added to `numbers`."""
+        which = {id(loss): at for at, loss in enumerate(losses)}
+
+        def told(delivery: PendingDelivery, transaction: str | None) -> list[Any]:
+            return [
+                delivery.order,
+                numbers.setdefault(delivery.subscription, len(numbers)),
+                delivery.message_id,
+                delivery.ack,
+                delivery.broker,
+                delivery.upstream,
+                which.get(id(delivery.loss)),
+                transaction,
+                delivery.answered,
+                delivery.transfer[: s.KIND + 1],
+                delivery.replaced,
+            ]
+
+        # What an aborted transaction gave back stands last, but came first.
+        pending = sorted(self._pending.values(), key=lambda each: each.order)
+        rows = [told(each, None) for each in pending]
+        rows += [told(each, name) for name, held in self._held.items() for each in held]
+        return [self._orders, self._others, rows]
+
+    @classmethod
+    def load(
+        cls, values: list[Any], numbered: list[Subscription], losses: list[BrokerLoss]
+    ) -> "PendingDeliveries":
+        """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
+        unsettled = cls()
+        unsettled._orders, unsettled._others, rows = values
+        for order, number, message_id, ack, broker, upstream, *more in rows:
+            loss, transaction, answered, place, replaced = more
+            given = numbered[number], message_id, ack, broker, s.continuation(place), upstream
+            delivery = PendingDelivery(*given)
+            delivery.order, delivery.replaced = order, replaced
+            if loss is not None:
+                delivery.loss = losses[loss]
+            if transaction is None:
+                unsettled._enter(delivery)
+            else:
+                delivery.answered = tuple(answered)
+                unsettled._held.setdefault(transaction, []).append(delivery)
+                if delivery.ack is not None:
+                    unsettled._by_ack.setdefault(delivery.ack, delivery)
+        return unsettled
 
 
 class Consumption:
-    """A session's subscriptions and unanswered deliveries; iterating yields the rows of these. `tell` is called with
-    the row of each delivery that is settled. Those that wait longer than `stuck_after` (ns) are among `waits`.
+    """A session's subscriptions and unanswered deliveries; iterating yields the rows of the deliveries. `tell` is
+    called with the row of each delivery that is settled. `waits` returns the deliveries that wait longer than
+    `stuck_after` (ns).
     """
 
     def __init__(self, tell: Callable[[s.Transfer], None], stuck_after: int) -> None:
         self._tell = tell
-        self._waits = Waits(stuck_after)
+        self._stuck_after = stuck_after
+        self._waits: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._subscribed = Subscribed()
         self._pending_deliveries = PendingDeliveries()
         self._version: str | None = None
@@ -89,7 +427,7 @@ class Consumption:
             loss = brokers.going(delivery.broker)
             if loss is not None:  # the session is leaving it: no answer will reach it
                 self._settle(delivery, transfer[s.NS], transfer[s.NS], RETURNED)
-                delivery.lose(loss)
+                delivery.loss = loss
 
     def answered(
         self, record: r.Record, ns: int, brokers: Brokers, transactions: Transactions, *, whole: bool
@@ -101,7 +439,8 @@ class Consumption:
             delivery = self._pending_deliveries.named(None, record[r.MESSAGE_ID], None)
         loss = brokers.missing if delivery is None else delivery.loss
         if loss is not None:
-            loss.stale()
+            loss.stale_acks += 1
+            loss.dirty = True
         transaction = record[r.TRANSACTION]
         if transaction is not None and transaction not in transactions:
             if whole:
@@ -135,7 +474,7 @@ class Consumption:
             transactions.doom(transaction)
         for delivery in self._pending_deliveries.of(loss.broker):
             self._settle(delivery, ns, ns, RETURNED)
-            delivery.lose(loss)
+            delivery.loss = loss
 
     def ended(self, ns: int) -> None:
         """Record that the client left at `ns`: all its deliveries count as returned."""
@@ -147,15 +486,34 @@ class Consumption:
         if delivery.loss is None:
             transfer = delivery.transfer
             transfer[s.SETTLED_NS], transfer[s.KNOWN_NS], transfer[s.OUTCOME] = settled, known, outcome
-            self._waits.ended(delivery, settled, outcome)
+            self._waited(delivery, settled, outcome, final=True)
             self._tell(transfer)
 
-    def waits(self, now: int) -> Waits:
-        """Return the deliveries that waited too long, also those that wait at `now` (ns). Call it once a batch."""
+    def _waited(self, delivery: PendingDelivery, ns: int, outcome: str | None, *, final: bool) -> None:
+        """Count a delivery that waited until `ns`, if that was too long."""
+        since, to = delivery.transfer[s.NS], delivery.subscription
+        if ns - since > self._stuck_after:
+            key = (to.shown, to.destination, delivery.upstream, delivery.broker, ns, outcome, final)
+            oldest, count = self._waits.get(key, (since, 0))
+            self._waits[key] = min(oldest, since), count + 1
+
+    def waits(
+        self, relay: str, session: str, client: str | None, now: int, *, present: bool, over: bool
+    ) -> Iterator[Wait]:
+        """Yield the waits that were too long, also those that go on at `now` (ns). Call it once a batch. `present`: the
+        run still writes; `over`: nothing more comes of the session.
+        """
         for delivery in self._pending_deliveries:
             if delivery.loss is None:
-                self._waits.goes_on(delivery, now)
-        return self._waits
+                self._waited(delivery, *(delivery.answered or (now, None)), final=False)
+        known = []
+        for (*where, until, outcome, final), (since, deliveries) in self._waits.items():
+            going = present and not over and outcome is None
+            times = (since, until, until - since)
+            values = (relay, session, client, *where, *times, deliveries, outcome, going, final or over)
+            known.append(Wait._make(values))
+        yield from merged(each for each in known if each.final)
+        yield from (each for each in known if not each.final)
 
     # From batch to batch
 

@@ -1,56 +1,56 @@
-"""The brokers of one session as they come and go, and the rows of `OUTAGE` that the table `failovers` is made of."""
+"""The brokers of one session as they come and go, and the outages that the table `failovers` is made of."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from stomprelay.pipeline.schema import Column, Table
 
-OUTAGE: Final = Table(
-    "outages",
-    "one session's loss of a broker; with the same (session, broker, lost_ns) it comes again in later batches, the"
-    " last one counts",
-    (
-        Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False),
-        Column("session", "string", "the session's name, unique among all relays", nullable=False),
-        Column("client", "string", "who the client is"),
-        Column("upstream", "string", "the upstream, as the configuration calls it"),
-        Column("broker", "string", "the broker that was lost, its address", nullable=False),
-        Column("moved_to", "string", "where the session went on; null while it is without a broker"),
-        Column("lost_ns", "bigint", "the loss", "ns since 1970", nullable=False),
-        Column(
-            "recovered_ns",
-            "bigint",
-            "when the next broker was found; null for not yet, or never",
-            "ns since 1970",
-        ),
-        Column("planned", "boolean", "whether it was asked for (pause, rebalance)", nullable=False),
-        Column("given_up", "boolean", "the session ended before another broker was found", nullable=False),
-        Column("resent", "bigint", "frames said again to the next broker", nullable=False),
-        Column("stale_acks", "bigint", "ACKs and NACKs for deliveries of the lost broker", nullable=False),
-        Column(
-            "duplicates",
-            "bigint",
-            "deliveries of the lost broker whose message was delivered again",
-            nullable=False,
-        ),
-    ),
+class Outage(NamedTuple):
+    """One session's loss of a broker. In later batches it may come again with the same session, broker and time of the
+    loss: the last one counts.
+    """
+
+    relay: str
+    session: str
+    client: str | None
+    upstream: str | None
+    broker: str
+    """The address of the broker that was lost."""
+    moved_to: str | None
+    """The broker with which the session went on; None while it is without one."""
+    lost_ns: int
+    recovered_ns: int | None
+    """When that broker was found; None: not yet, or never."""
+    planned: bool
+    """The session was moved on purpose (pause, rebalance)."""
+    given_up: bool
+    """The session ended before another broker was found."""
+    resent: int
+    """Frames that were sent again to the next broker."""
+    stale_acks: int
+    """ACKs and NACKs for deliveries of the lost broker."""
+    duplicates: int
+    """Deliveries of the lost broker whose message was delivered again."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what is the same in all versions of one outage."""
+        return self.session, self.broker, self.lost_ns
+
+
+DDL: Final = (
+    "relay string NOT NULL, session string NOT NULL, client string, upstream string, broker string NOT NULL, "
+    "moved_to string, lost_ns bigint NOT NULL, recovered_ns bigint, planned boolean NOT NULL, "
+    "given_up boolean NOT NULL, resent bigint NOT NULL, stale_acks bigint NOT NULL, duplicates bigint NOT NULL"
 )
-
-
-_AT: Final = {name: at for at, name in enumerate(OUTAGE.names)}
-_SESSION, _BROKER, _LOST = _AT["session"], _AT["broker"], _AT["lost_ns"]
-_RECOVERED, _PLANNED, _DUPLICATES = _AT["recovered_ns"], _AT["planned"], _AT["duplicates"]
-_GIVEN_UP: Final = _AT["given_up"]
-Row = list[Any]
-"""The values of one row of `OUTAGE`, in the table's order."""
+"""The fields of an `Outage`, as Spark has them."""
 Repeat = tuple[str, str | None, int, int]
 """A repeated delivery: session, broker, its time (ns), the time of the next delivery (ns)."""
 
 
 @dataclass(slots=True, eq=False)
 class BrokerLoss:
-    """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since the row was last written."""
+    """An `Outage` while its session goes on. `dirty`: it changed since it was last told."""
 
     client: str | None
     upstream: str | None
@@ -74,30 +74,16 @@ class BrokerLoss:
         """Return when another broker was found; the time of the loss if none was, so far or ever. In ns."""
         return self.lost_ns if self.recovered_ns is None else self.recovered_ns
 
-    def recovered(self, broker: str | None, ns: int, resent: int) -> None:
-        """Record that the session went on with `broker` at `ns`, after sending `resent` frames again."""
-        self.moved_to, self.recovered_ns, self.resent, self.dirty = broker, ns, resent, True
-
-    def gave_up(self) -> None:
-        """Record that the session ended before another broker was found."""
-        self.given_up = self.dirty = True
-
-    def stale(self) -> None:
-        """Count an ACK or NACK for a delivery of the lost broker."""
-        self.stale_acks += 1
-        self.dirty = True
-
-    def row(self, relay: str, session: str) -> list[Any]:
-        """Return the values of a row of `OUTAGE`, with 0 `duplicates`."""
-        return [
-            *(relay, session, self.client, self.upstream, self.broker, self.moved_to),
-            *(self.lost_ns, self.recovered_ns, self.planned, self.given_up),
-            *(self.resent, self.stale_acks, 0),
-        ]
+    def outage(self, relay: str, session: str) -> Outage:
+        """Return it as an outage of this session, without duplicates."""
+        known = self.client, self.upstream, self.broker, self.moved_to, self.lost_ns, self.recovered_ns
+        return Outage(
+            relay, session, *known, self.planned, self.given_up, self.resent, self.stale_acks, duplicates=0
+        )
 
     def dump(self) -> list[Any]:
         """Return its state as a list that JSON can hold; `load` reads it."""
-        return self.row("", "")[2:-1]
+        return [*self.outage("", "")[2:-1]]
 
     @classmethod
     def load(cls, values: list[Any]) -> "BrokerLoss":
@@ -132,7 +118,7 @@ class Brokers:
             self.losses.append(loss)
         self.live.pop(broker, None)
         if "given_up" in facts:
-            loss.gave_up()
+            loss.given_up = loss.dirty = True
         return loss
 
     def going(self, broker: str | None) -> BrokerLoss | None:
@@ -143,11 +129,11 @@ class Brokers:
         """Record that another broker replaced `lost` at `ns`. Return the loss, which is now over."""
         loss = self.going(lost)
         if loss is None:
-            loss = BrokerLoss(
-                client, facts.get("upstream"), lost, ns, planned=True
-            )  # it was left when its time was over
+            # The session left it when the time of a planned move was over.
+            loss = BrokerLoss(client, facts.get("upstream"), lost, ns, planned=True)
             self.losses.append(loss)
-        loss.recovered(facts.get("broker"), ns, int(facts.get("resent", 0)))
+        loss.moved_to, loss.recovered_ns, loss.dirty = facts.get("broker"), ns, True
+        loss.resent = int(facts.get("resent", 0))
         return loss
 
     def ended(self) -> None:
@@ -155,7 +141,7 @@ class Brokers:
         self.live.clear()
         for loss in self.losses:
             if not loss.over:
-                loss.gave_up()
+                loss.given_up = loss.dirty = True
 
     @property
     def missing(self) -> BrokerLoss | None:
@@ -164,12 +150,12 @@ class Brokers:
             return None
         return next((loss for loss in reversed(self.losses) if not loss.over), None)
 
-    def told(self, relay: str, session: str) -> Iterator[list[Any]]:
-        """Yield the rows of `OUTAGE` that are new or changed since the last call."""
+    def told(self, relay: str, session: str) -> Iterator[Outage]:
+        """Yield the outages that are new or changed since the last call."""
         for loss in self.losses:
             if loss.dirty:
                 loss.dirty = False
-                yield loss.row(relay, session)
+                yield loss.outage(relay, session)
 
     def forget(self, before: int, kept: set[int]) -> None:
         """Drop losses that ended before `before` (ns), except those whose `id()` is in `kept`."""
@@ -192,49 +178,48 @@ class Brokers:
 
 
 class Outages:
-    """The outages whose `duplicates` can change, from `kept`. Call `told`, then `repeated`; read `changed`."""
+    """The outages whose `duplicates` can still change. Call `told`, then `repeated`; then read `changed` and `kept`."""
 
-    def __init__(self, kept: Iterable[Row]) -> None:
-        self._rows = {(row[_SESSION], row[_BROKER], row[_LOST]): row for row in kept}
+    def __init__(self, kept: Iterable[Outage]) -> None:
+        self._known = {each.key: each for each in kept}
         self._changed: set[tuple[str, str, int]] = set()
 
-    def told(self, rows: Iterable[Row]) -> None:
-        """Add new rows of `OUTAGE`, or replace those of the same session, broker and time, but for `duplicates`."""
-        for row in rows:
-            key = (row[_SESSION], row[_BROKER], row[_LOST])
-            before = self._rows.get(key)
-            self._rows[key] = [*row]
-            self._rows[key][_DUPLICATES] = 0 if before is None else before[_DUPLICATES]
-            self._changed.add(key)
+    def told(self, outages: Iterable[Outage]) -> None:
+        """Add outages. One that is known is replaced, but keeps its `duplicates`."""
+        for each in outages:
+            before = self._known.get(each.key)
+            self._known[each.key] = each if before is None else each._replace(duplicates=before.duplicates)
+            self._changed.add(each.key)
 
     def repeated(self, repeats: Iterable[Repeat]) -> None:
         """Count deliveries that were repeated after the loss of their broker, each for the first loss that fits."""
-        losses: dict[tuple[str, str | None], list[Row]] = {}
-        for (session, broker, _), row in sorted(self._rows.items()):
-            losses.setdefault((session, broker), []).append(row)
+        losses: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
+        for key in sorted(self._known):
+            losses.setdefault(key[:2], []).append(key)
         for session, broker, ns, again_ns in repeats:
-            for row in losses.get((session, broker), ()):
-                until = row[_RECOVERED] if row[_PLANNED] and row[_RECOVERED] is not None else row[_LOST]
-                if ns <= until and row[_LOST] <= again_ns:
-                    row[_DUPLICATES] += 1
-                    self._changed.add((row[_SESSION], row[_BROKER], row[_LOST]))
+            for key in losses.get((session, broker), ()):
+                outage = self._known[key]
+                until = outage.recovered_ns if outage.planned and outage.recovered_ns is not None else key[2]
+                if ns <= until and outage.lost_ns <= again_ns:
+                    self._known[key] = outage._replace(duplicates=outage.duplicates + 1)
+                    self._changed.add(key)
                     break
 
     @property
     def sessions(self) -> set[str]:
         """Return the names of the sessions that have outages here."""
-        return {session for session, _, _ in self._rows}
+        return {session for session, _, _ in self._known}
 
     @property
-    def changed(self) -> list[Row]:
-        """Return the rows that are new or changed, sorted by session, broker and time."""
-        return [self._rows[key] for key in sorted(self._changed)]
+    def changed(self) -> list[Outage]:
+        """Return the outages that are new or changed, sorted by session, broker and time."""
+        return [self._known[key] for key in sorted(self._changed)]
 
-    def kept(self, since: int) -> list[Row]:
-        """Return the rows for the next batch: those that are not over, or ended at `since` (ns) or later."""
+    def kept(self, since: int) -> list[Outage]:
+        """Return the outages for the next batch: those that are not over, or ended at `since` (ns) or later."""
         return [
-            row
-            for _, row in sorted(self._rows.items())
-            if max(row[_LOST], row[_RECOVERED] or 0) >= since
-            or (row[_RECOVERED] is None and not row[_GIVEN_UP])
+            each
+            for _, each in sorted(self._known.items())
+            if max(each.lost_ns, each.recovered_ns or 0) >= since
+            or (each.recovered_ns is None and not each.given_up)
         ]

@@ -5,9 +5,11 @@ written in parts: when a batch ends before the RECEIPT, COMMIT, ACK or whatever 
 row with the same key and place.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
+from stomprelay.pipeline.schema import TOPICS
 from stomprelay.session.subscriptions import AUTO as _AUTO
 
 Transfer = list[Any]
@@ -148,6 +150,11 @@ def key_of(
     if own is not None:
         return f"{BY_ID}{own}{_APART}{destination}"
     return f"{BY_ORDER}{destination}{_APART}{size}{_APART}{digest}"
+
+
+def is_topic(transfer: Sequence[Any]) -> bool:
+    """Return whether the destination of a SEND or MESSAGE is a topic."""
+    return (transfer[DESTINATION] or "").startswith(TOPICS)
 
 
 def carried(key: str) -> str | None:

@@ -1,10 +1,7 @@
-"""Deliveries that wait too long for their ACK or NACK: in one session, and, where batch follows batch, in all."""
+"""Deliveries that wait too long for their ACK or NACK: what a session tells of them, and how that is put together."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
-
-from stomprelay.pipeline.sessions.pending import PendingDelivery
-from stomprelay.pipeline.sessions.transfer import NS
 
 
 class Wait(NamedTuple):
@@ -71,46 +68,3 @@ def _last(wait: Wait) -> tuple[Any, ...]:
         wait.until_ns,
         *map(_ordered, (wait.outcome, wait.client, wait.destination, wait.upstream)),
     )
-
-
-class Waits:
-    """The deliveries of a session that waited longer than `bound` ns in one batch."""
-
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
-        self._found: dict[tuple[Any, ...], list[int]] = {}
-
-    def ended(self, delivery: PendingDelivery, ns: int, outcome: str) -> None:
-        """Count a delivery that was acked, nacked or returned at `ns`, if it waited too long."""
-        if ns - delivery.transfer[NS] > self._bound:
-            self._add(delivery, ns, outcome, final=True)
-
-    def goes_on(self, delivery: PendingDelivery, now: int) -> None:
-        """Count a delivery that has no outcome yet, if it has waited too long at `now` (ns)."""
-        ns, outcome = delivery.answered or (now, None)
-        if ns - delivery.transfer[NS] > self._bound:
-            self._add(delivery, ns, outcome, final=False)
-
-    def _add(self, delivery: PendingDelivery, ns: int, outcome: str | None, *, final: bool) -> None:
-        ordered = delivery.subscription
-        key = (ordered.shown, ordered.destination, delivery.upstream, delivery.broker, ns, outcome, final)
-        since = delivery.transfer[NS]
-        found = self._found.get(key)
-        if found is None:
-            self._found[key] = [since, 1]
-        else:
-            found[0] = min(found[0], since)
-            found[1] += 1
-
-    def told(
-        self, relay: str, session: str, client: str | None, *, present: bool, over: bool
-    ) -> Iterator[Wait]:
-        """Yield this session's waits, final ones merged. `present`: the run still writes; `over`: no more comes."""
-        known = []
-        for (*where, until, outcome, final), (since, deliveries) in self._found.items():
-            going = present and not over and outcome is None
-            times = (since, until, until - since)
-            values = (relay, session, client, *where, *times, deliveries, outcome, going, final or over)
-            known.append(Wait._make(values))
-        yield from merged(each for each in known if each.final)
-        yield from (each for each in known if not each.final)

@@ -10,14 +10,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.schema import FAILOVERS
-from stomprelay.pipeline.sessions.outages import OUTAGE
+from stomprelay.pipeline.sessions.outages import DDL, Outage
 from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.tables.rollup import hour_of
 
 SPACING: Final = 10
 """Seconds after a session's loss in which the next one counts to the same outage of the broker."""
 
-KNOWN: Final = f"{OUTAGE.ddl}, known bigint NOT NULL"
+KNOWN: Final = f"{DDL}, known bigint NOT NULL"
 """What is kept of each batch; `known`: the batch."""
 
 _SECOND: Final = 1_000_000_000
@@ -28,13 +28,13 @@ _GROUP: Final = (*_BROKER, "began_ns")
 
 def latest(outages: DataFrame) -> DataFrame:
     """Return, of rows with the same key, the one that was `known` last."""
-    rest = [name for name in OUTAGE.names if name not in _KEY]
+    rest = [name for name in Outage._fields if name not in _KEY]
     newest = F.max_by(F.struct(*rest, "known"), "known").alias("newest")
-    return outages.groupBy(*_KEY).agg(newest).select(*_KEY, "newest.*").select(*OUTAGE.names, "known")
+    return outages.groupBy(*_KEY).agg(newest).select(*_KEY, "newest.*").select(*Outage._fields, "known")
 
 
 def grouped(outages: DataFrame, give_up: float) -> DataFrame:
-    """`OUTAGE` rows with `began_ns`, the first loss of the broker's outage that they belong to.
+    """Return rows of `KNOWN` with `began_ns`, the first loss of the broker's outage that they belong to.
 
     It goes on as long as the next session loses the broker within `SPACING` seconds of the last loss, or before all
     that lost it have found another one or gave up. For a session of which nothing more comes (its relay was
@@ -118,9 +118,7 @@ def advance(batch: Batch) -> None:
         store.save_text(name, batch.number, json.dumps(before))
         return
     now, last = batch_name(batch.number), [batch_name(int(each)) for each in before[:1]]
-    news = batch.spark.createDataFrame(outages, OUTAGE.ddl).withColumn(
-        "known", F.lit(batch.number).cast("bigint")
-    )
+    news = batch.spark.createDataFrame(outages, DDL).withColumn("known", F.lit(batch.number).cast("bigint"))
     known = store.slices(name, KNOWN, last).select(*news.columns)
     groups = grouped(latest(known.unionByName(news)), batch.settings.give_up).persist()
     try:

@@ -27,8 +27,11 @@ YARN_CONF_DIR must be set in the environment.
 """
 
 
-def test_a_master_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Java is not even started; of several masters one is enough."""
+def test_a_master_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java is not even started, where Spark does not run already; of several masters one is enough."""
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         there = taken.getsockname()[1]
         executors.knock(f"spark://127.0.0.1:1,127.0.0.1:{there}")

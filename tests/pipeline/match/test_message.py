@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.match.message import Message
+from stomprelay.pipeline.match.matching import Message
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
@@ -40,11 +40,8 @@ def test_without_a_delivery(
 ) -> None:
     """Cell by cell: what it is called, and up to when a sign of it counts."""
     message = Message(5, topic=False)
-    message.was_sent(_seen(s.Kind.SENT, 5, receipt=receipt), 5)
-    if given:
-        message.was_confirmed(6)
-    if aborted:
-        message.was_aborted(6)
+    message.sent = _seen(s.Kind.SENT, 5, receipt=receipt, receipt_ns=6 if given else None)
+    message.aborted, message.last = aborted, 6 if given or aborted else 5
     assert (message.outcome, message.until(TERMS)) == (outcome, until)
 
 
@@ -91,7 +88,7 @@ def test_its_row() -> None:
     message = Message(1000, topic=False)
     sent = _seen(s.Kind.SENT, 1000, relay="r", destination="/q", client="p", session="s", size=3)
     sent[s.HEADERS] = '{"kind":"new"}'
-    message.was_sent(sent, 1000)
+    message.sent = sent
     delivery = _delivered(5000, upstream="main", broker="a", message_id="m")
     message.was_delivered(delivery, 5000)
     message.was_settled(delivery, 9000, 8000, "acked")
@@ -126,8 +123,7 @@ def test_its_row() -> None:
 def test_it_goes_on_in_the_next_batch(answer: str | None) -> None:
     """As it was."""
     message = Message(1, topic=False)
-    message.was_sent(_seen(s.Kind.SENT, 1), 1)
-    message.available = 1
+    message.sent = _seen(s.Kind.SENT, 1)
     for ns in (2, 4):
         delivery = _delivered(ns)
         message.was_delivered(delivery, ns)
@@ -135,9 +131,8 @@ def test_it_goes_on_in_the_next_batch(answer: str | None) -> None:
             message.was_settled(delivery, ns + 1, ns + 1, answer)
     again = Message.load("tt", message.dump())
     assert again.dump() == message.dump()
-    assert (again.outcome, again.settled, again.until(TERMS), again.back) == (
+    assert (again.outcome, again.settled, again.until(TERMS)) == (
         message.outcome,
         message.settled,
         message.until(TERMS),
-        message.back,
     )

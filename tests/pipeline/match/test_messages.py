@@ -18,7 +18,6 @@ from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions.conversation import SessionRow
-from stomprelay.pipeline.sessions.outages import OUTAGE
 from stomprelay.pipeline.sessions.waits import Wait, merged
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.spark import bundles
@@ -332,11 +331,7 @@ def test_random_conversations_in_spark(
     still = _rows(messages.still_open(batches[1]))
     assert _told([{name: row[name] for name in MESSAGES.names} for row in still]) == _told(rows)
     assert messages.settled(batches[1]).count() == 0
-    outages = {
-        (row["session"], row["broker"], row["lost_ns"]): row
-        for batch in batches[:2]
-        for row in (dict(zip(OUTAGE.names, each, strict=True)) for each in messages.outages(batch))
-    }
+    outages = {row.key: row._asdict() for batch in batches[:2] for row in messages.outages(batch)}
     assert _outages(outages.values()) == sorted(each for world in worlds for each in _losses(world))
     ended = [wait for wait in messages.waits(batches[0]) if wait.final]
     waited = [each for world in worlds for each in _waited(world, SECOND)]

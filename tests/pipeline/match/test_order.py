@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.match.flight import Waiting
-from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.match.order import SendOrder, Waiting
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
 

@@ -264,13 +264,9 @@ def test_a_client_that_is_gone_is_still_spoken_for() -> None:
 
 
 def _outages(script: Script) -> list[dict[str, Any]]:
-    names = [
-        *("relay", "session", "client", "upstream", "broker", "moved_to", "lost_ns", "recovered_ns"),
-        *("planned", "given_up", "resent", "stale_acks", "duplicates"),
-    ]
     rows = [*script.outages, *script.conversation.outages()]
     script.outages = []
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    return [row._asdict() for row in rows]
 
 
 def test_a_lost_broker() -> None:

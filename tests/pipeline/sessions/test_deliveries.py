@@ -4,9 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.sessions import transfer as s
+from stomprelay.pipeline.sessions.deliveries import (
+    PendingDeliveries,
+    PendingDelivery,
+    Subscribed,
+    Subscription,
+)
 from stomprelay.pipeline.sessions.outages import BrokerLoss
-from stomprelay.pipeline.sessions.pending import PendingDeliveries, PendingDelivery
-from stomprelay.pipeline.sessions.subscriptions import Subscribed, Subscription
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription as Theirs
 from stomprelay.session.subscriptions import Subscriptions
@@ -42,7 +46,7 @@ def test_answers_while_one_of_several_brokers_is_gone() -> None:
     script.says("ACK", ack="relay-ack-3")
     script.says("ACK", ack="t2")
     assert script.outcomes() == ["returned", "acked", "acked"]
-    assert [row[11] for row in script.conversation.outages()] == [2]
+    assert [row.stale_acks for row in script.conversation.outages()] == [2]
 
 
 def test_one_name_from_two_brokers() -> None:

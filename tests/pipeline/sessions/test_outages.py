@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stomprelay.pipeline.sessions.outages import OUTAGE, Brokers, Outages
+from stomprelay.pipeline.sessions.outages import Brokers, Outage, Outages
 
 
 def test_only_changes_are_told_and_old_losses_forgotten() -> None:
@@ -13,7 +13,7 @@ def test_only_changes_are_told_and_old_losses_forgotten() -> None:
     assert list(brokers.told("relay", "s")) == []
     brokers.forget(100, set())
     assert brokers.losses == [first]
-    first.recovered("b", 9, 0)
+    brokers.recovered("a", {"broker": "b"}, None, 9)
     brokers.forget(9, set())
     brokers.forget(10, {id(first)})
     assert brokers.losses == [first]
@@ -23,8 +23,8 @@ def test_only_changes_are_told_and_old_losses_forgotten() -> None:
 
 def _row(
     lost: int, recovered: int | None = None, *, session: str = "s", planned: bool = False, **more: Any
-) -> list[Any]:
-    known = {
+) -> Outage:
+    known: dict[str, Any] = {
         "relay": "r",
         "session": session,
         "client": "c",
@@ -40,11 +40,11 @@ def _row(
         "duplicates": 0,
         **more,
     }
-    return [known[name] for name in OUTAGE.names]
+    return Outage(**known)
 
 
 def _duplicates(outages: Outages) -> list[int]:
-    return [row[-1] for row in outages.changed]
+    return [row.duplicates for row in outages.changed]
 
 
 def test_duplicates() -> None:
@@ -78,6 +78,6 @@ def test_only_what_is_new_is_told() -> None:
 def test_how_long_they_are_kept() -> None:
     """As long as they go on, or something may still be repeated."""
     outages = Outages([_row(10), _row(20, 30), _row(40, given_up=True)])
-    assert [row[6] for row in outages.kept(30)] == [10, 20, 40]
-    assert [row[6] for row in outages.kept(31)] == [10, 40]
-    assert [row[6] for row in outages.kept(41)] == [10]
+    assert [row.lost_ns for row in outages.kept(30)] == [10, 20, 40]
+    assert [row.lost_ns for row in outages.kept(31)] == [10, 40]
+    assert [row.lost_ns for row in outages.kept(41)] == [10]

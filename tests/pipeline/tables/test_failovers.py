@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.schema import FAILOVERS
-from stomprelay.pipeline.sessions.outages import OUTAGE
 from stomprelay.pipeline.tables.failovers import KNOWN, SPACING, failovers, grouped, latest
-from tests.pipeline.rows import OUTAGE_ROW, SECOND, START_NS, rows, told
+from tests.pipeline.rows import OUTAGE, OUTAGE_ROW, SECOND, START_NS, rows, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

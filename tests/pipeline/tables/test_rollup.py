@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
-from stomprelay.pipeline.sessions.outages import OUTAGE
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import OPEN, Batch, Store
@@ -19,6 +18,7 @@ from stomprelay.pipeline.tables.rollup import hour_of, hours_of
 from tests.pipeline.rows import (
     FRAME,
     MESSAGE,
+    OUTAGE,
     OUTAGE_ROW,
     SECOND,
     START,
