@@ -5,7 +5,7 @@ from typing import Final
 
 from stomprelay.broker.message import Message
 from stomprelay.wire.errors import LimitError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 
 @dataclass(frozen=True)

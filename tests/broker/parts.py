@@ -10,7 +10,7 @@ from stomprelay.broker.queue import Consumer, Queue, Topic
 from stomprelay.session.leg import Leg, Side
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import V1_2, Dialect
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 MEMORY: Final = 10_000
 

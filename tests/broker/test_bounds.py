@@ -7,7 +7,7 @@ import pytest
 from stomprelay.broker.bounds import DEFAULTS, Bounds, Memory
 from stomprelay.broker.message import Message, MessageHead
 from stomprelay.wire.errors import LimitError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 
 def test_every_bound_is_a_positive_number() -> None:

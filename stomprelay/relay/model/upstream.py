@@ -7,7 +7,7 @@ from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from stomprelay.relay.resend.sender import Sender
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import RECEIPT_HEADER
 from stomprelay.wire.run import Run
 
