@@ -24,7 +24,7 @@ from stomprelay.relay.relay import Relay
 from stomprelay.wire import decoder as wire
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, MESSAGE
 from stomprelay.wire.run import Passing, Rule, Run
 

@@ -23,8 +23,7 @@ from stomprelay.session.leg import EXPECTED, Leg, Side, State
 from stomprelay.wire.decoder import SCANNER, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import (
     BROKER_COMMANDS,
     CLIENT_COMMANDS,

@@ -12,7 +12,7 @@ from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnec
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 KINDS: Final = ("plain", "failover", "fanout", "routes")
 

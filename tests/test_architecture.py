@@ -44,7 +44,6 @@ SHORT: dict[str, str] = {
     "service/connection/pipes.py": "what two drivers make, out of what both protocols and the compiled code have",
     "service/workers/plan.py": "what a worker's two ends both know",
     "session/reasons.py": "words that the service and the pipeline share",
-    "wire/pieces.py": "a list of bytes that knows what copying costs; the decoder is long enough",
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
 

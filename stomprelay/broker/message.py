@@ -8,8 +8,7 @@ from typing import Final
 
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import LimitError, ProtocolError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import DESTINATION, RECEIPT_HEADER, RESERVED, TRANSACTION
 
 QUEUE: Final = b"/queue/"

@@ -20,7 +20,7 @@ from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 _WIDTH: Final = 16
 _CLIENTS_OWN: Final = "the client's own"

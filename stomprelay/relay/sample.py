@@ -12,8 +12,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import (
     ACK,
     ACK_HEADER,

@@ -18,7 +18,7 @@ from typing import Final
 from stomprelay.session.heartbeat import HeartBeat
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, Dialect
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, ERROR, OPENING
 
 

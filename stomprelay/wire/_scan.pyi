@@ -1,8 +1,7 @@
 from _typeshed import ReadableBuffer
 
 from stomprelay.wire.dialect import Dialect
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.run import Keep, Rules, Run
 
 def with_header(data: bytes, start: int, parts: bytes | bytearray, name: bytes, values: list[bytes]) -> bytes:

@@ -24,8 +24,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from stomprelay.wire._marks cimport first_of, marks_in
 
 from stomprelay.wire.dialect import ESCAPES, V1_0
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BODIES, CONTENT_LENGTH, SEND
 from stomprelay.wire.run import Run
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module
 from sys import maxsize
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from stomprelay import PURE
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import CONTENT_LENGTH_LINE, Head, Limits
+from stomprelay.wire.frame import CONTENT_LENGTH_LINE, Frame, Head, Limits
 from stomprelay.wire.names import (
     BODIES,
     BROKER_COMMANDS,
@@ -28,7 +27,6 @@ from stomprelay.wire.names import (
     SEND,
     UNESCAPED,
 )
-from stomprelay.wire.pieces import Awaited, HeadSoFar, Pieces
 from stomprelay.wire.run import NOTHING_PASSES, Keep, Passing, Rules, Run
 
 if TYPE_CHECKING:
@@ -53,6 +51,9 @@ _RECEIPT_LINE: Final = b"%b:" % RECEIPT_HEADER
 _WORTH_A_CUT: Final = 4096
 _FEW, _MANY = 8, 64
 """Frames that are looked for together, at first and then: those that nobody asks for have to be found again."""
+_APART: Final = 16
+"""Pieces of an unfinished frame that are kept as they came; small ones behind them are copied into one."""
+_SMALL: Final = 4096
 _CR: Final = 13
 _LF: Final = 10
 
@@ -87,11 +88,54 @@ def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
 
 
+class Awaited(NamedTuple):
+    """An unfinished frame is kept until there are `need` bytes of it and a new piece has the `mark`; `most` at most."""
+
+    need: int
+    most: int
+    mark: re.Pattern[bytes] | None
+
+
+class HeadSoFar(NamedTuple):
+    """Of an unfinished head: how many lines have begun, the size of the last one, and the last two bytes."""
+
+    lines: int
+    line: int
+    end: bytes
+
+
+class Pieces:
+    """Bytes that come piece by piece, to be taken together. Small pieces cost little more than their bytes."""
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self, first: bytes) -> None:
+        self._pieces: list[bytes | bytearray] = [first]
+        self.size = len(first)
+
+    def add(self, data: bytes) -> None:
+        """Keep one more."""
+        size = len(data)
+        self.size += size
+        pieces = self._pieces
+        if size >= _SMALL or len(pieces) < _APART:
+            pieces.append(data)
+        elif type(pieces[-1]) is bytearray:
+            pieces[-1] += data
+        else:
+            pieces.append(bytearray(data))
+
+    def joined(self) -> bytes:
+        """All of them."""
+        return b"".join(self._pieces)
+
+
 class Decoder:
     """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
 
     `dialect` and the commands to `expect` may change between two frames. `trails`: the peer writes an LF behind its
-    frames. `record`: a list for all that is yielded, before it is.
+    frames. `record`: a list for all that is yielded, before it is. `buffered`: how many bytes wait for the rest of
+    their frame, or for `frames()`.
     """
 
     __slots__ = (
@@ -110,6 +154,7 @@ class Decoder:
         "_rest",
         "_rules",
         "_scanner",
+        "buffered",
         "dialect",
         "limits",
         "trails",
@@ -119,6 +164,7 @@ class Decoder:
         self.limits = limits
         self._head = _head(limits)
         self._data, self._at = b"", 0
+        self.buffered = 0
         self._rest: tuple[bytes, int] | None = None
         self._later: Pieces | None = None
         self._pieces: Pieces | None = None
@@ -143,6 +189,7 @@ class Decoder:
     def drop(self) -> None:
         """Keep nothing of what was fed: nothing more is wanted of it."""
         self._data, self._at = b"", 0
+        self.buffered = 0
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
@@ -150,14 +197,6 @@ class Decoder:
         self._recording = frames
         self._keeping = keep
         self._rules = self._ahead = None
-
-    @property
-    def buffered(self) -> int:
-        """How many bytes wait for the rest of their frame, or for `frames()`."""
-        if self._pieces is not None:
-            return self._pieces.size
-        rest = len(self._rest[0]) - self._rest[1] if self._rest is not None else 0
-        return len(self._data) - self._at + rest + (self._later.size if self._later is not None else 0)
 
     @property
     def missing(self) -> int:
@@ -181,10 +220,11 @@ class Decoder:
         """Whether `frames()` was left before it came to the end of what was fed: there may be more frames."""
         if self._pieces is not None:
             return False
-        return self._at < len(self._data) or self._rest is not None or self._later is not None
+        return self.buffered > 0
 
     def feed(self, data: bytes) -> None:
         """Take a chunk. Then exhaust `frames()`. Raises `LimitError` when an unfinished line or body is too long."""
+        self.buffered += len(data)
         pieces = self._pieces
         if pieces is None:
             if self._later is not None:
@@ -259,6 +299,7 @@ class Decoder:
                     for each in found:
                         if recording is not None:
                             recording.append(each)
+                        self.buffered -= each.after - self._at
                         self._at = each.after
                         yield each
                         if self._ahead is not ahead:  # something else holds now, or others were asked for
@@ -273,10 +314,12 @@ class Decoder:
                 if at < size and data[at] <= _CR:
                     gap = _GAP.match(data, at)
                     assert gap is not None
-                    if compiled and gap.end() > at:
-                        self._at = gap.end()
+                    gap_end = gap.end()
+                    self.buffered -= gap_end - at
+                    self._at = gap_end
+                    if compiled and gap_end > at:
                         continue
-                    at = self._at = gap.end()
+                    at = gap_end
                 if at >= size:
                     self._data, self._at = b"", 0
                     if self._rest is None and self._later is None:
@@ -339,6 +382,7 @@ class Decoder:
                 if after < size and data[after] == _LF:
                     after += 1
                     self.trails = True
+                self.buffered -= after - at
                 self._at = after
                 frame = Frame(command, data, at, head, body, end, after, plain, memo)
                 if spelled is not None:
@@ -440,7 +484,9 @@ class Decoder:
             self._data, self._at = rest
             return
         self._later = None
-        self.feed((rest[0][rest[1] :] if rest else b"") + (later.joined() if later else b""))
+        more = (rest[0][rest[1] :] if rest else b"") + (later.joined() if later else b"")
+        self.buffered -= len(more)
+        self.feed(more)
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
         """Return the number of LFs in place of a body, -1 while more may come. Raises for any other body. `length`: -1

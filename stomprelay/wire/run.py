@@ -7,8 +7,7 @@ from sys import maxsize
 from typing import Final, NamedTuple, cast, final
 
 from stomprelay.wire.dialect import Dialect
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import RECEIPT_HEADER
 
 _ANY: Final = Limits(maxsize, maxsize, maxsize)

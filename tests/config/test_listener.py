@@ -11,7 +11,7 @@ from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 MAIN = Upstream("main", alone(broker("tcp://main")))
 OTHER = Upstream("other", alone(broker("tcp://other")))

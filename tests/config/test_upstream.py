@@ -12,7 +12,7 @@ from stomprelay.relay.model.profile import PROFILES
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 
 def upstream(folder: str = "/etc/relay", **values: Any) -> Upstream:

@@ -12,7 +12,7 @@ from stomprelay.relay.model.profile import AUTO, PROFILES
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 
 versions = pytest.mark.parametrize("client", list(DIALECTS))

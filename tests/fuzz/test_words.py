@@ -9,7 +9,7 @@ from fuzz.words import Words
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, OPENING
 
 

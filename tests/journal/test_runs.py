@@ -13,8 +13,7 @@ from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire import decoder as wire
 from stomprelay.wire.dialect import DIALECTS, V1_2, Dialect
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.run import NOTHING_PASSES, Passing, Rule, Run
 from tests import strategies
 

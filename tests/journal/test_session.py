@@ -11,8 +11,7 @@ from stomprelay.session.effects import Event, Note, Wake
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_2
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import LOGIN, OPENING
 
 CLIENT_ID = b"client-id"

@@ -16,7 +16,7 @@ from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest,
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.run import Passing, Rule
 
 HEADER = sealed(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())

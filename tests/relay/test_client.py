@@ -18,7 +18,7 @@ from stomprelay.session.effects import Event, How, Pause, Send
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.playbook import (
     SAY_HELLO,
     Cut,

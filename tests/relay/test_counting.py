@@ -8,7 +8,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.session import SENT_TO, Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, in_all_cuts, listener, upstream
 from tests.relay.failing import found, movable

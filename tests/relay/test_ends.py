@@ -9,7 +9,7 @@ from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.session.effects import Event
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
 from tests.relay.failing import found, over, started
 from tests.relay.several import begun, both_get, comes, copied, fanned, lasting, plain, receipt, routed, send

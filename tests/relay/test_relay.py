@@ -18,7 +18,7 @@ from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import HTTP, TLS, Foreign
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.playbook import (
     CUTS,
     SAY_HELLO,

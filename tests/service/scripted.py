@@ -17,7 +17,7 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.session.effects import Close, How, Note
 from stomprelay.session.leg import Leg, Side, State
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.service.harness import FakeTransport, broker, listener
 
 

@@ -9,7 +9,7 @@ from twisted.logger import LogLevel, capturedLogs
 from stomprelay.service.connection.driver import log_note, spell_address
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.service.scripted import DriverHarness
 
 

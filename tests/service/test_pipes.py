@@ -34,7 +34,7 @@ from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from stomprelay.wire.run import Passing, Rule, Run
 from tests.sanitizer import run_sanitized

@@ -13,7 +13,7 @@ from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.service.journal.portions import PORTIONS, Batch, Portions
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.run import Passing, Rule
 from tests.sanitizer import run_sanitized
 

@@ -27,7 +27,7 @@ from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
 from tests.service.scripted import DriverHarness, SpyDriver

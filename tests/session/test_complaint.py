@@ -8,7 +8,7 @@ from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import complain
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, Refused, StompError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import ERROR
 from tests import strategies
 

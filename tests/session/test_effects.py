@@ -6,7 +6,7 @@ from typing import get_args
 from stomprelay.session import effects
 from stomprelay.session.effects import Effect, Event, How, Send
 from stomprelay.session.leg import Leg, Side
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 LEG, OTHER = Leg(Side.DOWNSTREAM, Limits()), Leg(Side.UPSTREAM, Limits())
 

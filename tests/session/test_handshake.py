@@ -10,8 +10,7 @@ from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from tests.transcripts import Recording, recordings
 
 ALL = frozenset(DIALECTS)

@@ -5,7 +5,7 @@ import pytest
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_1, V1_2
 from stomprelay.wire.errors import FrameError, ProtocolError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 sides = pytest.mark.parametrize("side", Side, ids=lambda side: side.value)
 

@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
 
 COMMANDS = sorted(OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS)

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2, Dialect
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
 
 ANY: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stomprelay.wire import decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, demanding_utf8
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import SEND
 from stomprelay.wire.run import Keep, Rule
 from tests import strategies

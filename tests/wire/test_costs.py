@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from stomprelay.wire import decoder as module
-from stomprelay.wire import pieces
-from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.decoder import Decoder, Pieces
 from stomprelay.wire.dialect import V1_1, Dialect
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Head, Limits
+from stomprelay.wire.frame import Frame, Head, Limits
 from stomprelay.wire.run import Run
 from tests.wire.decoding import ANY, run
 
@@ -29,12 +27,6 @@ class Meter:
 
     def __init__(self) -> None:
         self.bytes = 0
-
-    def joining(self, pieces: list[bytes]) -> bytes:
-        """Join, counting every byte."""
-        joined = b"".join(pieces)
-        self.bytes += len(joined)
-        return joined
 
     def examining(self, method: Callable[..., Any], size: Callable[..., int]) -> Callable[..., Any]:
         """The same method, counting `size` of its arguments."""
@@ -98,7 +90,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     meter = Meter()
     for name in ("_BLANK_LINE", "_GAP", "_LFS", "_LINE_END", "_NUL", "_NO_LF"):
         monkeypatch.setattr(module, name, Counted(getattr(module, name), meter))
-    monkeypatch.setattr(pieces, "_join", meter.joining)
+    monkeypatch.setattr(Pieces, "joined", meter.examining(Pieces.joined, lambda pieces: pieces.size))
     sizes: list[tuple[type, str, Callable[..., int]]] = [
         (Head, "examine", lambda _self, _data, head, body, _dialect: body - head),
         (Head, "has_long_line", lambda _self, lines, _before=0: len(lines)),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, OPENING, SEND
 from tests import strategies
 from tests.wire.decoding import ANY, decode, octets, refuse, run

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame, compose, compose_raw
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits, compose, compose_raw
 from stomprelay.wire.names import CONNECT, CONNECTED, CONTENT_LENGTH, MESSAGE, SEND
 from tests import strategies
 from tests.wire.decoding import ANY

@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import FrameError, LimitError, StompError
-from stomprelay.wire.head import Head, Limits
+from stomprelay.wire.frame import Head, Limits
 
 SPECIFIED = list(DIALECTS.values())
 LIMITS = Limits()

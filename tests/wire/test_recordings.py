@@ -17,7 +17,7 @@ from stomprelay.session.handshake import Accord
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import DIALECTS, V1_0, Dialect, Headers
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CONNECTED, MESSAGE
 from tests.transcripts import Recording, recordings
 from tests.wire.decoding import octets

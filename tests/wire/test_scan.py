@@ -14,8 +14,7 @@ from stomprelay.wire import decoder as module
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect, demanding_utf8
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, SEND
 from stomprelay.wire.run import Rule, Rules, Run
 from tests import strategies

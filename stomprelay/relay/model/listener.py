@@ -13,7 +13,7 @@ from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 
 class Match(Enum):

@@ -6,7 +6,7 @@ from stomprelay.relay.model.group import Broker, Checks, Group, Policy
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 
 
 @dataclass(frozen=True)

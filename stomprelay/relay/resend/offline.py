@@ -9,8 +9,7 @@ from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.session.session import Session, Transaction
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.errors import LimitError, Refused, StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import (
     ABORT,
     ACK,

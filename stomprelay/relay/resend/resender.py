@@ -17,8 +17,7 @@ from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import (
     ABORT,
     BEGIN,

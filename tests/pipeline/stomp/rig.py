@@ -23,8 +23,7 @@ from stomprelay.pipeline.stomp.columns import Columns
 from stomprelay.pipeline.stomp.options import Sink, Source
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS
 from tests.e2e.raw import Closed, Connection, ScriptedBroker, close_all, headers
 

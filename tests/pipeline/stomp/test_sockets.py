@@ -28,7 +28,7 @@ from stomprelay.pipeline.stomp.sockets import (
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.e2e.certificates import Authority
 
 

@@ -9,7 +9,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.playbook import PAIRS, VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
 
 OTHERS = tuple((client, broker) for client, broker in PAIRS if client != broker)

@@ -17,8 +17,7 @@ from stomprelay.wire import spelling
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE_ID, RECEIPT
 from stomprelay.wire.run import Passing, Run
 

@@ -7,8 +7,7 @@ import pytest
 from stomprelay.relay.bridge.own import TRACE, Tracer
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, SEND
 from tests.playbook import (
     VERSIONS,

@@ -23,7 +23,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable, said_welcome

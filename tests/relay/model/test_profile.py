@@ -18,8 +18,7 @@ from stomprelay.relay.model.profile import (
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CONNECTED, ERROR
 from tests.playbook import PAIRS, Cut, in_all_cuts, joined
 from tests.transcripts import recordings

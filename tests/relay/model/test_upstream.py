@@ -4,7 +4,7 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from tests.playbook import SAY_HELLO, SAY_WELCOME, URI, Playbook, listener, upstream
 
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import (
 from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.head import Limits
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import SEND
 from stomprelay.wire.run import Rule, Run
 from tests.passing import run_of
