@@ -55,3 +55,14 @@ def sync(file: int) -> None:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError:
             pass  # it was only advice
+
+
+def replace(path: Path, text: str) -> None:
+    """Replace a file as a whole, or leave it as it was; it is synced to disk on return. Raises `OSError`."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync_folder(path.parent)

@@ -1,15 +1,15 @@
 """What a task of Spark does in a replay: it sends one file's messages over one connection, by the code of the sink."""
 
-import fcntl
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from stomprelay.journal.disk import lock
 from stomprelay.pipeline.replay.state import BATCH, Share, read
 from stomprelay.pipeline.stomp.client import Lost
 from stomprelay.pipeline.stomp.options import Sink
@@ -38,14 +38,8 @@ def sender(
             for number in batch.column(0).to_pylist():
                 with logged(log):
                     sent, error = run(sink, shares[number], id)
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([number], pa.int32()),
-                        pa.array([sent], pa.int64()),
-                        pa.array([error], pa.string()),
-                    ],
-                    schema=SCHEMA,
-                )
+                row = {"number": number, "sent": sent, "error": error}
+                yield pa.RecordBatch.from_pylist([row], SCHEMA)
 
     return send
 
@@ -81,18 +75,8 @@ def alone(path: Path, within: float = _TURN) -> Iterator[None]:
     """Hold a lock on `path` while entered. Raises `ProgressError` if it is not free `within` seconds."""
     with path.open("ab") as file:
         deadline = time.monotonic() + within
-        while not _locked(file):
+        while lock(file.fileno(), wait=False) is False:
             if time.monotonic() > deadline:
                 raise ProgressError(f"progress {path}: another process has been sending for {within:g} s")
             time.sleep(_PAUSE)
         yield
-
-
-def _locked(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system without locks
-    return True
