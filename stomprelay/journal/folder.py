@@ -112,7 +112,7 @@ class Folder:
             if not entry.closed
         ]
         if any(each and not each.failure for each in done):
-            disk.sync_folder(self.directory)
+            disk.sync_path(self.directory)
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
@@ -202,7 +202,7 @@ def _over(newest: int, now: int, cut: int) -> bytes:
     """Return the block that ends a run in place of its relay. `newest`: the time of the relay's last record."""
     facts = {"by": RECOVERY, "found": now, "cut": cut}
     over = EventRecord(JournalEvent.ENDED.value, "the relay is gone; what it left open was closed", facts)
-    return b"".join(encode(BlockKind.EVENT, newest, 0, Context().encode(), (), over.encode()))
+    return encode(BlockKind.EVENT, newest, 0, Context().encode(), (), over.encode())
 
 
 def _say_over(file: int, end: int, block: bytes) -> None:

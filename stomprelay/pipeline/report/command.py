@@ -83,8 +83,7 @@ def main(given: argparse.Namespace) -> int:
     period = None if given.compare == "none" else given.compare
     check_period(range_, period, now)
     check(given.tables, given.output)
-    from stomprelay.pipeline.report.gather import STEPS, gather
-    from stomprelay.pipeline.report.previous import earlier, stretch
+    from stomprelay.pipeline.report.gather import STEPS, earlier, gather, stretch
 
     spark = shared.session(given, "report", brief=True, say=shared.say)
     with launch.ending(spark):

@@ -124,7 +124,7 @@ def test_how_the_sink_is_told(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     """The error has the name of our option, and comes before anything takes long."""
     with pytest.raises(ValueError, match=f"^{said}"):
-        assert (selection(given(*arguments), NOW), sink_of(given(*arguments), State(tmp_path)))
+        _ = selection(given(*arguments), NOW), sink_of(given(*arguments), State(tmp_path))
 
 
 TO = ["--to", "tcp://127.0.0.1:1"]

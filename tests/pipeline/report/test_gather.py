@@ -231,7 +231,7 @@ def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
     assert found[0] == Failover(
         "main",
         "a:61613",
-        ("b:61613",),
+        ["b:61613"],
         BEGIN - 7000 * SECOND,
         BEGIN + 5 * SECOND,
         False,
