@@ -53,21 +53,13 @@ class Records(Protocol):
         """Take what the recorder of a leg has."""
 
 
-def _headers(connect: Frame) -> dict[bytes, bytes]:
-    try:
-        return dict(reversed(connect.headers(V1_0)))
-    except StompError:
-        return {}
-
-
 def _name(connect: Frame) -> str:
     """The name that a client gives itself in its CONNECT: its client-id, else its login; empty where it has neither."""
-    if connect.plain:
-        name = connect.raw(_CLIENT_ID) or connect.raw(LOGIN) or b""
-    else:
-        headers = _headers(connect)
-        name = headers.get(_CLIENT_ID) or headers.get(LOGIN) or b""
-    return _spelled(name)
+    try:
+        headers = dict(reversed(connect.headers(V1_0)))
+    except StompError:
+        return ""
+    return _spelled(headers.get(_CLIENT_ID) or headers.get(LOGIN) or b"")
 
 
 def _spelled(name: bytes) -> str:

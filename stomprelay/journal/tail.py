@@ -59,10 +59,6 @@ class TailRequest(NamedTuple):
         sessions, listeners = _texts(values, "sessions"), _texts(values, "listeners")
         return cls(watch, sessions, listeners, _texts(values, "destinations"), bodies, over)
 
-    def spell(self) -> dict[str, Any]:
-        """Return it as values for JSON, of which `parse` makes the same."""
-        return self._asdict()
-
     def watches(self, listener: str, session: str) -> bool:
         """Return whether something of this session may be asked for."""
         return (not self.listeners or listener in self.listeners) and (

@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -175,6 +176,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument(
         "--id-header",
+        dest="id_headers",
         metavar="NAME",
         action="append",
         default=[],
@@ -198,21 +200,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def settings(options: argparse.Namespace) -> Settings:
     """Return the settings that the options ask for. Raises `ValueError` for impossible values."""
-    return Settings(
-        journal=options.journal,
-        tables=options.tables,
-        checkpoint=options.checkpoint,
-        format=table_format(options),
-        bytes_per_batch=options.bytes_per_batch,
-        patience=options.patience,
-        linger=options.linger,
-        give_up=options.give_up,
-        stuck_after=options.stuck_after,
-        id_headers=tuple(options.id_header),
-        keep_headers=options.keep_headers,
-        interval=getattr(options, "interval", Settings.interval),
-        retain=options.retain,
-    )
+    known = {each.name for each in fields(Settings)}
+    given = {name: value for name, value in vars(options).items() if name in known}
+    return Settings(**given | {"format": table_format(options), "id_headers": tuple(options.id_headers)})
 
 
 def table_format(options: argparse.Namespace) -> str:

@@ -244,10 +244,10 @@ def _judge(given: argparse.Namespace, found: Preview) -> None:
 def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
     from stomprelay.pipeline.replay.task import DDL, sender
 
-    shares = state.shares(frozen)
+    paths = state.paths(frozen)
     id = JobProgress(state.progress).identity(None)
     before = state.confirmed(frozen)
-    tasks = spark.range(0, len(shares), 1, len(shares)).mapInArrow(sender(sink, shares, id, log), DDL)
+    tasks = spark.range(0, len(paths), 1, len(paths)).mapInArrow(sender(sink, paths, id, log), DDL)
     again = "say the same again to go on"
     try:
         watch = Watch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))

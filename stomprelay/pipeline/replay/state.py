@@ -45,14 +45,6 @@ class StateError(ValueError):
     """A folder that cannot be used for this replay. The text is for the user."""
 
 
-class Share(NamedTuple):
-    """What one connection sends: its number from 0, a file, and how many messages are in it."""
-
-    number: int
-    path: Path
-    messages: int
-
-
 @dataclass(frozen=True)
 class Frozen:
     """A selection that no longer changes. `asked`: its options; `files`: names, each with its number of messages."""
@@ -141,9 +133,9 @@ class State(AbstractContextManager["State"]):
         replace(self.folder / _RECORD, json.dumps({"version": VERSION, **asdict(frozen)}, indent=1))
         return frozen
 
-    def shares(self, frozen: Frozen) -> list[Share]:
-        """Return what each connection has to send."""
-        return [Share(number, self.folder / name, count) for number, (name, count) in enumerate(frozen.files)]
+    def paths(self, frozen: Frozen) -> list[Path]:
+        """Return the file that each connection has to send."""
+        return [self.folder / name for name, _ in frozen.files]
 
     def confirmed(self, frozen: Frozen) -> int:
         """Return how many messages the brokers have confirmed. Raises `ProgressError`."""

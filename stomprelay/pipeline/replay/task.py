@@ -10,14 +10,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from stomprelay.journal.disk import lock
-from stomprelay.pipeline.replay.state import BATCH, Share, read
+from stomprelay.pipeline.replay.state import BATCH, read
 from stomprelay.pipeline.stomp.client import Lost
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""What a task returns: its share's number, the messages confirmed, and why it failed, or null."""
+"""What a task returns: its file's number, the messages confirmed, and why it failed, or null."""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
@@ -28,30 +28,28 @@ _TURN: Final = 60.0
 _PAUSE: Final = 0.05
 
 
-def sender(
-    sink: Sink, shares: Sequence[Share], id: str, log: str
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what each task runs: numbers of shares to rows of `DDL`. `log`: one of `launch.LEVELS`."""
+def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what each task runs: numbers of files to rows of `DDL`. `log`: one of `launch.LEVELS`."""
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 with logged(log):
-                    sent, error = run(sink, shares[number], id)
+                    sent, error = run(sink, number, paths[number], id)
                 row = {"number": number, "sent": sent, "error": error}
                 yield pa.RecordBatch.from_pylist([row], SCHEMA)
 
     return send
 
 
-def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
-    """Send a share's messages that are not confirmed. Return their number and None, or 0 and the reason."""
+def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
+    """Send the messages of a file that are not confirmed. Return their number and None, or 0 and the reason."""
     assert sink.progress is not None
     try:
-        with alone(sink.progress / f".{share.number}"):
+        with alone(sink.progress / f".{number}"):
             pace = SharedRate.shared(sink.rate, sink.progress, id)
-            sending = TaskSender(sink, Job(id, BATCH, share.number), pace)
-            return sending.run(read(share.path, sending.skipped)), None
+            sending = TaskSender(sink, Job(id, BATCH, number), pace)
+            return sending.run(read(path, sending.skipped)), None
     except (Lost, ProgressError, ValueError, OSError) as error:
         return 0, " ".join(str(error).split())
 
